@@ -1,1 +1,1 @@
-"""Measurement of decoding speed: methods and transformers' own generation in turns, and rounds of given tree sizes."""
+"""Measurement of decoding speed: texts by methods and by transformers, in turns, and rounds with given tree sizes."""

@@ -30,7 +30,7 @@ ASSISTED: dict[str, dict[str, float]] = {
 }
 """Settings by name "drafted tokens/confidence below which drafting stops"; the first is transformers' default."""
 LOOKED_UP = (5, 10)
-"""Settings of prompt lookup: most tokens copied after a match of one or two tokens."""
+"""Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
 """Arguments of generate with which the number of draft passes is unknown."""
 

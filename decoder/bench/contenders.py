@@ -1,6 +1,7 @@
-"""Contenders of a benchmark: a name, and a function that decodes one text with a clock running.
+"""Contenders of a benchmark: each has a name and a function that decodes and times one text.
 
-Methods of this project run through the sessions of screen and library. Knows neither prompts nor statistics.
+Methods of this project run in the same sessions as on the screen and in the library. Knows neither prompts nor
+statistics.
 """
 
 import time
@@ -40,11 +41,11 @@ class Trial:
     after: tuple[Tally, ...] = ()
     """Totals after each round, from which the figures of shorter texts are computed."""
     seen: Seen | None = None
-    """Work of both models after prefill; None where unknown."""
+    """Work of both models after prefill; None if unknown."""
     kv_bytes: int | None = None
-    """Bytes of both models' KV caches; None where unknown."""
+    """Bytes of both models' KV caches; None if unknown."""
     waits: int | None = None
-    """Host waits for the device during rounds; None where not counted."""
+    """Host waits for the device during rounds; None if not counted."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Contender:
 
     name: str
     group: str
-    """Name of the method of which this is one setting, for example linear; its own name if it is the only one."""
+    """Method whose setting this is, such as `linear`; the contender's own name if the method has only one setting."""
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]
@@ -82,7 +83,7 @@ def sweep(
     config: RunConfig,
     settings: Mapping[str, Mapping[str, TunableParameters]],
 ) -> list[Contender]:
-    """Contenders of every method under each of its settings; ar comes first, even if it is not named.
+    """Contenders of every method under each of its settings; method `ar` comes first, even if it is not named.
 
     Args:
         methods: Names from the registry.
@@ -101,7 +102,7 @@ def sweep(
 
 
 def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
-    """Copies of ar and of every adaptive tree that decode on an engine without batch-invariant passes."""
+    """Copies of `ar` and of every adaptive tree that decode on an engine without batch-invariant passes."""
 
     def run(contender: Contender) -> Callable[[Engine, Sequence[int]], Trial]:
         return lambda _, prompt_ids: contender.run(engine, prompt_ids)

@@ -1,7 +1,7 @@
 """Database shared by several processes: a file of SQLite, or PostgreSQL. Knows nothing of its content.
 
-Statements within `Database.alone` are one exclusive transaction: those of other processes wait. Each transaction opens
-a new connection, so that after a short outage of the server the next transaction succeeds.
+Statements within `Database.alone` are one exclusive transaction: transactions of other processes wait for its end. Each
+transaction opens a new connection, so that after a short outage of the server the next transaction succeeds.
 """
 
 import re
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Seconds that a worker waits for another's transaction; less than the lease, after which it counts as dead."""
+"""Seconds that a worker waits for another's transaction; less than a lease, after which a worker counts as dead."""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -37,7 +37,7 @@ class Dialect:
     """SQL that differs between SQLite and PostgreSQL."""
 
     hole: str
-    """Placeholder of a value in a statement."""
+    """Placeholder for a value in a statement."""
     alone: tuple[str, ...]
     """Statements that begin an exclusive transaction, since two concurrent readers could otherwise both go on to write.
     """
@@ -107,7 +107,7 @@ class Database:
         """Creates a missing database file, and missing tables by these statements.
 
         Raises:
-            DatabaseError: It cannot be reached or written, or is no database.
+            DatabaseError: The database cannot be reached or written, or the file is not a database.
         """
         if self.file is not None:
             with self._reported():
@@ -117,10 +117,10 @@ class Database:
                 transaction.change(statement)
 
     def alone(self) -> AbstractContextManager[Transaction]:
-        """Exclusive transaction: no other worker's overlaps it.
+        """Exclusive transaction: no transaction of another worker overlaps it.
 
         Raises:
-            DatabaseError: The database is gone, locked for too long, full, or not writable; nothing of it is kept.
+            DatabaseError: The database is gone, locked for too long, full, or not writable; nothing was changed.
         """
         return self._transaction(self._dialect.alone)
 
@@ -141,7 +141,7 @@ class Database:
 
     def unusable(self, error: BaseException) -> DatabaseError:
         """Error that names the failure and the remedy."""
-        check = "its folder is there, writable and not full" if self.file else "the server runs and takes this user"
+        check = "its folder is there, writable and not full" if self.file else "the server runs and accepts this user"
         return DatabaseError(
             f"cannot use the database {self.shown}: {first_line(error)}; check that {check}, then run the same "
             "command again"
@@ -153,7 +153,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: Sequence[str]) -> Iterator[Transaction]:
-        """Transaction on a connection of its own; closing rolls back."""
+        """Transaction on a new connection; closing the connection rolls back an unfinished transaction."""
         with self._reported(), closing(self._connected()) as connection:
             cursor = connection.cursor()
             for statement in begin:
@@ -189,7 +189,7 @@ def understood(url: str) -> Database:
         ConfigError: The URL is invalid, or names another kind of database.
     """
     scheme, _, rest = url.partition("://")
-    require(_is_url(url), f"--storage is {quoted(url)}, which is no database URL; give {EXAMPLES}")
+    require(_is_url(url), f"--storage is {quoted(url)}, which is not a database URL; give {EXAMPLES}")
     require(scheme in (*_SERVERS, "sqlite"), f"--storage is a database of {quoted(scheme)}; give {EXAMPLES}")
     if scheme in _SERVERS:
         return Database(f"{POSTGRES}://{rest}", None)
@@ -199,7 +199,7 @@ def understood(url: str) -> Database:
 
 
 def driver() -> Any:
-    """Driver of PostgreSQL; raises DatabaseError where it is not installed."""
+    """Driver of PostgreSQL; raises DatabaseError if it is not installed."""
     try:
         import psycopg  # noqa: PLC0415 - an extra
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Instrumented models: time and work of each forward call within a method's rounds.
 
 Softmax, token choice, trees and the loop count as the rest of a round; preparing a model's inputs counts as part of its
-call. CPU only: there every round calls the models, and a call returns when it is finished. An accelerator computes
+call. CPU only, where every round calls the models and every call returns when it is finished; an accelerator computes
 asynchronously and may run whole rounds without such calls.
 """
 
@@ -37,7 +37,8 @@ class Seen:
 class _InstrumentedModel:
     """Model whose calls are timed and counted; all other attributes are the model's own.
 
-    The time for counting is part of the call's time, not of the rest of the round, since no method counts by itself.
+    The time for counting is part of the call's time and not of the rest of the round, since uninstrumented methods do
+    no counting.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -49,7 +50,7 @@ class _InstrumentedModel:
         return getattr(self._model, name)
 
     def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
-        """See `LanguageModel.streaming`; calls after it are counted here."""
+        """See `LanguageModel.streaming`; this object also counts all later calls."""
         self._model = self._model.streaming(sinks, window)
         return self
 
@@ -92,7 +93,7 @@ class InstrumentedEngine:
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def seen(self) -> Seen | None:
-        """Time and work of both models so far; None where unknown."""
+        """Time and work of both models so far; None if unknown."""
         if not self._models:
             return None
         work = {role: model.work for role, model in self._models.items()}
@@ -107,7 +108,7 @@ class TellsMemory(Protocol):
 
 
 def kv_bytes(session: Session) -> int | None:
-    """Allocated bytes of a session's KV caches, unused rows included; None where unknown."""
+    """Allocated bytes of a session's KV caches, unused rows included; None if unknown."""
     if isinstance(session, HostSession):
         proposer = session.proposer
         model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
@@ -124,5 +125,5 @@ class TellsWaits(Protocol):
 
 
 def waits(session: Session) -> int | None:
-    """Host waits for the device in rounds so far; None where not counted."""
+    """Host waits for the device in rounds so far; None if not counted."""
     return session.waits if isinstance(session, TellsWaits) else None

@@ -35,7 +35,7 @@ from decoder.tree_rules import tree_rule
 
 @dataclass(frozen=True)
 class OnTexts(OnPair):
-    """Request of a measurement of methods and baselines on texts."""
+    """Request to measure methods and baselines on texts."""
 
     prompts: tuple[str, ...]
     config: RunConfig
@@ -43,9 +43,9 @@ class OnTexts(OnPair):
     settings: Mapping[str, Mapping[str, TunableParameters]]
     """Parameters by method, then by the suffix of the contender's name."""
     exact: bool = False
-    """Whether passes are batch-invariant; ar and adaptive trees are then also measured with passes that are not."""
+    """Whether passes are batch-invariant; `ar` and adaptive trees are then also measured with ordinary passes."""
     compiled: bool = False
-    """Whether compiled passes are tried, and kept where they are faster."""
+    """Whether compiled passes are tried, and kept if they are faster."""
     tensor_parallel: int = 1
     """Number of processes over which the target is split; with several, transformers' baselines are left out."""
     with_baselines: bool = True
@@ -56,7 +56,7 @@ class OnTexts(OnPair):
 
 @dataclass(frozen=True)
 class OnRounds:
-    """Request of a measurement of rounds with given tree sizes after random texts of given lengths."""
+    """Request to measure rounds with given tree sizes after random texts of given lengths."""
 
     load: Callable[..., Engine]
     """Loader (passes=..., report=...) -> engine whose draft guesses at random."""

@@ -32,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     processor: str
     cores: int
     threads: int
-    """Threads that torch computes with."""
+    """Number of threads with which torch computes."""
     accelerator: str | None
     versions: dict[str, str]
     load_before: float | None
@@ -90,7 +90,7 @@ def source_commit() -> str | None:
 
 
 def load() -> float | None:
-    """Load average over the last minute; None where the system does not report it."""
+    """Load average over the last minute; None if the system does not report it."""
     with suppress(OSError, AttributeError):
         return os.getloadavg()[0]
     return None
@@ -139,7 +139,9 @@ def read_bytes(model: LanguageModel) -> int:
 
 @contextmanager
 def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
-    """Yields a function that returns the peak memory since then: the device's on CUDA, the process's on a CPU."""
+    """Yields a function that returns the peak memory since the yield: of the device on CUDA, of the process on a
+    CPU.
+    """
     release_memory(device)
     begin_peak(device)
     yield lambda: peak_bytes(device)
@@ -149,13 +151,13 @@ def begin_peak(device: torch.device) -> None:
     """Resets the peak memory to the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # otherwise freed memory that glibc keeps would count as in use
+        ctypes.CDLL(None).malloc_trim(0)  # gives freed memory back to the system, so that it does not count
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes Linux reset the peak
 
 
 def _processor() -> str:
-    """Name of the processor, where the system reports it."""
+    """Name of the processor, if the system reports it."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()

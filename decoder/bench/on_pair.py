@@ -32,7 +32,7 @@ class OnPair:
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Pair and seed of a measurement: the first fields of its request, which determines the results."""
+    """Pair and seed of a measurement: the first fields of every request."""
 
     target: str
     draft: str
@@ -49,7 +49,7 @@ def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """Names, device and dtypes of a loaded pair; empty strings where none is loaded."""
+    """Names, device and dtypes of a loaded pair; empty strings if none is loaded."""
     return {
         "target": pair.target_name if pair else "",
         "draft": pair.draft_name if pair else "",

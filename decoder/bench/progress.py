@@ -17,7 +17,7 @@ class Progress:
 
 
 Show: TypeAlias = Callable[[Iterator[Progress]], Iterable[Progress]]
-"""Display of steps, which passes each of them on."""
+"""Function that displays every step and then yields it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Done(Generic[R]):
 
 
 def interrupted(steps: Iterable[Progress]) -> bool:
-    """Takes all steps of a measurement; whether an interrupt ended it before the last one."""
+    """Runs all steps of a measurement; returns whether an interrupt ended the measurement before the last step."""
     try:
         for _ in steps:
             pass

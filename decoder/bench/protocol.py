@@ -1,8 +1,8 @@
 """Runner of every benchmark: contenders decode the same prompts in turns, each turn yields a sample.
 
 A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode a prompt
-before the next prompt, in a new random order each time, so that none always follows the same other one. Uncounted
-warm-up turns come first. A turn that other processes disturbed is repeated.
+before the next prompt, in a new random order each time, so that no contender always follows the same other contender.
+Warm-up turns, which are not counted, come first. A turn that other processes disturbed is repeated.
 """
 
 import gc
@@ -56,17 +56,17 @@ class Sample:
     at: tuple[Tally, ...] = ()
     """Totals at each of the experiment's lengths; only the last has the peak memory, measured over the whole turn."""
     seen: Seen | None = None
-    """Work of both models after prefill; None where unknown. See `Trial`, also for the next two fields."""
+    """Work of both models after prefill; None if unknown. See `Trial`, also for the next two fields."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
-    """Share of the turn that threads waited for a processor; None where the system does not report it."""
+    """Share of the turn that threads waited for a processor; None if the system does not report it."""
     same_until: int | None = WHOLE
-    """Number of first tokens that must equal those of ar; None where the text may differ."""
+    """Number of leading tokens that must equal those of `ar`; None if any token may differ."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
-    """All turns repeat by repeat and prompt by prompt, the contenders of each prompt in random order."""
+    """All turns by repeat and prompt, with the contenders of each prompt in random order."""
     random = Random(seed)
     for repeat in range(repeats):
         for prompt in range(prompts):
@@ -74,9 +74,9 @@ def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator
 
 
 def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
-    """All turns repeat by repeat, those of all prompts and contenders in random order.
+    """All turns by repeat, with all prompts and contenders of a repeat in random order.
 
-    For benchmarks that compare prompts too, not contenders alone.
+    For benchmarks that compare prompts and not only contenders.
     """
     random = Random(seed)
     for repeat in range(repeats):
@@ -164,7 +164,7 @@ def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment)
 
 
 def disturbed(waits: Iterable[float | None]) -> int:
-    """Number of turns, by the shares of their time that threads waited, whose timing other processes disturbed."""
+    """Number of turns that other processes disturbed, from the share of each turn's time that threads waited."""
     return sum(waited > DISTURBED for waited in waits if waited is not None)
 
 
@@ -187,7 +187,7 @@ def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
 
 
 def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
-    """First trial that hardly waited for a processor, else that of `attempts` which waited least; its waiting share.
+    """First trial that hardly waited for a processor, else of `attempts` the one that waited least; its waiting share.
 
     Only the time spent waiting decides, never the speed.
     """

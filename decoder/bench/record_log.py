@@ -1,7 +1,7 @@
-"""Log of a measurement, one JSON line a record, from which a stopped measurement resumes.
+"""Log of a measurement, with one JSON line per record, from which a stopped measurement resumes.
 
 The first line is the header, every other line a record. Damaged lines at the end, as left by a kill, a full disk or a
-power failure, are dropped, and what they recorded is measured again. One process at a time may write a log: see
+power failure, are dropped, and their results are measured again. One process at a time may write a log: see
 `opened`. Knows nothing of its records.
 """
 
@@ -40,7 +40,7 @@ class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="b
     """
     machine: Machine
     request: Q = msgspec.field(name="asked")
-    """Struct of everything that decides the measurement; only the same request resumes it."""
+    """Struct of everything that determines the results; only an equal request can resume the log."""
     costs: C
     context: int | UnsetType = UNSET
     """Context length of the pair, in tokens; unset in logs of a measurement that does not record it."""
@@ -64,17 +64,17 @@ class LogFormat(Generic[H, R]):
 
 
 class RecordLog(Generic[H, R]):
-    """Log with its header and records, kept in a file where a path is given, else in memory."""
+    """Log with its header and records, kept in a file if a path is given, else in memory."""
 
     def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
-        """Reads the log from its file, if there is one; a file that is to be written is `opened` instead.
+        """Reads the log from its file, if there is one; to write to the file, use `opened`.
 
         Args:
-            path: File, which need not exist yet; None: records stay in memory.
+            path: File, which need not exist yet; None keeps records in memory.
             kind: Format of the lines.
 
         Raises:
-            ConfigError: The file cannot be read, or holds something else.
+            ConfigError: The file cannot be read, or is not a log of this kind.
         """
         self._path, self._decoder, self._remedy = path, kind.lines, kind.remedy
         self.schema = kind.schema
@@ -88,22 +88,22 @@ class RecordLog(Generic[H, R]):
         return [record for record in self.records if isinstance(record, kind)]
 
     def begin(self, header: H, *, complete: bool = False) -> H:
-        """Header of the log; the given one is written where the log has none yet.
+        """Header of the log; if the log has none yet, the given header is written.
 
         Args:
             header: Header of this measurement.
             complete: Whether no record is missing; such a log is shown on any machine.
 
         Raises:
-            ConfigError: The log's request differs, it is incomplete and was begun on another machine, whose times
-                cannot be compared with these, or it cannot be written.
+            ConfigError: The log has another request, or cannot be written, or is incomplete and was begun on another
+                machine, whose times cannot be compared with those of this one.
         """
         if self.header is None:
             self._write(header)
             return header
         if other := differing(header.request, self.header.request):
             raise ConfigError(
-                f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or {self._remedy}"
+                f"{self._shown} has other values of {', '.join(other)}; give the same values, or {self._remedy}"
             )
         if not complete and (others := unlike(self.header.machine, header.machine)):
             raise self.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
@@ -113,7 +113,7 @@ class RecordLog(Generic[H, R]):
         """Appends one record.
 
         Raises:
-            ConfigError: It cannot be written.
+            ConfigError: The log cannot be written.
         """
         self._write(record)
 
@@ -175,7 +175,7 @@ class RecordLog(Generic[H, R]):
             raise self._unusable("write", error) from None
 
     def _decoded(self, line: bytes) -> H | R | None:
-        """Header or record; None where the line is damaged."""
+        """Header or record; None if the line is damaged."""
         try:
             return self._decoder.decode(line)
         except msgspec.ValidationError:
@@ -203,7 +203,7 @@ def header_now(
     """Header of a measurement that begins or resumes a log now.
 
     Args:
-        log: Log, whose times of forward passes count where it has a header.
+        log: Log; if it has a header, its times of forward passes are kept.
         request: Request of the measurement.
         device: Device of the target.
         costs: Times forward passes; called for a new log only.
@@ -226,7 +226,7 @@ def header_now(
 
 @contextmanager
 def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]]:
-    """Log whose file no other process measures into meanwhile; see `alone` and `RecordLog` for arguments and errors."""
+    """Log whose file is locked against other processes; see `alone` and `RecordLog` for arguments and errors."""
     with alone(path, kind.remedy):
         yield RecordLog(path, kind)
 
@@ -236,7 +236,7 @@ def alone(path: Path | None, remedy: str) -> Iterator[None]:
     """Locks a log against other processes; has no effect on network file systems that do not support locks.
 
     Args:
-        path: File, created where missing; None: nothing is locked.
+        path: File, created if missing; None locks nothing.
         remedy: Advice in errors about an unusable file, such as "let --output name another file".
 
     Raises:

@@ -34,7 +34,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     ranks: list[str] = []
-    """Device of each process that runs the target; empty where one process runs it."""
+    """Device of each process that runs the target; empty if one process runs it."""
     dtype: str
     draft_dtype: str
     exact: bool = False
@@ -50,18 +50,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     seed: int
     temperature: float = 0.0
-    """Sampling temperature; 0 is greedy. Above 0, baselines draw their own noise, so their texts are not compared."""
+    """Sampling temperature; 0 is greedy. Above 0, texts of baselines are not compared: their random numbers differ."""
     top_k: int = 0
     top_p: float = 1.0
 
     @property
     def place(self) -> str:
-        """Device of the pair as text; the devices of all processes where the target is split over several."""
+        """Device of the pair as text; devices of all processes if the target is split over several."""
         return place(self.device, self.ranks)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one turn; its figures compare the text with ar's of the same prompt and repeat."""
+    """Result of one turn; its figures compare the text with the text of `ar` for the same prompt and repeat."""
 
     contender: str
     group: str
@@ -69,16 +69,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int
     figures: Figures
     models_s: float | None
-    """Part of `decode_s` spent in calls of both models; None where unknown."""
+    """Part of `decode_s` spent in calls of both models; None if unknown."""
     target_work: Work | None
-    """Work of the target's calls after prefill; None where unknown."""
+    """Work of the target's calls after prefill; None if unknown."""
     draft_work: Work | None
     kv_bytes: int | None
-    """Allocated bytes of both models' KV caches; None where unknown."""
+    """Allocated bytes of both models' KV caches; None if unknown."""
     waits: int | None
-    """Host waits for the device in rounds; None where not counted."""
+    """Host waits for the device in rounds; None if not counted."""
     waited: float | None
-    """Share of the turn that threads waited for a processor; None where unknown."""
+    """Share of the turn that threads waited for a processor; None if unknown."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,13 +87,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     load_after: float | None
     peak_bytes_by_rank: list[int] = []
-    """Peak memory of each process of the target; empty where one process runs it, or a process could not report."""
+    """Peak memory of each process of the target; empty if one process runs it, or a process could not report."""
     rows: list[Row]
     best_generate: str | None
     comparisons: list[Comparison]
     differences: list[Difference]
     texts: dict[int, list[int]]
-    """ar's tokens, by the number of the prompt."""
+    """Tokens of `ar`, by prompt number."""
     samples: list[Record]
 
 

@@ -1,7 +1,7 @@
 """Cost of rounds with trees of given sizes after texts of given lengths, and its growth with the length.
 
-The draft guesses at random, so a round commits one token, and tokens/s are computed for assumed numbers of tokens a
-round. A length is compared with the first one turn by turn, beside the growth of the multiply-adds of the same rounds.
+The draft guesses at random, so a round commits one token, and tokens/s are computed for assumed numbers of tokens per
+round. Every other length is compared with the first one turn by turn, both in time and in multiply-adds.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,13 +39,13 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float
     bandwidth_share: float | None
     waits: float | None
-    """Host waits for the device a round; None where not counted."""
+    """Host waits for the device per round; None if not counted."""
     tokens_per_second: dict[float, float]
-    """Tokens/s by assumed tokens a round, up to the most that such a tree can commit."""
+    """Tokens/s by assumed tokens per round, up to the maximum that such a tree can commit."""
     multiply_adds: float | None
-    """Multiply-adds of both models in a round; None where their calls are unknown."""
+    """Multiply-adds of both models in a round; None if their calls are unknown."""
     kv_bytes: int | None
-    """Allocated bytes of both models' KV caches; None where unknown."""
+    """Allocated bytes of both models' KV caches; None if unknown."""
     peak_bytes: int
     """Peak memory during the rounds: the device's on CUDA, the process's on a CPU, weights included."""
 
@@ -62,7 +62,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     verify: float
     multiply_adds: float | None
     beyond: Median | None
-    """Growth of the round's time over that of its multiply-adds."""
+    """Growth of the round's time divided by the growth of its multiply-adds."""
     kv_bytes: int | None
     """KV cache bytes in addition to those of the first length; `peak_bytes` is a difference too."""
     peak_bytes: int
@@ -93,7 +93,7 @@ class _Turn:
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row for each length and contender, even where its text differs: after random tokens near ties are common."""
+    """One row for each length and contender, even for a wrong text: near ties are common after random tokens."""
     return [
         _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
         for prompt in samples.prompts

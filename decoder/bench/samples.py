@@ -1,4 +1,4 @@
-"""Samples of complete blocks: which texts equal ar's, which contenders have a speed on a prompt, and the fastest.
+"""Samples of complete blocks: texts that equal those of `ar`, contenders that have a speed, and the fastest contender.
 
 Does not know how samples are reported.
 """
@@ -14,7 +14,7 @@ from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
-"""Function from all figures of one text to one of them; None where that is unknown."""
+"""Function from all figures of one text to one of them; None if the figure is unknown."""
 
 
 class Samples:
@@ -23,24 +23,24 @@ class Samples:
     def __init__(
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
     ) -> None:
-        """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared with ar's."""
+        """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared."""
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
-        """Contenders whose texts are not compared with ar's."""
+        """Contenders whose texts are not compared with `ar`'s."""
         blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
         for sample in samples:
             blocks[sample.repeat, sample.prompt][sample.contender] = sample
         self._blocks = {at: block for at, block in blocks.items() if block.keys() == self.groups.keys()}
         self.prompts = sorted({prompt for _, prompt in self._blocks})
         self.texts = {prompt: self.turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
-        """ar's text by prompt, the reference."""
+        """Text of `ar`, the reference, by prompt."""
         compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self._is_right(turn))
         self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
-        """Contenders with a text that differs from ar's only in tokens that may differ by design."""
+        """Contenders with a text that differs from `ar`'s only in tokens that may differ by design."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which all texts of a contender equal ar's in every token that must be equal."""
+        """Prompts on which all texts of a contender equal `ar`'s in every token that must be equal."""
         return [prompt for prompt in self.prompts if all(map(self._is_right, self.turns(name, prompt)))]
 
     def both(self, one: str, other: str) -> list[int]:
@@ -53,7 +53,7 @@ class Samples:
         return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
-        """Speed of one contender over another's, on the prompts where both have a speed."""
+        """Ratio of one contender's speed to another's, on the prompts on which both have a speed."""
         both = self.both(name, than)
         over, under = (self.values(contender, tokens_per_second, both) for contender in (name, than))
         return estimate(ratios(over, under), seed)
@@ -65,7 +65,7 @@ class Samples:
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, its first text that differs from ar's in a token that must be equal)."""
+        """Yields (contender, prompt, first text there that differs from `ar`'s in a token that must be equal)."""
         for name in self.groups:
             for prompt in self.prompts:
                 wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self._is_right(turn))
@@ -81,7 +81,7 @@ class Samples:
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
     def _is_right(self, turn: Sample) -> bool:
-        """Whether a text equals ar's in every token that must be equal."""
+        """Whether a text equals `ar`'s in every token that must be equal."""
         until = None if turn.contender in self.draws_alone else turn.same_until
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 

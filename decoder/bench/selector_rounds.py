@@ -1,4 +1,4 @@
-"""Measured gain of a selector: texts are decoded with it and with the best static shape of each setting, in turns."""
+"""Measured gain of a selector: it and the best static shape of each setting decode the same texts in turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ METHOD = "delayed"
 
 @dataclass(frozen=True)
 class Sums:
-    """Totals over the texts that one way of choosing shapes decoded."""
+    """Totals over the texts that were decoded with one way of choosing shapes."""
 
     tokens: int = 0
     rounds: int = 0
@@ -35,13 +35,13 @@ class Sums:
 
     @property
     def tokens_per_round(self) -> float:
-        """Mean tokens a round."""
+        """Mean tokens per round."""
         return self.tokens / self.rounds if self.rounds else 0.0
 
 
 @dataclass(frozen=True)
 class Realised:
-    """Totals of both ways at one sampling setting."""
+    """Totals of both ways of choosing shapes at one sampling setting."""
 
     predicted: Prediction
     static: Sums
@@ -49,14 +49,14 @@ class Realised:
 
     @property
     def gain(self) -> float:
-        """Tokens/s of the selector over those of the best static shape."""
+        """Ratio of the selector's tokens/s to those of the best static shape."""
         return self.selected.rate / self.static.rate if self.static.rate else 0.0
 
 
 def realised(
     engine: Engine, prompts: Sequence[str], parts: Sequence[Prediction], rules: Delayed, max_new_tokens: int, seed: int
 ) -> Iterator[Realised]:
-    """Decodes each prompt both ways at each setting; yields the setting's totals after each prompt.
+    """Decodes each prompt with both ways of choosing shapes at each setting; yields the totals after each prompt.
 
     Args:
         engine: A pair from `load_pair`.

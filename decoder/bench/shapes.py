@@ -1,7 +1,7 @@
-"""Pairs with a random draft, certain of its guesses but right by chance only: from known shapes or loaded models.
+"""Pairs of known shapes or loaded models with a random draft, whose guesses are certain but right only by chance.
 
-Times need no trained weights. The configurations in `shapes/` were published by the models' authors. The draft's most
-probable token always has a probability near 1, so that growth rules never end a path early.
+Times do not depend on trained weights. The configurations in `shapes/` were published by the models' authors. The
+draft's most probable token always has a probability near 1, so that growth rules never end a path early.
 """
 
 import copy
@@ -43,9 +43,9 @@ from decoder.tensor_parallel.check import require_partial_weights
 
 SEED = 0
 CERTAINTY = 40.0
-"""Standard deviation of the draft's logits: the best of thousands nearly always has probability 1."""
+"""Standard deviation of the draft's logits; the best of thousands of tokens nearly always has a probability near 1."""
 BIAS = 0.02
-"""Standard deviation of biases, as of the other weights."""
+"""Standard deviation of biases; equal to that of the other weights."""
 
 
 def names() -> list[str]:
@@ -72,7 +72,7 @@ def random_pair(
         target: Name of a shape, or path of a Hugging Face config.json.
         draft: Name or path for the draft, likewise.
         device: As for `load_pair`.
-        dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
+        dtype: As for `load_pair`; "auto" is float16 on CUDA, the dtype of Pythia.
         draft_dtype: As for `load_pair`.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
@@ -94,7 +94,7 @@ def random_pair(
     draft_kind = choose_draft_dtype(draft_dtype, kind)
     for each in (kind, draft_kind):
         set_up(where, each)
-    report(f"making {target} and {draft} of random weights")
+    report(f"making {target} and {draft} with random weights")
     configs = [_config(name) for name in (target, draft)]
     makers = (
         _made_on(where, partial(_random_module, target, configs[0], kind, 0)),
@@ -168,7 +168,7 @@ def with_random_draft(engine: Engine) -> Engine:
 
 
 def _made_on(where: torch.device, make: Load) -> Load:
-    """Loader that makes the module on one fixed device: another device would draw other numbers."""
+    """Loader that makes the module on one fixed device: on another device, the random numbers would differ."""
     return lambda device: make(where).to(device)
 
 
@@ -208,13 +208,13 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
             _fill_biases(module)
     except Exception as error:  # only the model family's own code knows which fields of a config are consistent
         if not memory_is_full(error):
-            raise ConfigError(f"{name} makes no language model ({_short(error)}); give another config.json") from error
+            raise ConfigError(f"{name} gives no language model ({_short(error)}); give another config.json") from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
     return module.eval()
 
 
 def _fill_biases(module: Any) -> None:
-    """Fills biases at random: new modules have zero biases, which passes would skip."""
+    """Fills biases at random: biases of new modules are 0, and passes would skip them."""
     for name, weight in module.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(weight, std=BIAS)
@@ -238,7 +238,7 @@ def _read(path: Path) -> Any:
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; give a model's config.json") from None
     except Exception as error:  # each model family checks its fields in its own way
         raise ConfigError(
-            f"{shortened(path)} is no model's configuration ({_short(error)}); give a model's config.json"
+            f"{shortened(path)} is not a model's configuration ({_short(error)}); give a model's config.json"
         ) from error
 
 
@@ -249,7 +249,7 @@ def _short(error: Exception) -> str:
 
 
 def _be_certain(module: Any) -> None:
-    """Scales the output matrix until the logits spread as wide as `CERTAINTY`."""
+    """Scales the output matrix so that the standard deviation of the logits is `CERTAINTY`."""
     head = module.get_output_embeddings()
     with torch.no_grad():
         ids = torch.arange(min(8, len(head.weight)), device=head.weight.device)[None]

@@ -1,4 +1,4 @@
-"""Rules that grow trees of one given depth and size only, while the draft is certain."""
+"""Rules with which all trees have one given depth and size, if the draft is certain of its guesses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Children of every node with children; the last such node may have fewer."""
+        """Number of children of every node that has any; the last of these nodes may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """ar, and rounds with a tree of each size; peak memory is that of the rounds, without prefill."""
+    """Plain decoding, and rounds with a tree of each size; peak memory is that of the rounds, without prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
@@ -55,13 +55,13 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
     for size in sizes:
         if size.siblings > vocabulary:
             raise ConfigError(
-                f"no tree has {size.rows} rows on {size.depth} levels where there are {vocabulary} tokens; "
+                f"no tree has {size.rows} rows on {size.depth} levels with a vocabulary of {vocabulary} tokens; "
                 "give fewer rows or more levels"
             )
 
 
 def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
-    """The method and parameters whose every tree has this size.
+    """Method and parameters with which every tree has this size.
 
     Raises:
         ConfigError: No tree has this depth and size.
@@ -69,7 +69,7 @@ def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     depth, drafted = size.depth, size.rows - 1
     if not 1 <= depth <= drafted:
         raise ConfigError(
-            f"no tree has {depth} levels in {size.rows} rows, its root among them; give DxN with D from 1 to N-1"
+            f"no tree has {depth} levels in {size.rows} rows, which include the root; give DxN with D from 1 to N-1"
         )
     if depth == 1:
         return "fixed", config.with_rules("fixed", Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))

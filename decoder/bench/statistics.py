@@ -1,7 +1,7 @@
 """Medians with bootstrap intervals. Pure.
 
-Values come in groups: one group a prompt, one value a repeat. Prompts differ more than repeats do, so the bootstrap
-resamples both: repeats within each prompt, then prompts.
+Values come in groups: one group per prompt, with one value per repeat. Prompts differ more than repeats do, so the
+bootstrap resamples both: repeats within each prompt, then prompts.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import Interval, bootstrap
 
 Groups: TypeAlias = Sequence[Sequence[float | None]]
-"""Values by prompt and repeat: one inner sequence for each prompt; a value is None where unknown."""
+"""Values by prompt and repeat: one inner sequence for each prompt; a value is None if unknown."""
 
 
 class Median(Interval, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Median(Interval, frozen=True, kw_only=True):
 
 
 def estimate(groups: Groups, seed: int) -> Median | None:
-    """Median over groups of each group's median, with a bootstrap interval; None where there is no value."""
+    """Median over groups of each group's median, with a bootstrap interval; None if there is no value."""
     known = [[value for value in group if value is not None] for group in groups]
     filled = [np.array(group) for group in known if group]
     if not filled:

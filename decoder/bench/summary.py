@@ -1,7 +1,7 @@
-"""Summary of samples: one row a contender, and comparisons of the best contenders of each kind.
+"""Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
-A text that differs from ar's, and not by design, has no speed: the contender's figures leave the prompt out, and the
-difference is reported with float32's verdict. Pure, given the judge.
+A text that differs from `ar`'s, and not by design, has no speed: the contender's figures leave the prompt out, and the
+difference is reported with float32's verdict. Pure except for the judge, which is an argument.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
-"""(prompt number, tokens before the difference, the two tokens, whether transformers wrote one) -> near-tie verdict;
-None where it cannot be judged."""
+"""(prompt number, tokens before the difference, the two tokens, whether transformers wrote a text) -> near-tie verdict;
+None if it cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,13 +32,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     prompts: int
     same: int | None
-    """Prompts whose text equals ar's in every repeat; None where texts may differ."""
+    """Number of prompts whose text equals `ar`'s in every repeat; None if texts may differ."""
     by_design: bool = False
     """Whether some texts differ by design."""
     tokens_per_second: Median | None
     over_ar: Median | None
     over_generate: Median | None
-    """Speed over the best setting of transformers' greedy generate."""
+    """Ratio of the speed to that of transformers' greedy generate with its best setting."""
     tokens_per_round: float | None
     round_ms: float | None
     draft_ms: float | None
@@ -50,17 +50,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     rest_share: float | None
     """Share of a round spent outside of both models' calls."""
     target_forwards: float | None
-    """Forward passes a round; likewise the next field."""
+    """Target passes per round; the next field has the draft's."""
     draft_forwards: float | None
     peak_bytes: int | None
     bandwidth_share: float | None
-    """Bandwidth at which all forward passes read weights, as a share of the copy bandwidth."""
+    """Bytes of weights read per second in all forward passes, as a share of the copy bandwidth."""
     waits: float | None
-    """Host waits for the device a round; None where not counted."""
+    """Host waits for the device per round; None if not counted."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Speed of one contender over the best of several others."""
+    """Ratio of the speed of one contender to that of the best of several others."""
 
     name: str
     than: str
@@ -72,29 +72,29 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """First difference of a text from ar's; the contender has no speed on this prompt."""
+    """First difference of a text from `ar`'s; the contender has no speed on this prompt."""
 
     name: str
     prompt: int
     index: int
     near_tie: bool | None
-    """Whether float32 finds a near tie; None where one text is a prefix of the other, or without verdict."""
+    """Whether float32 finds a near tie; None if one text is a prefix of the other, or if there is no verdict."""
     gap: float | None
     """Difference of the two tokens' logits in float32, 0 or more."""
     judged: bool = True
-    """Whether float32 could score the two tokens; it cannot where the target is split over processes."""
+    """Whether float32 could score the two tokens; this is impossible if the target is split over processes."""
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes and bandwidth from which shares of the memory limit follow."""
+    """Bytes of weights and copy bandwidth, from which shares of the bandwidth are computed."""
 
     target_bytes: int
     draft_bytes: int
     copy_bytes_per_s: float
 
     def share(self, figures: Figures) -> float | None:
-        """Share of the memory bandwidth that a run reached; None where its forward passes are unknown."""
+        """Share of the memory bandwidth that a run reached; None if its forward passes are unknown."""
         if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
             return None
         read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes
@@ -107,7 +107,7 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """Comparisons below the table: ar and each adaptive tree against the best of each other kind with the same text."""
+    """Comparisons below the table: `ar` and each adaptive tree with the best of each other kind with the same text."""
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
     others = tuple(
@@ -129,7 +129,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
-    """Speed of each method's default setting over the same method without one of its parts."""
+    """Ratio of the speed of each method's default setting to that of the same method without one of its parts."""
     compared = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
@@ -138,9 +138,9 @@ def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
-    """Rounds per second with batch-invariant passes over those without, on all prompts.
+    """Ratio of rounds per second with batch-invariant passes to those without, on all prompts.
 
-    Both may write different texts, each right in its own arithmetic, so tokens/s cannot be compared.
+    The two texts may differ, each right in its own arithmetic, so tokens/s cannot be compared.
     """
     compared = []
     for name in (name for name, group in samples.groups.items() if group == INEXACT):

@@ -62,12 +62,12 @@ def _heading(report: Report | RoundsReport) -> str:
         lines.append(f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB")
     turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
     if len(waits) < turns:
-        lines.append(f"INTERRUPTED: what follows rests on {len(waits)} of {turns} turns")
+        lines.append(f"INTERRUPTED: the results below are from {len(waits)} of {turns} turns")
     return "\n".join(map(cut, lines))
 
 
 def _processes(setup: Setup) -> str:
-    """Number of processes in words; of several, only the first drafts and measures time."""
+    """Number of processes in words; if there are several, only the first drafts and measures time."""
     return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
 
 
@@ -93,8 +93,8 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
     remarks = {
         f"x generate: over {best_generate}, transformers' plain decoding at its best.": best_generate,
         "own: a text that differs from ar's by design; its speed counts.": any(row.by_design for row in rows),
-        "~: the same without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
-        "limit: % of the copy bandwidth at which all forward passes read weights.": limits,
+        "~: method without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
+        "limit: rate of reading weights in forward passes, % of the copy bandwidth.": limits,
     }
     return of_rows(specs, rows, notes=(remark for remark, holds in remarks.items() if holds))
 
@@ -122,9 +122,9 @@ def parts(rows: Sequence[Row]) -> Table:
         (Column("forwards", width=9), _passes),
         (Column("GB", "number", 2, 6), lambda row: row.peak_bytes and row.peak_bytes / 1e9),
     ]
-    beside = "syncs: waits for the device" if waits else "rest %: all outside of the models' calls"
+    beside = "syncs: waits for the device" if waits else "rest %: time outside of the models' calls"
     notes = (
-        f"A round. host %: commit and host; {beside};",
+        f"Per round. host %: commit and host; {beside};",
         "forwards: of target and draft; GB: peak memory, on a CPU the process's.",
     )
     return of_rows(specs, rows, notes=notes)
@@ -147,7 +147,7 @@ def compared(comparisons: Sequence[Comparison]) -> str:
 
 
 def differing(differences: Sequence[Difference]) -> str:
-    """Lines of texts that differ from ar's."""
+    """Lines of texts that differ from `ar`'s."""
     if not differences:
         return ""
     lines = ["Texts that differ from ar's; their method has no speed on that prompt:"]
@@ -180,12 +180,12 @@ def rounds(rows: Sequence[Rounds]) -> Table:
             (Column("host", width=7), lambda row: _ms(row.host_ms)),
         ]
     title = f"After {rows[0].context} random tokens, with a draft that guesses at random:"
-    notes = ["host: with commit; limit: % of the copy bandwidth; syncs: waits for the device."] * gpu
+    notes = ["host: includes commit; limit: % of copy bandwidth; syncs: waits for the device."] * gpu
     return of_rows(specs, rows, title=title, notes=notes)
 
 
 def rates(rows: Sequence[Rounds]) -> Table:
-    """Table of tokens/s by tree size and assumed tokens a round."""
+    """Table of tokens/s by tree size and assumed tokens per round."""
 
     def column(length: float) -> Spec[Rounds]:
         return Column(f"{length:g}", "number", 1, 10), lambda row: row.tokens_per_second.get(length)
@@ -206,14 +206,14 @@ def grown(rows: Sequence[Growth]) -> Table:
         (Column("round/sums", width=16), lambda row: interval(row.beyond, short)),
     ]
     notes = (
-        "sums: multiply-adds of matrices and attention that these very rounds asked for;",
-        "round/sums: growth of the round's time over theirs.",
+        "sums: growth of the multiply-adds of matrices and attention in the same rounds;",
+        "round/sums: growth of the round's time, divided by sums.",
     )
-    return of_rows(specs, rows, title=f"Growth over {rows[0].over} tokens:", notes=notes)
+    return of_rows(specs, rows, title=f"Growth relative to {rows[0].over} tokens:", notes=notes)
 
 
 def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
-    """Table of KV cache bytes and peak memory, and what longer texts add to both."""
+    """Table of KV cache bytes and peak memory, and the increase of both with longer texts."""
     more = {(row.name, row.context): row for row in growth}
 
     def added(take: Callable[[Growth], int | None]) -> Callable[[Rounds], Cell]:
@@ -231,8 +231,8 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
             (Column("peak", "number", 1, 9), added(lambda each: each.peak_bytes)),
         ]
     notes = (
-        "Keys and values of both models as allocated; peak: of all memory during the",
-        "rounds, the device's on CUDA and the whole process's on a CPU.",
+        "keys and values: allocated bytes of both models' caches;",
+        "peak: all memory in the rounds, of the device on CUDA, of the process on a CPU.",
     )
     return of_rows(specs, rows, notes=notes)
 

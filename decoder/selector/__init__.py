@@ -1,4 +1,4 @@
-"""The neural selector of delayed trees: a small network that chooses each round's shape before the first draw.
+"""The neural selector of delayed trees: a small network that chooses each round's shape before a token is sampled.
 
 "The paper" is "Multi-path speculative decoding with delayed tree expansion", its section 6 and appendix E. Modules in
 the order in which they build on each other:
@@ -9,7 +9,7 @@ the order in which they build on each other:
     policy     the network and its training objective
     stored     the file format of a trained selector, and the check against a pair
     chooser    a selector in a session
-    labels     expected tokens of a round of each shape, from draws that all shapes share
+    labels     expected tokens of a round of each shape, from sampled tokens that all shapes share
     dataset    files of labelled roots
     collect    labelled roots from prompts
     train      training on labelled roots

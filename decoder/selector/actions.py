@@ -3,7 +3,7 @@
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 
 MOST = DelayedTree(4, 8, 8)
-"""The largest K, L1 and L2."""
+"""Shape with the largest K, L1 and L2."""
 ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST.k, MOST.l1, MOST.l2))
 """Shapes of delayed trees by action number; there are 233."""
 PLACE = {action: number for number, action in enumerate(ACTIONS)}
@@ -12,9 +12,9 @@ LONGEST = MOST.depth
 MOST_NODES = MOST.most_nodes
 """Number of drafted nodes of the largest tree."""
 ONE_PATH = tuple(action.k == 1 for action in ACTIONS)
-"""Whether each action draws a single path, as the verifier `block` requires."""
+"""For each action, whether its tree is a single path, as the verifier `block` requires."""
 
 
 def number(shape: DelayedTree) -> int:
-    """Number of the action that draws the same trees as a shape; raises KeyError if there is none."""
+    """Number of the action whose trees equal those of a shape; raises KeyError if there is none."""
     return PLACE[shape.canonical()]

@@ -1,6 +1,6 @@
-"""A selector in a session: chooses the shape of each round of one text, before the round's first draw.
+"""A selector in a session: chooses the tree shape of each round of one text, before the round samples any token.
 
-It reads the target's distribution of the round before, so it makes no choice in the first round of a text.
+A choice needs the target's distribution from the previous round, so there is none in the first round of a text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,19 +27,19 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers; the best shapes are similar within this group, and within the group of all others."""
+"""Bottom-up verifiers; best shapes are similar among these verifiers, and among all others."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
-    """Selectors of an observed pair, by the verifier that each was trained for; see `files`."""
+    """Selectors for an observed pair, by the verifier for which each was trained; see `files`."""
     return {verifier: OneRoot(read(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:
-    """Files of an observed pair's selectors, by the verifier that each was trained for.
+    """Files of the selectors for an observed pair, by the verifier for which each was trained.
 
     Args:
-        file: Path of a selector; empty for those that come with dynatui.
+        file: Path of a selector; empty for the selectors that come with dynatui.
         pair: The pair that the selector must have been trained for.
 
     Raises:
@@ -63,7 +63,7 @@ def files(file: str, pair: Pair) -> dict[str, Path]:
             f"no selector comes with dynatui for {pair.target_name} with {pair.draft_name}; {MAKE_ONE}, and give it by "
             "--selector"
         )
-    # Of two selectors for one verifier, the later in this order, which reads hidden rows, stays.
+    # If a verifier has two selectors, the later entry, which reads hidden rows, replaces the earlier one.
     return {
         info.verifier: path
         for path, info in sorted(fitting, key=lambda path_and_info: len(path_and_info[1].pair.hidden))
@@ -80,10 +80,10 @@ class Chooser:
         schedule: Schedule,
         times: Callable[[], tuple[float, float]],
     ) -> None:
-        """Begins a text.
+        """Prepares the choices for one text.
 
         Args:
-            policies: Selectors by verifier, one at least.
+            policies: Selectors by verifier, at least one.
             pair: The observed pair.
             schedule: Sampling settings by position.
             times: Returns the seconds of a one-row pass of the draft and of the target; called once, when needed.
@@ -101,7 +101,7 @@ class Chooser:
         self._before = target_probs[node], None if hidden is None else hidden[node]
 
     def choose(self, draft: DraftPasses, text: Sequence[int], verifier: str) -> ShapeChoice | None:
-        """Shape to draw below the last token of a text; None before the target's first pass."""
+        """Shape of the tree below the last token of a text; None before the target's first pass."""
         if self._before is None:
             return None
         logits, positions = draft.again_after(text, LOOKED_BACK)

@@ -1,6 +1,6 @@
 """Labelled roots from a user's prompts: texts are sampled, and at some of their tokens all shapes are labelled at once.
 
-Resumes where it was stopped: parts that are in the folder are not made again, and each part has a seed of its own.
+A stopped collection resumes: parts that are already in the folder are not made again, and each part has its own seed.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from decoder.selector.text_roots import TextRoots
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 
 MEASURED_EVERY_S = 30.0
-"""Seconds after which pass times are measured anew, since the load by other programs changes."""
+"""Seconds after which pass times are measured again, since other programs change the load of the machine."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Progress:
 
 
 def require_plan(plan: CollectionPlan) -> None:
-    """Raises ConfigError where a verifier cannot be labelled, or a sampling setting is out of bounds."""
+    """Raises ConfigError if a verifier cannot be labelled, or a sampling setting is out of bounds."""
     for name in plan.verifiers:
         require(name in LABELLED, f"verifier {quoted(name)} cannot be labelled; choose from {', '.join(LABELLED)}")
     _ = plan.settings
 
 
 def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
-    """Labels roots of texts that continue prompts; yields after each part, which is a prompt at one setting.
+    """Labels roots of texts that continue prompts; yields after each part, a prompt with one sampling setting.
 
     Raises:
         ConfigError: The folder holds another collection or cannot be written, or a verifier cannot be labelled.
@@ -78,7 +78,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder
         done, roots = done + 1, roots + len(labelled)
         yield Progress(done, total, roots)
     if not (roots or any(shard(folder, number).exists() for number in range(total))):
-        raise PromptError("no text went on for long enough to have a root; give other prompts or a smaller --every")
+        raise PromptError("every text ended before its first root; give other prompts or a smaller --every")
 
 
 @dataclass(frozen=True)

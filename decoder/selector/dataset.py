@@ -1,4 +1,4 @@
-"""Files of labelled roots: one for each prompt and sampling setting, written whole, so that a collection can resume.
+"""Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume.
 
 Does not know how roots are labelled.
 """
@@ -22,7 +22,7 @@ from decoder.system.whole_files import write_whole
 FORMAT = 1
 MANIFEST = "collection.json"
 PART = 5
-"""Number of parts into which prompts are dealt: one for validation, one for the test, the others for training."""
+"""Number of parts into which prompts are divided: one for validation, one for the test, the others for training."""
 VALIDATION, TEST = PART - 2, PART - 1
 
 
@@ -35,7 +35,7 @@ class CollectionPlan(msgspec.Struct, frozen=True):
     new_tokens: int = 96
     """Number of tokens sampled after each prompt."""
     every: int = 16
-    """Distance of roots in tokens."""
+    """Distance between successive roots of a text, in tokens."""
     trees: int = 4
     """Number of independent trees below each root; labels are means over them."""
     seed: int = 0
@@ -70,7 +70,7 @@ class Roots:
     setting: Int[Tensor, "R"]
     """Index of each root's sampling setting."""
     tokens: dict[str, Float[Tensor, "R A"]]
-    """Expected block efficiency of each action, by verifier; NaN where the verifier cannot verify the shape."""
+    """Expected block efficiency of each action, by verifier; NaN if the verifier cannot verify the shape."""
     latency: dict[str, Float[Tensor, "R S"]]
     """Seconds of each part of a round, by verifier; see `decoder.selector.latency`."""
 
@@ -133,8 +133,10 @@ def read_manifest(folder: Path) -> Manifest:
             f"{shortened(folder)} holds no collection: {error.strerror}; make one with dynatui selector collect"
         ) from None
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect anew") from None
-    require(manifest.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect anew")
+        raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect again") from None
+    require(
+        manifest.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect again"
+    )
     return manifest
 
 
@@ -150,7 +152,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
         require(
             not differing,
             f"{shortened(folder)} holds a collection of another {' and '.join(differing)}; name another folder, or "
-            "give what it was begun with",
+            "give the values of that collection",
         )
         return
     try:

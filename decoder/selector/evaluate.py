@@ -31,13 +31,13 @@ class Prediction:
     static: DelayedTree
     """Best fixed shape for all training roots."""
     static_rate: float
-    """Tokens a second with the fixed shape."""
+    """Tokens per second with the fixed shape."""
     selected_rate: float
-    """Tokens a second with the selector."""
+    """Tokens per second with the selector."""
     static_tokens: float
-    """Tokens a round with the fixed shape."""
+    """Tokens per round with the fixed shape."""
     selected_tokens: float
-    """Tokens a round with the selector."""
+    """Tokens per round with the selector."""
     common: tuple[tuple[DelayedTree, float], ...]
     """Most frequently chosen shapes, each with its share of the roots."""
 

@@ -1,7 +1,7 @@
-"""Features of a selector: the models' distributions at the root, known before the first draw, as one row of numbers.
+"""Features of a selector: the models' distributions at the root, as one row of numbers.
 
-No feature depends on a draw of the chosen tree, so every verifier stays lossless (the paper, section 5). The target's
-distribution after the root is not known yet: its latest is the one from which the root was sampled.
+No feature depends on a token of the chosen tree, so every verifier stays lossless (the paper, section 5). The target's
+distribution after the root is not known yet; the latest known one is that from which the root was sampled.
 """
 
 import math
@@ -31,7 +31,7 @@ TIMES = slice(len(SCALARS) - 2, len(SCALARS))
 LOOKED_BACK = 2
 """Number of tokens that the draft reads at a root."""
 LEAST = 1e-10
-"""Least argument of a logarithm, since top-p leaves zeros."""
+"""Minimum argument of a logarithm, since top-p sets probabilities to 0."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Root:
     draft_at: Float[Tensor, "V"]
     """Draft's distribution of the next token."""
     hidden: tuple[Float[Tensor, "X"], ...]
-    """Hidden rows of the three distributions, in their order; empty where models do not expose them."""
+    """Hidden rows that give these three distributions, in the same order; empty if the models do not expose them."""
     length: int
     """Length of the text in tokens."""
     sampling: Sampling
@@ -55,7 +55,7 @@ def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
     """Values of `SCALARS`, in float32 on the host; entropies in nats, times in seconds."""
     rows = torch.stack([root.target_before, root.draft_before, root.draft_at]).float()
     logs = rows.clamp_min(LEAST).log()
-    # Few calls on rows of the vocabulary's size, and a single copy to the host.
+    # For speed: few operator calls on rows of vocabulary size, and a single copy to the host.
     entropies = -(rows * logs).sum(-1)
     difference = rows[0] - rows[1]
     divergences = rows[:2] @ (logs[0] - logs[1])

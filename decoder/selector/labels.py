@@ -1,9 +1,9 @@
-"""Labels of a root: expected tokens of a round of each shape, over the verifier's random numbers, from shared draws.
+"""Labels of a root: for each shape, the expected tokens of a round over the verifier's random numbers, given the draws.
 
-One path of the longest length is drawn, and the other rollouts at each of its nodes where a shape can branch. The first
-L1 nodes of the path and the first K rollouts of L2 draws below them are then a delayed tree of that shape, distributed
-as if it had been drawn alone. Shared draws (common random numbers) reduce the variance of differences between shapes,
-and one target pass labels all shapes.
+A draw is a sampled token. One path of the maximum length is sampled, and further rollouts at each of its nodes where a
+shape can branch. The first L1 nodes of the path and the first L2 nodes of K rollouts below them are a delayed tree of
+that shape, distributed as if it had been sampled alone. Shared draws (common random numbers) reduce the variance of
+differences between shapes, and one target pass labels all shapes.
 """
 
 from collections import defaultdict
@@ -33,11 +33,11 @@ class SharedDraws:
     """The draws below one root that delayed trees of all shapes share."""
 
     most: DelayedTree
-    """The largest K, L1 and L2."""
+    """Shape with the largest K, L1 and L2."""
     tree: TokenTree
     """Tree of all draws together."""
     trunk: Sequence[int]
-    """Nodes of the long path, the root first: one more than the deepest tree has levels."""
+    """Nodes of the longest path, beginning with the root: one more than the deepest tree has levels."""
     sides: Mapping[int, Sequence[Sequence[int]]]
     """Nodes of the other rollouts, by the length of the path where they branch off."""
 
@@ -81,7 +81,7 @@ class SharedDraws:
 def expected_tokens(
     draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str
 ) -> Float[NDArray[np.float64], "A"]:
-    """Expected block efficiency of the tree of each shape; NaN where the verifier cannot verify the shape.
+    """Expected block efficiency of the tree of each shape; NaN if the verifier cannot verify the shape.
 
     Args:
         draws: Draws below one root, with A shapes.
@@ -124,7 +124,7 @@ class _TopDown:
         )
 
     def path(self) -> Float[NDArray[np.float64], "L"]:
-        """Expected block efficiency of a single path of each length, from 0."""
+        """Expected block efficiency of a single path, for each length from 0."""
         return np.cumsum(self._reach, dtype=np.float64)
 
     @cached_property
@@ -135,7 +135,7 @@ class _TopDown:
         return np.cumprod([1.0, *probabilities], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
-        """Expected accepted nodes below the branching node, given that it is accepted, down to each level."""
+        """Expected number of accepted nodes below the branching node, if it is accepted, by length of the rollouts."""
         tokens, by_level = self.draws.tree.tokens, []
         start = self.draws.trunk[l1]
         ends, reach = [start] * k, {start: 1.0}
@@ -166,12 +166,12 @@ class _Judgement:
     handed: float
     """Probability of stopping here if the node is a leaf."""
     left: float
-    """Probability of stopping here once all draws after the node were refused."""
+    """Probability of stopping here after the rejection of all draws that follow the node."""
 
 
 @dataclass(frozen=True)
 class _BottomUp:
-    """Labels of bottom-up verifiers: sums over stops in post-order; a shorter tree differs in its leaves alone."""
+    """Labels of bottom-up verifiers: sums over stops in post-order; a shorter tree differs only in its leaves."""
 
     draws: SharedDraws
     target_probs: Rows

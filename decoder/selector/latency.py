@@ -1,7 +1,8 @@
-"""Expected time of a round of each shape: passes measured by their rows, and the work between them (equation 11).
+"""Expected time of a round of each shape, from measured times of passes by rows and of the work between passes.
 
-All parts of a round are one vector of seconds, so the times of all shapes are its product with a matrix of counts. A
-round that chooses its shape begins with a draft pass over the last two tokens of the text, which gives the first draw.
+The times of the parts of a round form one vector of seconds; the times of all shapes (the paper, equation 11) are the
+product of a matrix of counts with this vector. A round that chooses its shape begins with a draft pass over the last
+two tokens of the text, after which the first token is sampled.
 """
 
 import time
@@ -37,7 +38,7 @@ SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
 _LOGIT_DEVIATION = 4.0
-"""Standard deviation of random logits, with which their entropy is about a model's."""
+"""Standard deviation of random logits that gives about the entropy of a model's logits."""
 
 
 @cache

@@ -18,7 +18,7 @@ from decoder.selector.features import SCALARS
 
 PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
-"""Standardised scalars are clamped to this, so that an unseen machine or setting does not dominate the input."""
+"""Maximum absolute value of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
 EPSILON = 1e-6
 BEGINNING = 0.1
 """Factor on the initial weights of the last layer."""
@@ -87,8 +87,8 @@ def loss(
     """Training loss: slowness against a baseline, and regret at the worst roots (the paper, equation 12).
 
     Args:
-        rates: Tokens a second of the policy.
-        base_rates: Tokens a second of the best fixed action for the root's sampling setting.
+        rates: Tokens per second of the policy.
+        base_rates: Tokens per second of the best fixed action for the root's sampling setting.
         regret_weight: Lambda, the weight of the regret.
         worst_share: Alpha, the share of roots with the largest regret over which its mean is taken.
     """
@@ -101,6 +101,6 @@ def loss(
 def best_static(
     tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], possible: Bool[Tensor, "A"] | None = None
 ) -> Int[Tensor, ""]:
-    """The fixed action with most tokens a second over these roots."""
+    """The fixed action with the most tokens per second over these roots."""
     rates = tokens.sum(0) / seconds.sum(0)
     return (rates if possible is None else rates.masked_fill(~possible, -math.inf)).argmax()

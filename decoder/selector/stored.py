@@ -29,7 +29,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     draft: str
     vocabulary: int
     hidden: tuple[int, ...]
-    """Widths of the hidden rows that the pair exposes; empty where it exposes none."""
+    """Widths of the hidden rows that the pair exposes; empty if it exposes none."""
 
 
 class SelectorInfo(msgspec.Struct, frozen=True):
@@ -42,13 +42,13 @@ class SelectorInfo(msgspec.Struct, frozen=True):
     roots: int
     """Number of training roots."""
     gain: float
-    """Tokens a second on validation prompts, over those of the best fixed shape for each sampling setting."""
+    """Ratio of tokens per second on validation prompts to those of the best fixed shape for each sampling setting."""
     actions: int = len(ACTIONS)
     scalars: int = len(SCALARS)
 
 
 def fingerprint(pair: Pair) -> Fingerprint:
-    """Fingerprint of a pair, which must be observed for its hidden widths to count."""
+    """Fingerprint of a pair, with the hidden widths only if the pair is observed."""
     widths = pair.target.hidden_width, pair.draft_model.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
@@ -89,9 +89,9 @@ def read_info(path: Path) -> SelectorInfo:
         with safe_open(path, framework="pt") as file:
             metadata: Mapping[str, str] = file.metadata() or {}
     except (SafetensorError, OSError, ValueError) as error:
-        raise ConfigError(f"{shortened(path)} is no selector: {first_line(error)}; {MAKE_ONE}") from None
+        raise ConfigError(f"{shortened(path)} is not a selector: {first_line(error)}; {MAKE_ONE}") from None
     if metadata.get("format") != FORMAT:
-        raise ConfigError(f"{shortened(path)} is no selector that this dynatui reads; {MAKE_ONE}")
+        raise ConfigError(f"{shortened(path)} is not a selector that this version of dynatui reads; {MAKE_ONE}")
     try:
         return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
     except (KeyError, msgspec.DecodeError) as error:
@@ -99,7 +99,7 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another; without hidden rows it also suits observed pairs."""
+    """Whether a selector for one pair can be used with another; one without hidden rows also suits observed pairs."""
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 
@@ -114,7 +114,7 @@ def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
     elif actual.vocabulary != expected.vocabulary:
         difference = f"{trained_names} of {expected.vocabulary} tokens, and these have {actual.vocabulary}"
     else:
-        difference = f"hidden rows of widths {_listed(expected)}, and here {names} shows {_listed(actual)}"
+        difference = f"hidden rows of widths {_listed(expected)}, and {names} has {_listed(actual)} here"
     raise ConfigError(
         f"the selector {shortened(path.name)} was trained for {difference}; {MAKE_ONE}, or choose --drafting delayed"
     )

@@ -1,4 +1,4 @@
-"""Roots along one text: the models' distributions before the first draw, and draws that trees of all shapes share.
+"""Roots along one text: the models' distributions at each root, and sampled tokens that trees of all shapes share.
 
 Knows nothing of training and evaluation.
 """
@@ -46,14 +46,14 @@ class TextRoots:
     def __init__(
         self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, generator: RandomGenerator
     ) -> None:
-        """Prepares a text.
+        """Prepares the roots of one text.
 
         Args:
-            pair: The pair; observed if roots shall have hidden rows.
+            pair: The pair; it must be observed if roots shall have hidden rows.
             sampling: Settings at all positions.
-            most: The largest K, L1 and L2.
-            most_tokens: Most tokens of the text.
-            generator: Source of the draft's draws.
+            most: Shape with the largest K, L1 and L2.
+            most_tokens: Maximum number of tokens of the text.
+            generator: Random numbers for the draft's sampled tokens.
         """
         self._pair, self._sampling, self._most, self._generator = pair, sampling, most, generator
         shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
@@ -63,7 +63,7 @@ class TextRoots:
 
     @torch.inference_mode()
     def advance(self, text: Sequence[int]) -> Root:
-        """Root at the last token of a text of at least two tokens, which continues the text of the last call."""
+        """Root at the last token of a text of at least two tokens; the text must continue that of the previous call."""
         self._text = text
         target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
         target_hidden = self._pair.target.hidden
@@ -74,7 +74,7 @@ class TextRoots:
 
     @torch.inference_mode()
     def drawn(self) -> RootDraws:
-        """Shared draws below the current root, drawn anew at each call."""
+        """Shared draws below the current root, sampled anew at each call."""
         draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._generator)
         tree = draws.tree
         positions = [len(self._text) - 1 + depth for depth in tree.depths]

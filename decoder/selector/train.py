@@ -1,8 +1,8 @@
 """Training of a selector on labelled roots: a few hundred small steps with the objective of the paper's equation 12.
 
 Resumes where it was stopped, from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's
-time to a target pass's, and one machine measures one ratio alone. So each step scales both times at random, in the
-objective as in the features.
+time to a target pass's, and the labels have the ratio of one machine only. So each step scales both times at random, in
+the objective and in the features.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
 """Score of shapes that the verifier cannot verify."""
 LEAST_ROOTS = 8
-"""Fewest roots of the training part and of the validation part."""
+"""Minimum number of roots in the training part, and also in the validation part."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Recipe(msgspec.Struct, frozen=True):
     entropy_weight: float = 0.03
     """Initial weight of the policy's entropy, falling to 0: a policy that is certain too early stops learning."""
     hidden: bool = True
-    """Whether the policy reads hidden rows, where they were collected."""
+    """Whether the policy reads hidden rows, if they were collected."""
     seed: int = 0
 
 
@@ -67,7 +67,7 @@ class Epoch:
     loss: float
     """Mean loss over the training roots."""
     gain: float
-    """Predicted speed at validation roots, over that of the best fixed shape for each setting."""
+    """Ratio of the predicted speed at validation roots to that of the best fixed shape for each sampling setting."""
     best: float
     """Largest gain so far, whose selector is kept."""
 
@@ -84,7 +84,7 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
     for part in (training, validation):
         require(
             len(part) >= LEAST_ROOTS,
-            f"{len(roots)} roots of {manifest.prompts} prompts are too few to train on and to judge by; collect more "
+            f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect more "
             "prompts",
         )
     checkpoint = file.with_name(f"{file.name}.training")
@@ -109,7 +109,7 @@ def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int,
 
 
 def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part_seconds: Float[Tensor, "S"]) -> float:
-    """Predicted tokens a second of a policy, over those of the best fixed shapes."""
+    """Ratio of a policy's predicted tokens per second to those of the best fixed shapes."""
     tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
     actions = chosen(policy, roots, verifier, part_seconds)
     static = torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.setting.tolist()])
@@ -127,7 +127,7 @@ def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tens
 
 
 def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    """Tokens a second of rounds with one action at each root."""
+    """Tokens per second of rounds with one action at each root."""
     picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
     return float(picked)
 
@@ -215,7 +215,7 @@ class _Trainer:
         self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
 
     def _step(self, rows: Tensor) -> float:
-        # Dropout draws from torch's global generator, whose state must be the same in a resumed training.
+        # Dropout uses torch's global random generator, whose state must be the same in a resumed training.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
             roots = self._training.select(rows)
@@ -239,7 +239,7 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars and part times of some roots, as on machines where either model is faster or slower."""
+        """Scalars and times of the parts of a round at some roots, as if either model were faster or slower."""
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
         part_seconds = self._part_seconds.repeat(len(rows), 1)
         part_seconds[:, latency.READ] *= factors[:, 0]
@@ -250,7 +250,7 @@ class _Trainer:
         return scalars, part_seconds
 
     def _static_rates(self) -> Float[Tensor, "A"]:
-        """Tokens a second of each shape over all roots, relative to the best shape."""
+        """Tokens per second of each shape over all roots, relative to the best shape."""
         tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
         rates = tokens / round_seconds(self._part_seconds[None])[0]
         return (rates / rates.max()).clamp_min(LEAST_RATE).float()

@@ -1,4 +1,4 @@
-"""A table as CSV: a column for each part of a cell, numbers in full."""
+"""A table as CSV: one column for each part of a cell, with unrounded numbers."""
 
 import csv
 from collections.abc import Iterator, Sequence

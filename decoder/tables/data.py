@@ -20,11 +20,11 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     again: float | None = None
     source: str
     mark: str = ""
-    """Mark of the note about it; empty without a note."""
+    """Mark that refers to a note about the number; empty without a note."""
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
-"""Content of a cell: value with its interval, number of the paper, text, plain number, or None for an empty cell."""
+"""Content of a cell: a value with its interval, a number printed in the paper, text, a plain number, or None."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def cells(specs: Sequence[Spec[R]], rows: Iterable[R]) -> tuple[tuple[Cell, ...]
 
 
 def of_rows(specs: Sequence[Spec[R]], rows: Iterable[R], *, title: str = "", notes: Iterable[str] = ()) -> Table:
-    """A table with these columns and a line for each row."""
+    """A table with these columns and one line per row."""
     return Table(title=title, columns=tuple(column for column, _ in specs), rows=cells(specs, rows), notes=tuple(notes))
 
 
@@ -82,12 +82,12 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number as text; a dash where it is unknown."""
+    """A number as text; a dash if it is unknown."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def percent(share: float | None) -> float | None:
-    """A share in percent; None where it is unknown."""
+    """A share in percent; None if it is unknown."""
     return None if share is None else 100 * share
 
 

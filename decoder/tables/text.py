@@ -1,4 +1,4 @@
-"""A table as lines of text with fixed-width columns, and numbers and sentences in limited width."""
+"""Plain text of limited width: tables with fixed-width columns, numbers, and sentences."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -13,7 +13,7 @@ def text(table: Table) -> str:
     """Lines of a table: title, if any, column names, rows and notes.
 
     The first column is aligned left, all others right. Where the first cell of a row has several lines, the other cells
-    stand beside its last line.
+    are printed on the last of these lines.
     """
     heads = [column.title for column in table.columns]
     rows = [

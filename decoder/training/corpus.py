@@ -65,8 +65,8 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
 def batch(ids: NDArray[np.uint16], first: int, rows: int, window: int) -> NDArray[np.int64]:
     """Windows `first` to `first + rows` of an endless sequence that covers the text evenly.
 
-    Starts are multiples of the golden ratio modulo the text's length: they cover the text evenly at every moment and
-    depend on nothing but the index, so that a run can resume.
+    Starts are multiples of the golden ratio modulo the text's length: they cover the text evenly after any number of
+    windows, and depend only on the index, so that a run can resume.
 
     Returns:
         Token ids, shape (rows, window + 1): inputs are all but the last column, labels all but the first.

@@ -1,6 +1,6 @@
 """Training loop for one model and objective, with a budget of time and resumable checkpoints.
 
-Knows no files other than its checkpoint, and not what the model is for.
+Knows no files other than its checkpoint, and nothing of the model's purpose.
 """
 
 import time
@@ -48,13 +48,13 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
 
 
 def text_loss(model: Any, ids: Tensor) -> Tensor:
-    """Mean cross-entropy in nats a token of the next token; `ids` has shape (rows, window + 1)."""
+    """Mean cross-entropy of the next token, in nats per token; `ids` has shape (rows, window + 1)."""
     logits = model(ids[:, :-1]).logits.float()
     return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 def distillation_loss(target: Any) -> Loss:
-    """Mean KL divergence in nats a token of the draft's from the target's next-token distribution."""
+    """Mean KL divergence of the draft's next-token distribution from the target's, in nats per token."""
 
     def loss(draft: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():
@@ -66,7 +66,7 @@ def distillation_loss(target: Any) -> Loss:
 
 
 def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices and AdamW for the other parameters, each with its peak learning rate in "peak"."""
+    """Muon for the hidden matrices and AdamW for other parameters; group option "peak" is the peak learning rate."""
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     chosen = {id(p) for p in hidden}
     other_parameters = [p for p in model.parameters() if id(p) not in chosen]

@@ -1,7 +1,7 @@
 """Recipe of the embedded pair: model shapes, stages and their budgets, which the model card lists.
 
-Knows no tensors. The budget of a stage is in minutes of training time, and learning rate and window depend on the spent
-share of it, so a stage ends with its full decay on any machine.
+Knows no tensors. The budget of a stage is in minutes of training time. Learning rate and window depend on the share of
+the budget that is spent, so a stage completes its decay on any machine.
 """
 
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ class Stage:
     adam_lr: float
     """Peak learning rate of embeddings, head, norms and biases."""
     windows: Sequence[tuple[float, int]]
-    """(share of the budget up to which, window in tokens), ascending; the last share is 1."""
+    """Pairs (share of the budget until which a window is used, window in tokens), ascending; the last share is 1."""
     warmup: float = 0.01
     """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4
-    """Share of the budget, at its end, over which the learning rate falls to 0."""
+    """Final share of the budget, over which the learning rate falls to 0."""
     weight_decay: float = 0.05
 
     def rate(self, progress: float) -> float:

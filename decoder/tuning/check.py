@@ -1,7 +1,7 @@
-"""Check of the search's settings against shipped ones, on texts that the search has not seen.
+"""Check of a tuning: the settings found by the search against the shipped ones, on texts that the search has not used.
 
-The reported gain comes from here alone. All settings take turns on every text; ratios and intervals are those of
-`decoder.bench`.
+Only this check measures the reported gain. All settings decode every text in turns; `decoder.bench` computes ratios and
+intervals.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ Take = Callable[[Mapping[str, Setting], int, int], list[Sample]]
 
 
 class IsNearTie(Protocol):
-    """Judge of a text that differs from plain decoding's."""
+    """Function that decides whether a text differs from plain decoding's only by a near tie."""
 
     def __call__(self, text_number: int, text: Sequence[int], plain: Sequence[int], /) -> bool:
         """Whether the first difference is a near tie of two tokens."""
@@ -34,7 +34,7 @@ class IsNearTie(Protocol):
 def rounds(
     take: Take, settings: Mapping[str, Setting], texts: Sequence[int], seed: int, over: Callable[[], bool]
 ) -> Iterator[list[Sample]]:
-    """Yields the samples of one text at a time, all texts in random order, repeat by repeat, until `over()` holds.
+    """Yields the samples of one text at a time, until `over()` is true; each repeat orders the texts anew at random.
 
     At least `FEWEST` texts are decoded, since fewer give no interval.
     """

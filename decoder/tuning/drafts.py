@@ -1,7 +1,7 @@
-"""Ranking of drafts for one target on a user's own prompts, all beside one loaded target.
+"""Ranking of drafts for one target on a user's own prompts; the target is loaded once.
 
-Two numbers predict a draft's gain, its agreement with the target and the cost ratio of a pass; turns with plain
-decoding measure it. Both are reported, with the bottleneck of the pair.
+A draft's gain is predicted from its agreement with the target and the cost ratio of its passes, and is measured in
+turns with plain decoding. The report has both gains and the bottleneck of the pair.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ LONGEST_CHAIN = 16
 
 @dataclass(frozen=True)
 class OnDrafts:
-    """Request of a ranking."""
+    """Request to rank drafts."""
 
     target: str
     drafts: tuple[str, ...]
@@ -60,7 +60,7 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     config, context = job.config, min(engine.pair.context for engine in engines.values())
     prompts = encode_prompts(first.tokenizer, job.prompts, config.max_new_tokens, context, chat=config.chat)
     ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
-    note("decoding plainly, to see where each draft agrees")
+    note("plain decoding, to compute the agreement of each draft")
     base = own(BASELINE, BASELINE, BASELINE, config)
     texts = [list(base.run(next(iter(engines.values())), prompt).tally.tokens) for prompt in prompts]
     agreements = {name: agreement(engine.pair, prompts, texts) for name, engine in engines.items()}
@@ -97,7 +97,7 @@ def lane_name(draft: str, method: str) -> str:
 
 
 def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    """Share of the texts' tokens that are the draft's most probable token, each after its own prefix."""
+    """Share of text tokens that equal the draft's most probable token, given all tokens before."""
     return fmean(
         float(token == guess)
         for prompt, text in zip(prompts, texts, strict=True)
@@ -117,23 +117,24 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def cost_ratio(engine: Engine) -> float:
-    """Time of a one-row pass of the draft over that of a one-row pass of the target, on this machine."""
+    """Time of a one-row draft pass divided by that of a one-row target pass, on this machine."""
     costs = engine.costs_of(engine.pair.context // 2)
     return costs.draft.seconds(1) / costs.plain.seconds(1)
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
-    """Expected speed of a chain over plain decoding, if guesses are independent and further target rows cost nothing.
+    """Expected speed-up of a chain over plain decoding, if guesses are independent and more target rows cost nothing.
 
-    Mean tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), theorem 3.8 of Leviathan et
-    al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
+    Mean tokens per round divided by the round's cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), with
+    agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et al. 2023). Guesses of one text are not
+    independent, so the result is an estimate and not a bound.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
     return tokens / (1 + chain * ratio)
 
 
 def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
-    """Length of the chain with the highest expected speed over plain decoding, and that speed; 0 for no chain."""
+    """Length of the chain with the highest expected speed-up, and this speed-up; length 0 if no chain is faster."""
     speeds = {chain: expected_speedup(agreement, ratio, chain) for chain in range(LONGEST_CHAIN + 1)}
     best = max(speeds, key=lambda chain: speeds[chain])
     return best, speeds[best]
@@ -142,9 +143,9 @@ def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
     """Engine of each usable draft by name, and the reason why each other draft is unusable."""
     if not job.drafts:
-        raise ConfigError("--drafts names none; give hub ids or folders with commas between them")
+        raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
     if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
-        raise ConfigError(f"--drafts ranks whole models, which {heads[0]} is not: an EAGLE-3 head; leave it out")
+        raise ConfigError(f"--drafts ranks whole models, and {heads[0]} is an EAGLE-3 head; leave it out")
     engines: dict[str, Engine] = {}
     refused: dict[str, DecoderError] = {}
     for name in dict.fromkeys(job.drafts):

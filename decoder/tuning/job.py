@@ -1,7 +1,8 @@
 """A complete tuning: loads a pair, splits prompts, searches settings, checks the best of them.
 
-Time is split too: the check gets a share, and more where that would be too few texts. Progress is reported between
-texts and never during one, since drawing would take processor time from the measurement.
+The time is split between search and check: the check gets a fixed share, or more if that share is too short for the
+minimum number of texts. Progress is reported between texts and never while a text is decoded, since painting the screen
+would take processor time from the measurement.
 """
 
 import platform
@@ -38,7 +39,7 @@ MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
 """Share of the time for the check."""
 SEARCHED = 3
-"""Number of contenders on each text of the search: candidate, incumbent and ar."""
+"""Number of contenders on each text of the search: candidate, incumbent and plain decoding."""
 TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
 """Bounds of the search space; a study with other bounds cannot be resumed."""
 DIGITS = 12
@@ -47,7 +48,7 @@ DIGITS = 12
 
 @dataclass(frozen=True)
 class OnPrompts(OnPair):
-    """Request of a tuning: prompts, run configuration and minutes."""
+    """Request to tune on prompts, with run configuration and minutes."""
 
     prompts: tuple[str, ...]
     config: RunConfig
@@ -57,17 +58,17 @@ class OnPrompts(OnPair):
     exact: bool = False
     compiled: bool = False
     storage: str | None = None
-    """URL of Optuna's database, which keeps trials and from which a search resumes; None: memory."""
+    """URL of the Optuna database that stores trials, so that a search can resume; None keeps trials in memory."""
 
 
 def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], stopped: Callable[[], bool]) -> Tuned:
-    """Searches and checks; `stopped` ends the search early, not the check.
+    """Searches settings and checks the best ones; `stopped` ends the search early, but not the check.
 
     Raises:
         DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or models or device
             fail.
     """
-    within = f"give more than 0 and at most {MOST_MINUTES}, a day"
+    within = f"give more than 0 and at most {MOST_MINUTES} (one day)"
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
     with database(job.storage) as storage:
         engine = _loaded(job, note)
@@ -87,7 +88,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time or, if longer, the expected time of the fewest texts.
+    """Seconds reserved for the check: its share of the time, or more if the minimum number of texts needs more.
 
     Args:
         whole_s: Seconds for search and check.
@@ -192,7 +193,7 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
-    """Name of the study in a database: trials of another request or machine are never reused."""
+    """Name of the study in a database; trials of another request or machine have another name and are never reused."""
     about = (
         asdict(conditions),
         draft_dtype,

@@ -21,9 +21,9 @@ def opened(database: Database) -> Iterator[RDBStorage]:
     """Database opened for reading and writing, closed at the end; missing tables are created.
 
     Raises:
-        DatabaseError: It cannot be reached or written, or is no database of this version of Optuna.
+        DatabaseError: The database cannot be reached or written, or was not made by this version of Optuna.
     """
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # errors are raised too, so logging them would repeat them
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # errors are also raised, so a log would repeat them
     with reported(database):
         storage = _storage(database)
     try:
@@ -61,7 +61,7 @@ def _storage(database: Database) -> RDBStorage:
 
 
 def _how(database: Database) -> dict[str, Any]:
-    """Connection arguments of SQLAlchemy."""
+    """Connection arguments for SQLAlchemy."""
     if database.file is not None:
         return {"connect_args": {"timeout": PATIENCE_S}}
     driver()

@@ -50,9 +50,9 @@ class Tuned:
 
     conditions: Conditions
     found: DynaTree | None
-    """Best setting of the search; None where none is better than the shipped one."""
+    """Best tree setting that the search found; None if none is better than the shipped one."""
     chain: Linear
-    """Best chain of the search."""
+    """Best chain that the search found."""
     state: State
     checked: Checked
     verdict: Verdict

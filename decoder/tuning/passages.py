@@ -1,7 +1,7 @@
 """Prompts cut into passages: some for the search, others for the check.
 
-A search over many settings finds some that were lucky on its texts. Its best is therefore judged on unseen texts:
-other prompts where there are many, else later passages of the same ones. Knows only token ids.
+Of many settings, the best on the texts of a search may only have been lucky there. It is therefore checked on unseen
+texts: on other prompts if there are enough, else on later passages of the same prompts. Knows only token ids.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from decoder.errors import PromptError
 from decoder.tables.text import counted
 
 FEWEST = 6
-"""Fewest passages for search and check each; an interval over fewer is too wide."""
+"""Minimum number of passages for the search, and also for the check; an interval over fewer passages is too wide."""
 WANTED = 16
-"""Passages for search and check each, where prompts are long enough."""
+"""Number of passages for the search, and also for the check, if prompts are long enough."""
 SHORTEST = 8
-"""Tokens of the shortest passage, and the least distance between two passages of one prompt."""
+"""Minimum length of a passage, and minimum distance between two passages of one prompt, in tokens."""
 
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Passages:
-    """Token ids of passages; none is in both parts."""
+    """Token ids of the passages for search and check; no passage is in both."""
 
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
@@ -36,8 +36,8 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
     Args:
         prompts: Token ids.
-        length: Tokens decoded after each passage; where prompts are long enough, two passages of one prompt are at
-            least so far apart.
+        length: Tokens decoded after each passage; if prompts are long enough, two passages of one prompt are at least
+            this many tokens apart.
 
     Raises:
         PromptError: The prompts are too few or too short.
@@ -61,7 +61,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
 
 def whole(prompts: Sequence[Sequence[int]]) -> Passages:
-    """Splits prompts without cutting them, since a chat template's end has to stay.
+    """Assigns whole prompts to search and check, since a cut would remove the end of the chat template.
 
     Raises:
         PromptError: The prompts are too few.
@@ -80,7 +80,7 @@ def _distinct(prompts: Sequence[Sequence[int]]) -> list[Tokens]:
 
 
 def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-    """Earlier passages of all prompts, and later ones."""
+    """Earlier half of the passages of every prompt, and later half."""
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)
@@ -91,6 +91,6 @@ def _beginnings_of(prompts: Sequence[Tokens], wanted: int, apart: int) -> tuple[
 
 
 def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:
-    """Prefixes of a prompt at even distances, the last of them the whole prompt; fewer where it is short."""
+    """Prefixes of a prompt, each longer by an equal step, up to the whole prompt; fewer if the prompt is short."""
     count = max(1, min(wanted, len(prompt) // max(SHORTEST, apart)))
     return [prompt[: len(prompt) * part // count] for part in range(1, count + 1)]

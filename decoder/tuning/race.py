@@ -1,7 +1,7 @@
-"""Race of a candidate against the incumbent, text by text: whether it has lost, has won, or is undecided.
+"""Race of a candidate against the incumbent, text by text, until the candidate has lost or won.
 
-Both decode the same text one after the other, so only the ratio of their speeds counts: a machine's speed drifts over
-minutes, and an absolute time says nothing. Pure functions of logarithms of such ratios.
+Both decode the same text one after the other, and only the ratio of their speeds is used, since the speed of a machine
+drifts over minutes. Pure functions of the logarithms of these ratios.
 """
 
 import math
@@ -12,9 +12,9 @@ from statistics import fmean, stdev
 from decoder.analysis.interval import COVERAGE, Interval, students_t
 
 LOSING = 0.8
-"""Coverage of the interval that decides a loss; low to save time, as similar settings are tried again anyway."""
+"""Coverage of the interval by which a candidate loses; low to save time, as similar settings are tried again."""
 ENOUGH = 6
-"""Fewest texts before a candidate can win."""
+"""Minimum number of texts for a candidate to win."""
 FAR_BELOW = 0.9
 """Mean ratio below which two texts suffice to drop a candidate."""
 
@@ -32,7 +32,7 @@ class Decision(Enum):
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """Geometric mean of ratios with Student's interval, from their logarithms; None where there are no ratios."""
+    """Geometric mean of ratios with Student's interval, from their logarithms; None if there are no ratios."""
     if not logs:
         return None
     if len(logs) == 1:
@@ -42,11 +42,11 @@ def ratio(logs: Sequence[float]) -> Interval | None:
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
-    """Decision by the ratios of a candidate's speeds to the incumbent's.
+    """Decision by the ratios of the candidate's speed to the incumbent's.
 
     Args:
-        logs: Natural logarithms of the ratios, one a text.
-        most: Texts after which an undecided race counts as not better.
+        logs: Natural logarithms of the ratios, one per text.
+        most: Number of texts after which an undecided candidate counts as not better.
     """
     if len(logs) > 1:
         winning, losing = _interval(logs, COVERAGE), _interval(logs, LOSING)

@@ -8,7 +8,7 @@ from decoder.analysis.bottleneck import Bottleneck
 from decoder.analysis.interval import Interval
 
 METHODS = ("linear", "auto")
-"""Methods with which every draft is measured: its best chain, and auto, which chooses the number of guesses itself."""
+"""Methods with which every draft is measured: `linear` with the draft's best chain length, and `auto`."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,17 +18,17 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     agreement: float
     """Share of the target's greedy tokens that are the draft's most probable token too."""
     cost_ratio: float
-    """Time of a one-row draft pass over that of a one-row target pass."""
+    """Time of a one-row draft pass divided by that of a one-row target pass."""
     chain: int
     """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
     expected: float
-    """Expected speed of that chain over plain decoding, by `expected_speedup`."""
+    """Expected speed-up of this chain over plain decoding; see `expected_speedup`."""
     measured: Mapping[str, Interval | None]
-    """Measured speed over plain decoding, by method; None where the text differed on every prompt."""
+    """Measured speed-up over plain decoding, by method; None if every text differed from plain decoding's."""
     limits: Bottleneck | None
-    """Bottleneck of the faster method's speed; None where rounds are too few."""
+    """Bottleneck of the faster of the two methods; None if it has too few rounds."""
     fastest: str
-    """Name of the faster method."""
+    """Name of the faster of the two methods."""
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):

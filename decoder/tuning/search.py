@@ -1,8 +1,8 @@
-"""Search: trial after trial, a candidate races the incumbent until one is known to be better.
+"""Search: in each trial, a candidate races the incumbent until the candidate has won or lost.
 
-Each tuned method has an incumbent and a study of its own. A candidate's value is its ratio to the incumbent times the
-incumbent's value, so that all values compare with the shipped setting. Knows no models and no clock: the measuring
-function is an argument, and `over` is called between texts.
+Each tuned method has an incumbent and a study of its own. A candidate's value is its speed ratio to the incumbent times
+the incumbent's value, so that all values are relative to the shipped setting. Knows no models and no clock: the
+measuring function is an argument, and `over` is called between texts.
 """
 
 import math
@@ -19,13 +19,13 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""Every how many trials one goes to another method than the first."""
+"""One trial in this many is for a method other than the first."""
 ASKS = 30
-"""Consecutive suggestions of known settings after which a study counts as exhausted."""
+"""Number of consecutive suggestions of already measured settings after which a study counts as exhausted."""
 COMPARED_EVERY = 10
 """Trials between two computations of knob importance."""
 INITIAL = 0
-"""Trial number of the shipped setting, which is not searched."""
+"""Trial number of the shipped setting, which precedes the first trial."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Setting:
 
     method: str
     rules: Rules | None = None
-    """Parameters; None where the method has none."""
+    """Parameters; None if the method has none."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class PassageResult:
     """Result of one passage under one setting."""
 
     speed: float | None
-    """Tokens per second; None where the text differs from ar's."""
+    """Tokens per second; None if the text differs from plain decoding's."""
     right: bool = True
-    """Whether the text equals ar's, near ties aside."""
+    """Whether the text equals plain decoding's, apart from near ties."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Block:
     """Results of several settings and plain decoding on one passage, side by side."""
 
     plain: float
-    """Tokens per second of ar."""
+    """Tokens per second of plain decoding."""
     results: Sequence[PassageResult]
-    """One result a setting, in the order of the settings."""
+    """One result per setting, in the order of the settings."""
 
 
 Measure = Callable[[Sequence[Setting], int], Block | None]
-"""(settings, number of the passage) -> results; None where one of them exceeds the device's memory."""
+"""(settings, number of the passage) -> results; None if a setting exceeds the device's memory."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Leader:
     setting: Setting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of its speed over the shipped setting's; biased upwards, since the setting was selected by it."""
+    """Logarithm of the setting's speed relative to the shipped one's; biased upwards by the setting's selection."""
     over_plain: tuple[float, ...] = ()
-    """Logarithms of its speed over ar's, one a passage."""
+    """For each passage, the logarithm of the ratio of the setting's speed to that of plain decoding."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Current:
     texts: int
     most: int
     ratio: Interval | None
-    """Speed of the candidate over the leader's; None where unknown."""
+    """Ratio of the candidate's speed to the leader's; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ class State:
     leaders: Mapping[str, Leader]
     """Best settings by method."""
     trials: int = 0
-    """Finished trials, pruned, wrong and too large ones among them."""
+    """Number of finished trials, including those of pruned, wrong and too large settings."""
     pruned: int = 0
-    """Trials dropped after few texts."""
+    """Number of trials ended after few texts."""
     wrong: tuple[Setting, ...] = ()
-    """Settings with a text that differs from ar's; they are no candidates."""
+    """Settings with a text that differs from plain decoding's; they cannot become leaders."""
     too_large: tuple[Setting, ...] = ()
     """Settings that exceed the device's memory."""
     current: Current | None = None
@@ -126,7 +126,7 @@ class Search:
         self.state = State(shipped)
 
     def run(self, over: Callable[[], bool]) -> Iterator[State]:
-        """Yields the state after every text, until `over()` holds or no setting is left."""
+        """Yields the state after every text, until `over()` is true or no setting is left."""
         while not over():
             candidate = next(filter(None, map(self._candidate, self._due())), None)
             if candidate is None:
@@ -134,13 +134,13 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _due(self) -> Sequence[Study]:
-        """Studies by precedence: the one whose turn it is, then the others in case it has no new setting."""
+        """Studies by precedence: first the study whose turn it is, then the others in case it has no new setting."""
         first, *others = self._studies.values()
         trial = self.state.trials + 1
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
 
     def _candidate(self, study: Study) -> Setting | None:
-        """New setting of a study, which learns the known values of repeated ones; None where none is left."""
+        """Unmeasured setting of a study, or None if none is left; repeated settings get their known values."""
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
             return None
@@ -216,5 +216,5 @@ class _Measured:
 
 
 def _logs(result: PassageResult, under: float | None) -> list[float]:
-    """Logarithm of a ratio of speeds; empty where a speed is unknown."""
+    """Logarithm of a ratio of speeds; empty if a speed is unknown."""
     return [math.log(result.speed / under)] if result.speed and under else []

@@ -1,7 +1,7 @@
 """Search spaces: knobs of a method, their bounds, and the settings tried first.
 
-A sampler suggests each knob by itself; a suggestion is moved to the nearest valid setting. Knows the sampler only as
-a protocol.
+A sampler suggests each knob independently; the suggestion is moved to the nearest valid setting. Knows the sampler only
+as a protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ BRANCHINGS = (
 DIGITS = 3
 """Decimals of probabilities, few enough to be read in a preset."""
 SHIPPED = next(iter(PRESETS))
-"""Preset in force where none is named, at which the search starts."""
+"""Preset in force if the user names none; the search starts from it."""
 
 
 class Suggest(Protocol):
@@ -44,13 +44,13 @@ class Space:
 
     method: str
     shipped: Rules
-    """Setting in force without tuning, the first incumbent."""
+    """Setting in force without tuning; it is the first incumbent."""
     rules: Callable[[Suggest], Rules]
     """Valid setting nearest to a sampler's suggestion."""
     starts: tuple[Mapping[str, Any], ...]
-    """First suggestions, beginning with the shipped setting's."""
+    """First suggestions; the shipped setting is the first of them."""
     count: int | None = None
-    """Number of settings, where it is small; None: practically unlimited."""
+    """Number of settings if it is small; None if practically unlimited."""
 
 
 def _tree(suggest: Suggest) -> DynaTree:
@@ -76,7 +76,7 @@ def _tree(suggest: Suggest) -> DynaTree:
 
 
 _BRANCHINGS = tuple(",".join(map(str, each)) for each in BRANCHINGS)
-"""Branchings as text: an Optuna study keeps no tuples."""
+"""Branchings as text, since an Optuna study cannot store tuples."""
 _TURNED = ("d0", "d_max", "tau_h", "tau_l", "rho_stop", "rho_deep", "history", "n_max")
 
 
@@ -86,7 +86,7 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees() -> tuple[DynaTree, ...]:
-    """First trees: the shipped preset, also with other node limits, where machines differ most, and other presets."""
+    """First trees to try: the shipped preset, also with other node limits (the best differs by machine), and others."""
     shipped, *others = PRESETS.values()
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
     return (shipped, *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0), *others)

@@ -1,6 +1,6 @@
 """Study of one search space: Optuna's TPE sampler, in memory or in a database.
 
-Only this module and `optuna_database` import Optuna, an extra, and only when it is needed.
+Optuna is an optional extra: only this module and `optuna_database` import it, and only when it is needed.
 """
 
 from collections import deque
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 STARTUP = 12
-"""Trials before the sampler uses what it has learnt."""
+"""Number of trials before the sampler uses the values of earlier trials."""
 TREES = 32
-"""Trees of the forest that estimates knob importance."""
+"""Number of trees in the random forest that estimates knob importance."""
 FEWEST = 12
 """Smallest number of measured settings for an estimate of knob importance."""
 
 
 def require_optuna() -> None:
-    """Raises ConfigError where Optuna, or scikit-learn for knob importance, is not installed."""
+    """Raises ConfigError if Optuna, or scikit-learn (for knob importance), is not installed."""
     for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
         if find_spec(module) is None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
@@ -35,10 +35,10 @@ def require_optuna() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator["RDBStorage | None"]:
-    """Database of trials at a URL, opened for the `with` block; None where no URL is given.
+    """Database of trials at a URL, opened for the `with` block; None if no URL is given.
 
     Raises:
-        ConfigError: The URL is no database's, or Optuna is not installed.
+        ConfigError: The URL is not that of a database, or Optuna is not installed.
         DatabaseError: The database cannot be used.
     """
     require_optuna()
@@ -58,7 +58,9 @@ class Study:
     """
 
     def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
-        """Creates a study in memory, or resumes the one of this name in a database, beginning with its best setting.
+        """Creates a study in memory, or resumes the study of this name in a database.
+
+        A resumed study first suggests the shipped setting and its best setting so far.
 
         Raises:
             ConfigError: Optuna is not installed.
@@ -78,7 +80,7 @@ class Study:
                 load_if_exists=True,
             )
             known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            # not all enqueued at once: a search that ends early would leave them in front of the next search
+            # not all enqueued at once: if a search ended early, the next search would begin with the rest of them
             self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 
@@ -91,10 +93,10 @@ class Study:
             return self.space.rules(self._open)
 
     def tell(self, value: float | None) -> None:
-        """Reports the value of the last suggestion; None where unknown."""
+        """Reports the value of the last suggestion; None if unknown."""
         from optuna.trial import TrialState  # noqa: PLC0415
 
-        assert self._open is not None, "nothing was asked for"  # noqa: S101 - a programmer's mistake
+        assert self._open is not None, "tell was called before ask"  # noqa: S101 - a programmer's mistake
         with self._reported():
             if value is None:
                 self._study.tell(self._open, state=TrialState.FAIL)
@@ -102,9 +104,9 @@ class Study:
                 self._study.tell(self._open, value)
 
     def importance(self) -> Mapping[str, float]:
-        """Share of the variance between settings that each knob explains, largest first; empty where few are known.
+        """Share of the variance between settings that each knob explains, largest first; empty if too few are measured.
 
-        Functional analysis of variance, which takes a few tenths of a second.
+        Computed by functional analysis of variance, in a few tenths of a second.
         """
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances  # noqa: PLC0415
 

@@ -24,10 +24,10 @@ class Turns:
         """Begins a run.
 
         Args:
-            engine: Pair, sampled as `config` says.
-            config: Length limit, and parameters of settings without their own.
+            engine: Engine of the pair, with the sampling settings of `config`.
+            config: Length limit, and parameters for settings that have none of their own.
             passages: Token ids.
-            attempts: Most attempts at a turn that other processes disturb.
+            attempts: Maximum number of attempts at a turn that other processes disturb.
         """
         self._engine = engine
         self._config = config
@@ -42,11 +42,11 @@ class Turns:
         self._samples = self._begun()
 
     def block(self, settings: Sequence[Setting], passage: int) -> Block | None:
-        """Results of settings and plain decoding on one passage, in random order; a `Measure`."""
+        """Results of settings and plain decoding on one passage, decoded in random order; a `Measure`."""
         numbered = {str(number): setting for number, setting in enumerate(settings)}
         try:
             samples = {sample.contender: sample for sample in self.samples(numbered, passage, 0)}
-        except DeviceError:  # a tree is too large for the device's memory; smaller ones are tried on
+        except DeviceError:  # a tree is too large for the device's memory; the search goes on with smaller trees
             self._due.clear()
             self._samples = self._begun()
             return None
@@ -67,7 +67,7 @@ class Turns:
         return [next(self._samples) for _ in order]
 
     def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
-        """Whether the first difference from ar's text is a near tie."""
+        """Whether the first difference from plain decoding's text is a near tie."""
         differs = first_difference(text, plain)
         if differs is None:
             return False

@@ -1,6 +1,6 @@
 """Conclusions of the check: whether the search gained anything, and the fastest setting.
 
-Pure; the screen phrases them.
+Pure functions; the screen puts the conclusions into words.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from decoder.analysis import interval
 from decoder.analysis.interval import Interval
 
 FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
-"""Contenders of the check: `FOUND` if the search has a better tree, `SHIPPED_CHAIN` if `CHAIN` differs from it."""
+"""Contenders of the check: `FOUND` if the search found a better tree, `SHIPPED_CHAIN` if it is not `CHAIN`."""
 NOT_SLOWER = 0.97
-"""Smallest lower end of a gain's interval at which a setting that is not faster beyond noise is still kept."""
+"""A setting that is not faster beyond noise is still kept if the lower end of its gain's interval is at least this."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Checked:
 
     texts: int
     speeds: Mapping[str, Interval | None]
-    """Tokens per second by contender; None where no text equals plain decoding's."""
+    """Tokens per second by contender; None if no text equals plain decoding's."""
     ratios: Mapping[tuple[str, str], Interval | None]
-    """(one, other) -> speed of one over the other's."""
+    """(one, other) -> ratio of the first contender's speed to the second's."""
     wrong: frozenset[str]
-    """Contenders with a text that differs from plain decoding's, and not by a near tie."""
+    """Contenders with a text that differs from plain decoding's by more than a near tie."""
 
     def faster(self, one: str, other: str) -> bool:
-        """Whether one is faster than the other beyond noise."""
+        """Whether the first contender is faster than the second beyond noise."""
         return interval.verdict(self.ratios.get((one, other))) == "holds"
 
 
@@ -37,19 +37,19 @@ class Verdict:
     """Conclusions of a check."""
 
     gain: Interval | None
-    """Speed of the searched setting over the shipped one's; None where either is missing or has no speed."""
+    """Ratio of the found setting's speed to the shipped one's; None if either is missing or has no speed."""
     better: bool
-    """Whether the searched setting is faster beyond noise."""
+    """Whether the found setting is faster beyond noise."""
     keeps: bool
-    """Whether the searched setting is kept: lossless, and not slower than the shipped one."""
+    """Whether the found setting is kept: it is lossless, and not slower than the shipped one."""
     keeps_chain: bool
-    """Whether the searched chain is kept beside the shipped one."""
+    """Whether the found chain is kept beside the shipped one."""
     fastest: str
     """Contender with the best speed."""
 
 
 def verdict(checked: Checked) -> Verdict:
-    """Verdict of a check; the simpler setting wins where the other is not faster beyond noise."""
+    """Verdict of a check; the simpler setting wins if the other is not faster beyond noise."""
     keeps = _keeps(checked, FOUND, SHIPPED)
     better = keeps and checked.faster(FOUND, SHIPPED)
     keeps_chain = _keeps(checked, CHAIN, SHIPPED_CHAIN)
@@ -65,7 +65,7 @@ def _keeps(checked: Checked, searched: str, shipped: str) -> bool:
 
 
 def _fastest(checked: Checked, tree: str) -> str:
-    """Fastest contender: each, from plain decoding on, replaces the best so far only if it is faster beyond noise."""
+    """Fastest contender: beginning with plain decoding, each replaces the best so far only if faster beyond noise."""
     best = PLAIN
     for name in (AUTO, tree, SHIPPED_CHAIN, CHAIN):
         if name not in checked.wrong and checked.faster(name, best):

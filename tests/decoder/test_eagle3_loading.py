@@ -118,7 +118,7 @@ def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys
     saved = tiny_models.pair(name("llama", "flat"))
     drafts = ",".join([str(saved.target) for _ in beside] + [str(saved.draft)])
     told = refused(["tune", "--target", str(saved.target), "--drafts", drafts, "--prompt", "a"], capsys)
-    assert told.startswith("dynatui: --drafts ranks whole models, which head is not")
+    assert told.startswith("dynatui: --drafts ranks whole models, and head is an EAGLE-3 head")
 
 
 def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:

@@ -21,7 +21,7 @@ def column(path: Path) -> Generator[str, None, None]:
         PromptError: The file is damaged or not a parquet file, or has no text column `COLUMN`.
     """
     try:
-        # `datasets` writes lock files even when streaming; a temporary folder spares the user's cache, maybe read-only
+        # `datasets` writes lock files even when streaming; a temporary folder keeps them out of the user's cache
         with TemporaryDirectory() as scratch, quiet("datasets"):
             rows = _rows(path, scratch)
             _require_texts(path, rows.features)

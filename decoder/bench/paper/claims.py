@@ -165,10 +165,10 @@ def _lossless(on: _On) -> Claim:
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
     if len(different) > len(beyond):
-        parts.append(f"{len(different) - len(beyond)} first differ where two tokens tie within the dtype's error")
+        parts.append(f"{len(different) - len(beyond)} differ first at two tokens that tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
-        parts.append(f"without a tie differ {', '.join(counts)}")
+        parts.append(f"differing without a tie: {', '.join(counts)}")
     share = Interval(value=1 - len(different) / len(compared), low=None, high=None) if compared else None
     return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
 
@@ -224,7 +224,9 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: speed-up of the longest texts over that of the shortest, by prompt."""
+    """Claim that the gain grows with length: ratio of the speed-ups of the longest and the shortest texts, by
+    prompt.
+    """
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)

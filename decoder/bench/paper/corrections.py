@@ -27,21 +27,22 @@ CORRECTIONS = (
         CODE,
     ),
     Correction(
-        "The acceptance rate is committed tokens, the bonus included, over rounds x (initial D0 + 2), though "
-        "nodes lie up to D_max deep: it can reach 129 %; a bonus-token convention does not explain the 102.2 %.",
+        "The acceptance rate is committed tokens, bonus tokens included, divided by rounds x (initial D0 + 2), though "
+        "nodes are up to D_max deep: it can reach 129 %; counting the bonus token does not explain the 102.2 %.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
-        "The definition of acceptance changes between versions, and within one: v1 prints .68 and 81.2 % for linear "
+        "The definition of acceptance changes between versions, and within v1: it prints .68 and 81.2 % for linear "
         "drafting with K=6, .38 and 79.5 % for trees.",
         "v1 tables 1 and 3",
     ),
     Correction(
-        "l-bar contains the bonus token, and differs from L-bar only as a mean of quotients from a quotient of means.",
+        "l-bar contains the bonus token: it is the mean of tokens per round over prompts, L-bar all tokens over all "
+        "rounds.",
         f"{CODE}; v4 section 4.2",
     ),
     Correction(
-        "TTFT is one prefill of the target alone, the same work for every method: its reduction is an effect of "
+        "TTFT is one prefill of the target alone, the same work for every method: differences come from "
         "the order of runs.",
         f"{CODE}; v4 table 2",
     ),
@@ -56,11 +57,11 @@ CORRECTIONS = (
         "v4 table 3 and section 4.4",
     ),
     Correction(
-        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows it only joined with adaptive depth.",
+        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows it only with adaptive depth.",
         f"{LOGS}; v4 table 4",
     ),
     Correction(
-        "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned one of table 1 it is 9.4 %, and "
+        "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned tree of table 1 it is 9.4 %, and "
         "5.1 % on PG-19.",
         "v4 tables 1 and 4",
     ),
@@ -96,7 +97,7 @@ CORRECTIONS = (
         f"{LOGS}; v4 figure 6",
     ),
     Correction(
-        "The sweep of fixed trees has two prompts a setting, no warm-up, and at most 128 nodes instead of 256.",
+        "The sweep of fixed trees has two prompts per setting, no warm-up, and at most 128 nodes instead of 256.",
         f"{LOGS}; v4 figure 7",
     ),
     Correction(
@@ -105,8 +106,8 @@ CORRECTIONS = (
         f"{LOGS}; v1 table 4",
     ),
     Correction(
-        "History adapts the parameters once per text, not once per round, and only after five texts: results depend "
-        "on the order of prompts.",
+        "The history rule adapts parameters once per text, not once per round, and only after five texts: results "
+        "depend on the order of prompts.",
         CODE,
     ),
     Correction(
@@ -119,8 +120,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: 3 % is what "
-        "drafting needs besides the weights, most of it for logits of the draft. v1 prints .45 %.",
+        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: drafting "
+        "needs 3 % more than the weights, most of it for logits of the draft. v1 prints .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )

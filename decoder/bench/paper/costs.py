@@ -1,4 +1,4 @@
-"""Cost curve of the machine: seconds of a forward pass by its number of rows, the tokens that it computes."""
+"""Cost curve of the machine: seconds of a forward pass by its number of rows (computed tokens)."""
 
 from decoder.bench.paper.records import CostCurve
 from decoder.bench.pass_costs import repeated_costs

@@ -25,7 +25,7 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Data set that all experiments but main use if it is requested, and the paper's name of its second data set."""
+"""Data set of all experiments except `main`, if it is requested; and the paper's name of its second data set."""
 PG19_CHARACTERS = 1000
 """The paper's maximum prompt length on PG-19, in characters."""
 ALL_LANES = (
@@ -49,7 +49,7 @@ ALL_LANES = (
     "generate static",
     ASSISTANT,
 )
-"""Default lanes of the experiment main; lanes of methods that are not registered are left out."""
+"""Default lanes of the experiment `main`; lanes of methods that are not registered are left out."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Extent:
 
     experiments: tuple[str, ...] = NAMES
     lanes: tuple[str, ...] | None = None
-    """Names of the lanes in the experiment main; None selects `usual_lanes`."""
+    """Names of the lanes in the experiment `main`; None selects `usual_lanes`."""
     usual_lanes: tuple[str, ...] = ALL_LANES
     prompts: int = 10
     length: int = 1500
@@ -70,7 +70,7 @@ class Extent:
     unit: Unit = "characters"
     usual_most: int = 800
     prompt_lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000)
-    """Maximum prompt lengths that the experiment prompt_length compares, in characters."""
+    """Maximum prompt lengths that the experiment `prompt_length` compares, in characters."""
     by_prompt_length: tuple[str, ...] = (AR, LINEAR, FIXED, DYNATREE)
     thresholds: tuple[tuple[float, float], ...] = THRESHOLDS
     breadths: tuple[tuple[int, int], ...] = BREADTHS
@@ -164,7 +164,7 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
 
 
 def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]) -> Plan:
-    """Experiment main: every lane on every data set; results at shorter lengths come from the same texts."""
+    """Experiment `main`: every lane on every data set; results at shorter lengths come from the same texts."""
     usual = [name for name in extent.usual_lanes if name in rows]
     by_set = {each.name: _for_texts(each, _rows(extent.lanes or usual, rows), rows) for each in text_sets}
     return Plan(
@@ -174,7 +174,7 @@ def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]
 
 
 def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment prompt_length: a few lanes on prefixes of the same prompts, of increasing length."""
+    """Experiment `prompt_length`: a few lanes on prefixes of the same prompts, of increasing length."""
     lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
     of_length = replace(extent, unit="characters")
     experiments = [
@@ -185,13 +185,13 @@ def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> 
 
 
 def _sensitivity(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment sensitivity: DynaTree with other thresholds, breadths and depths, plain decoding and a fixed tree."""
+    """Experiment `sensitivity`: DynaTree with other thresholds, breadths, depths; plain decoding; a fixed tree."""
     lanes = (rows[AR], rows[UNTUNED], *sensitivity(extent.thresholds, extent.breadths, extent.depths))
     return Plan(lanes, (_experiment("sensitivity", extent, texts, lanes),))
 
 
 def _fixed_trees(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment fixed_trees: many fixed trees on few prompts."""
+    """Experiment `fixed_trees`: many fixed trees on few prompts."""
     lanes = (rows[AR], *fixed_grid(extent.grid_depths, extent.grid_branchings, extent.grid_taus))
     few = replace(extent, prompts=min(extent.prompts, extent.grid_prompts))
     return Plan(lanes, (_experiment("fixed_trees", few, texts, lanes, lengths=_lengths(extent)),))

@@ -55,7 +55,7 @@ class OnPaper(OnPair):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a measurement needs: loaded models, log and prompts."""
+    """Loaded models, log and prompts of a measurement."""
 
     engine: Engine
     log: PaperLog
@@ -90,7 +90,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
 
 
 def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
-    """Measures what the log lacks; `show` displays the progress.
+    """Measures all blocks that the log lacks; `show` displays the progress.
 
     Raises:
         DecoderError: See `prepared` and `measure`.

@@ -1,4 +1,4 @@
-"""Lanes, methods with parameters: the rows of the paper's tables, the settings of its figures, and further methods.
+"""Lanes (methods with parameters) for the rows of the paper's tables, the settings of its figures, and further methods.
 
 The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. Independent
 of models.
@@ -37,7 +37,7 @@ GRID_TREE = Fixed(n_max=128)
 
 
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
-    """All lanes of the experiment main by name, in the order of the tables' rows.
+    """All lanes of the experiment `main` by name, in the order of the tables' rows.
 
     Args:
         sampled: Whether decoding samples tokens; transformers then uses other random numbers and writes other texts.

@@ -52,7 +52,9 @@ class Course:
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """Quotient of a quantity of two lanes by prompt, as mean over the quotients in the prompt's blocks."""
+        """For each prompt, the quotient of a quantity of two lanes, as mean over the quotients in the prompt's
+        blocks.
+        """
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -92,7 +94,7 @@ def mean_and_std(values: Values, seed: int) -> Interval | None:
 
 
 def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
-    """Quotient of two standard deviations over the prompts that both have; None if either is 0 or unknown.
+    """Quotient of the standard deviations of two quantities over their common prompts; None if one is 0 or unknown.
 
     Both are recomputed for each bootstrap sample. With few prompts the interval is too narrow, hence its nominal
     coverage is `SPREAD_COVERAGE`.

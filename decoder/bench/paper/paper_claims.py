@@ -42,7 +42,7 @@ FASTER = PaperClaim(
 )
 LOWEST_TPOT = PaperClaim(
     "lowest_tpot",
-    "DynaTree takes less time a token than plain decoding, linear drafting and fixed trees.",
+    "DynaTree takes less time per token than plain decoding, linear drafting and fixed trees.",
     "v4 table 2",
     {WIKITEXT: 5.30 / 4.59, PG19: 5.55 / 5.30},
     doubt={PG19: DEEPER},
@@ -63,15 +63,17 @@ FEWER_ROUNDS = PaperClaim(
 )
 DEPTH = PaperClaim(
     "depth_dominates",
-    "Adaptive depth brings more than adaptive breadth.",
+    "Adaptive depth gains more speed than adaptive breadth.",
     "v4 section 4.5",
     {WIKITEXT: (213.2 / 186.5) / (186.5 / 188.0)},
-    doubt={WIKITEXT: "phase 1 is from the authors' logs, in no version of the paper"},
+    doubt={WIKITEXT: "phase 1 is from the authors' logs, not in any version of the paper"},
 )
-HISTORY_GAINS = PaperClaim("history_gains", "History makes DynaTree faster.", "v4 table 4", {WIKITEXT: 218.5 / 213.2})
+HISTORY_GAINS = PaperClaim(
+    "history_gains", "The history rule makes DynaTree faster.", "v4 table 4", {WIKITEXT: 218.5 / 213.2}
+)
 HISTORY_STABILISES = PaperClaim(
     "history_stabilises",
-    "History stabilises: speed differs less from prompt to prompt.",
+    "The history rule stabilises DynaTree: its speed differs less between prompts.",
     "v4 section 4.5",
     {WIKITEXT: 26.1 / 22.2},
 )
@@ -113,6 +115,6 @@ BEATS_HF = PaperClaim(
     "DynaTree is faster than assisted generation of transformers.",
     "v1 section 4.4",
     {WIKITEXT: 193.4 / 161.9},
-    doubt={WIKITEXT: "its 161.9 tokens/s are of one prompt; the logs have 209.8 over prompts"},
+    doubt={WIKITEXT: "the paper's 161.9 tokens/s are of one prompt; the mean over prompts in the logs is 209.8"},
     length=EARLIER_LENGTH,
 )

@@ -6,7 +6,7 @@ from string import ascii_lowercase
 from decoder.bench.paper.published import LOGS, PublishedNumber
 from decoder.tables.data import Cell, Printed
 
-FROM_LOGS = "from the authors' logs, in no version of the paper"
+FROM_LOGS = "from the authors' logs, not in any version of the paper"
 AGAIN = "After a slash: the same number from another run of the authors."
 
 

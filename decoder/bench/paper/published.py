@@ -33,14 +33,14 @@ FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
 GAIN, MEMORY_GAIN = "gain", "memory_gain"
 """Quantities that only the paper has: % more tokens/s than the ablation's fixed tree, % more peak memory than AR."""
 LOGS = "logs"
-"""Source label of numbers that are in the authors' logs, but in no version of the paper."""
+"""Source label of numbers that are in the authors' logs, but not in any version of the paper."""
 DOUBTS: Mapping[str, str] = {
     "shared-gpu": "measured while others used the GPU; undisturbed, AR has 131 to 138 tokens/s",
     "shared-base": "relative to an AR that was measured while others used the GPU",
     "one-prefill": "one prefill of the target alone, for every method: differences come from the order of runs",
     "not-acceptance": "committed tokens with the bonus over rounds x (D0 + 2): can exceed 100 %",
     "with-bonus": "mean over prompts of tokens over rounds, with the bonus token; the text says without it",
-    "called-d8b3": "labelled D8B3 there, but with the rounds and acceptance of D5B2",
+    "called-d8b3": "labelled D8B3 in that table, but with the rounds and acceptance of D5B2",
     "one-prompt": "of one prompt; after the slash, mean over prompts from the logs",
     "never-evicts": "the cache evicts nothing at this length: this is linear drafting",
     "no-cap": "L_max is not stated",
@@ -50,7 +50,7 @@ DOUBTS: Mapping[str, str] = {
     "cut-prompts": "prompts of speculative methods were cut to 48 tokens, those of AR were not",
     "two-prompts": "two prompts, no warm-up, N_max 128, AR at 108.2 tokens/s",
     "fallback-prompt": "one prompt ten times, not WikiText-2, AR at 113.9 tokens/s; after the slash, on WikiText-2",
-    "deeper-on-pg19": "on PG-19 the authors used D_max=9, as phase 3 D_max=9 does here",
+    "deeper-on-pg19": "on PG-19 the authors used D_max=9, as the lane phase 3 D_max=9 does here",
 }
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
 

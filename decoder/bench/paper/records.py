@@ -1,4 +1,4 @@
-"""Log of a measurement: a header, then blocks of turns, one a line. Independent of models."""
+"""Log of a measurement: a header, then blocks of turns, one block per line. Independent of models."""
 
 from typing import TypeAlias
 

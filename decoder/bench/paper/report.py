@@ -9,20 +9,20 @@ FIGURE_KEYS: dict[str, str] = {
     "tokens_per_second": "tokens/s",
     "speedup": "tokens/s relative to ar in the same block",
     "ttft_ms": "ms to the first tokens: prefill and first round of this method",
-    "tpot_ms": "ms a token after the prompt",
+    "tpot_ms": "ms per token after the prompt",
     "tokens_per_round": "L-bar: tokens of all prompts over rounds of all prompts",
-    "paper_path_length": "l-bar as in the paper's code: mean over prompts of tokens a round, with the bonus token",
-    "path_length": "accepted tokens a round, without the bonus token",
+    "paper_path_length": "l-bar as in the paper's code: mean over prompts of tokens per round, with the bonus token",
+    "path_length": "accepted tokens per round, without the bonus token",
     "acceptance_rate": "accepted over drafted nodes",
     "depth_acceptance": "accepted depth over the depth of the verified tree",
     "paper_acceptance": "the paper's acceptance: committed tokens over rounds x (D0 + 2), for chains over rounds x K",
     "rounds": "rounds a text",
-    "nodes_per_round": "drafted nodes verified a round",
-    "target_forwards_per_round": "target passes a round",
-    "draft_forwards_per_round": "draft passes a round",
-    "draft_ms": "ms of drafting a round",
-    "verify_ms": "ms of verification a round",
-    "round_ms": "ms a round",
+    "nodes_per_round": "drafted nodes verified per round",
+    "target_forwards_per_round": "target passes per round",
+    "draft_forwards_per_round": "draft passes per round",
+    "draft_ms": "ms of drafting per round",
+    "verify_ms": "ms of verification per round",
+    "round_ms": "ms per round",
     "peak_mb": "peak memory in MB: of the GPU on CUDA, of the process on a CPU",
     "kv_mb": "allocated MB of both models' KV caches",
     "distinct_8grams": "share of distinct 8-grams",
@@ -81,7 +81,9 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
-        """Cell with these names; by default of the longest text and longest prompt. None if there is none."""
+        """Cell with these names; by default with the longest text and the longest prompt. None if there is no such
+        cell.
+        """
         cells = [
             cell
             for cell in self.cells

@@ -15,11 +15,13 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Lane: a decoding method with its parameters, shown as a row of the tables."""
 
     name: str
-    """Unique name of the lane, such as ar, linear K=8, fixed D8 B3 or phase 2."""
+    """Unique name of the lane, such as `ar`, `linear K=8`, `fixed D8 B3` or `phase 2`."""
     method: str
-    """Name of a registered method; or generate or assisted, which are methods of transformers."""
+    """Name of a registered method, or `generate` or `assisted`, which are methods of transformers."""
     family: str
-    """Family of similar lanes, which have one colour in figures, such as ar, linear, fixed, dynatree or hf."""
+    """Family of similar lanes, which have one colour in figures, such as `ar`, `linear`, `fixed`, `dynatree` or
+    `hf`.
+    """
     parameters: dict[str, Any]
     """All parameters of the method by name."""
     paper_name: str | None = None
@@ -32,7 +34,7 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     """Experiment: lanes that decode the same prompts of one data set, one after the other on each prompt."""
 
     name: str
-    """Name of the experiment: main, prompt_length, sensitivity or fixed_trees."""
+    """Name of the experiment: `main`, `prompt_length`, `sensitivity` or `fixed_trees`."""
     data_set: str
     """Name of the data set, a `TextSet`."""
     most: int
@@ -41,7 +43,7 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int
     """Number of prompts; the data set's first ones are used."""
     lanes: tuple[str, ...]
-    """Names of the lanes; the first is ar, plain decoding."""
+    """Names of the lanes; the first is `ar`, plain decoding."""
     lengths: tuple[int, ...]
     """Text lengths, in new tokens and ascending order, at which results are recorded; the last one is decoded.
 

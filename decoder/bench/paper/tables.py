@@ -42,8 +42,8 @@ ABLATION = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNA
 """Rows of the ablation, from the fixed tree to DynaTree; each row adds one rule."""
 SPEEDS = ("Tokens/s here do not include the prefill of the prompt; the paper's do.",)
 DEPTHS = (
-    "The authors' fixed trees and phase 1 draft a root and D levels below it, and commit at most D + 2 tokens a round; "
-    "here they draft D levels, and commit at most D + 1.",
+    "The authors' fixed trees and phase 1 draft a root and D levels below it, and commit at most D + 2 tokens per "
+    "round; here they draft D levels, and commit at most D + 1.",
 )
 """Note on the different depths of trees here and in the authors' code."""
 
@@ -140,10 +140,10 @@ _latency = _per_lane(
 _verification = _per_lane(
     "verification",
     "Verification efficiency",
-    "Accepted: share of all drafted nodes. Paper's acceptance: committed tokens, the bonus included, over rounds x "
-    "(D0 + 2), of a chain over rounds x K. L-bar: tokens of all prompts over their rounds. l-bar: mean over prompts of "
-    "tokens a round, with the bonus, as in the paper's code. Texts that repeat themselves, with few distinct 8-grams, "
-    "are easy to draft.",
+    "Accepted: share of all drafted nodes. Paper's acceptance: committed tokens, bonus tokens included, divided by "
+    "rounds x (D0 + 2), or for a chain by rounds x K. L-bar: tokens of all prompts divided by all rounds. l-bar: mean "
+    "over prompts of tokens per round, bonus tokens included, as in the paper's code. Repetitive texts, with few "
+    "distinct 8-grams, are easy to draft.",
     [
         lane_name(),
         measured("acceptance_rate", "accepted %", 1, 100),

@@ -43,7 +43,7 @@ def estimate(values: Values, seed: int) -> Interval:
 
 
 def ratio(over: Values, under: Values, seed: int) -> Interval:
-    """Quotient of two means over the texts that both have, with its bootstrap confidence interval."""
+    """Quotient of the means of two quantities over their common texts, with its bootstrap confidence interval."""
     common = over.keys() & under.keys()
     one, other = ({place: value for place, value in values.items() if place in common} for values in (over, under))
     prompts = _prompts(one)

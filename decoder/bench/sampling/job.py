@@ -79,7 +79,7 @@ class OnSamplings(OnPair):
 
 
 def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[SamplingReport]:
-    """Measures what the log lacks; `show` displays the progress.
+    """Measures all texts that the log lacks; `show` displays the progress.
 
     Raises:
         DecoderError: An option is out of bounds, a prompt does not fit into the context, the log belongs to another

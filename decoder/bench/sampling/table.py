@@ -55,19 +55,20 @@ def _heading(report: SamplingReport) -> str:
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
-        f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts a "
-        f"setting; seed {request.seed}",
-        f"{report.roots} roots: every {request.roots_every} tokens of texts of {request.max_new_tokens} sampled tokens",
+        f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts "
+        f"per setting; seed {request.seed}",
+        f"{report.roots} roots: one per {request.roots_every} tokens, "
+        f"in texts of {request.max_new_tokens} sampled tokens",
         f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",
-        "block efficiency: closed forms at the roots; the shape for one half of the",
-        "prompts is the best on the other half. For coupled trees: of decoded texts.",
+        "block efficiency: closed forms at the roots; of decoded texts for coupled trees",
+        "shapes: the best on one half of the prompts, evaluated on the other half",
         "tokens/s: of decoded texts, without the time of waiting for a processor",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
     ]
     if request.selecting():
         trained = " and ".join(name.split()[0] for name in request.selectors)
         lines += wrapped(
-            f"selector: chooses for speed, trained for {trained}; any other verifier uses that of the most similar one."
+            f"selector: chooses for speed, trained for {trained}; the other verifiers use the most similar selector."
         )
     if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
@@ -151,10 +152,10 @@ def agreements(rows: Sequence[Agreement]) -> Table:
         (Column("expected", "number", 2, 10), lambda each: each.expected),
     ]
     notes = (
-        "Expected: mean over roots. Decoded: mean over rounds, of which there are more",
-        "where few tokens are accepted; a text's last round is cut at its end.",
+        "Expected: mean over roots. Decoded: mean over rounds; a text's last one is cut.",
+        "Passages with few accepted tokens have more rounds and lower the second mean.",
     )
-    title = "Tokens a round of decoded texts, and by closed forms on the same prompts"
+    title = "Tokens a round: of decoded texts, and by closed forms on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)
 
 
@@ -162,7 +163,7 @@ def rankings(all_rankings: Sequence[Ranking]) -> str:
     """Lines that list the verifiers in ranked order, here and in the paper, with the number of pairs that agree."""
     lines = ["Rankings, the best first"]
     for ranking in all_rankings:
-        counts = f"{ranking.holds} pairs in the paper's order, {ranking.fails} not, {ranking.open} open"
+        counts = f"{ranking.holds} pairs as in the paper, {ranking.fails} opposite, {ranking.open} undecided"
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
             lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))

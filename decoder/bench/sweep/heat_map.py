@@ -1,7 +1,7 @@
 """Heat maps of a sweep: speed over two axes, one map for each text length.
 
-If the grid has further axes, a cell shows the best setting along them. Only the content of the cells is decided here,
-not how maps are drawn.
+If the grid has further axes, a cell shows the best setting along them. This module computes the content of the cells
+and does not paint them.
 """
 
 from collections.abc import Sequence

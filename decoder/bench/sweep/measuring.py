@@ -35,7 +35,7 @@ Prompts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Ready:
-    """What a worker needs to measure settings, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after its models are loaded."""
 
     request: SweepRequest
     machine: dict[str, Any]

@@ -27,7 +27,7 @@ END_S = 3
 
 
 class ReadyWorker(Protocol):
-    """What a worker needs to measure settings, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after its models are loaded."""
 
     @property
     def request(self) -> SweepRequest:
@@ -112,7 +112,7 @@ def _require_success(process: SpawnProcess) -> None:
     if process.exitcode:
         how = f"was ended by signal {-process.exitcode}" if process.exitcode < 0 else "failed"
         raise ModelError(
-            f"a worker {how}; what was measured is kept: run the same command again, with fewer --workers if memory "
+            f"a worker {how}; finished settings are kept: run the same command again, with fewer --workers if memory "
             "was short"
         )
 

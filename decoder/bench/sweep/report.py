@@ -103,7 +103,7 @@ def _trial(
 ) -> Trial:
     outcome = msgspec.json.decode(result, type=Outcome) if result and state == "done" else None
     refused = msgspec.json.decode(result, type=Refused).reason if result and state == "refused" else None
-    given_up = f"{deaths} workers ended while measuring it" if state == "refused" else None
+    given_up = f"{deaths} workers ended while measuring this setting" if state == "refused" else None
     return Trial(
         setting=setting,
         state=state,

@@ -15,7 +15,7 @@ DIGITS = 12
 class SweepRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that determines the results of a sweep; different requests belong to different studies.
 
-    The order of the fields decides the name of the study, so that those of `PairRequest` stand in the middle.
+    The order of the fields decides the name of the study, so the fields of `PairRequest` stay in the middle.
     """
 
     space: str

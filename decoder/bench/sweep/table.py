@@ -59,8 +59,8 @@ def best(report: SweepReport) -> str:
         (Column("rounds", "number", 0, 7), lambda row: row[1].rounds),
     ]
     notes = (
-        "medians over prompts; nodes and ms are those of a round, rounds those of a text",
-        "the best of many looks better than it is: measure it again before using it",
+        "medians over prompts; nodes and ms are per round, rounds per text",
+        "the best of many settings looks faster than it is: measure it again before use",
     )
     return text(of_rows(specs, outcomes, notes=(*notes, *_doubts(report))))
 
@@ -69,7 +69,7 @@ def _doubts(report: SweepReport) -> Iterator[str]:
     """Notes on disturbed measurements and on texts that differ after near ties."""
     done = [trial.outcome for trial in report.trials if trial.outcome]
     if disturbed := sum(outcome.disturbed for outcome in done):
-        yield f"{disturbed} turns were disturbed by other processes, other workers among them"
+        yield f"{disturbed} turns were disturbed by other processes, such as other workers"
     if tied := sum(outcome.near_ties for outcome in done):
         yield f"{tied} texts differ from ar's by a near tie and have no speed"
 

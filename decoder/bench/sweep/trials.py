@@ -107,8 +107,8 @@ def joined(
             other = differing(request, _asked(study, before[0][0]))
             require(
                 not other,
-                f"the study {quoted(study)} was begun with other {', '.join(other)}; ask for the same, or let --study "
-                "name another",
+                f"the study {quoted(study)} has other values of {', '.join(other)}; give the same values, or "
+                "let --study name another",
             )
         else:
             transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(request).decode())
@@ -249,7 +249,7 @@ def _asked(study: str, text: str) -> SweepRequest:
         return msgspec.json.decode(text, type=SweepRequest)
     except msgspec.DecodeError:
         raise DatabaseError(
-            f"the study {quoted(study)} is no sweep of this version; let --study name another"
+            f"the study {quoted(study)} is not a sweep of this version; let --study name another"
         ) from None
 
 

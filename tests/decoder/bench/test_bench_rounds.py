@@ -314,7 +314,7 @@ def test_an_interruption_reports_the_lengths_that_are_complete(config_files: tup
     )
     assert found.interrupted
     assert {(record.repeat, record.prompt) for record in found.report.samples} == {(0, 0), (0, 1)}
-    assert "INTERRUPTED: what follows rests on 4 of 12 turns" in table.on_rounds(found.report)
+    assert "INTERRUPTED: the results below are from 4 of 12 turns" in table.on_rounds(found.report)
 
 
 def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
@@ -341,7 +341,7 @@ def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
 
 def test_the_table_of_growth_has_a_line_a_size_and_longer_text(report: RoundsReport) -> None:
     text = table.on_rounds(report)
-    lines = text.partition("Growth over 16 tokens:")[2].partition("sums:")[0].splitlines()
+    lines = text.partition("Growth relative to 16 tokens:")[2].partition("sums:")[0].splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [[row.name, str(row.context)] for row in report.growth]
     row = grown(report, "4x8", 60)
     assert row.beyond is not None
@@ -364,7 +364,7 @@ def test_the_report_of_rounds_can_be_kept_and_read_again(report: RoundsReport) -
 
 def test_a_tree_with_more_siblings_than_tokens_is_refused(config_files: tuple[str, str]) -> None:
     load = partial(random_pair, *config_files, device="cpu", dtype="float32")
-    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels where there are 288 tokens; give fewer"):
+    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels with a vocabulary of 288 tokens"):
         measure_rounds(OnRounds(load, (Size(1, 2), Size(2, 578)), (9,), CONFIG, repeats=1), lambda _: None)
     widest = OnRounds(load, (Size(2, 577),), (9,), CONFIG, repeats=1)
     assert of(measure_rounds(widest, lambda _: None).report, "2x577", 9).rows == 577

@@ -58,7 +58,8 @@ def test_every_shape_that_is_kept_is_known_to_this_test() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(None, "cannot read"), ("{", "is no model's"), ('{"model_type": "nonesuch"}', "is no model's")]
+    ("content", "why"),
+    [(None, "cannot read"), ("{", "is not a model's"), ('{"model_type": "nonesuch"}', "is not a model's")],
 )
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str | None, why: str) -> None:
     path = tmp_path / "config.json"
@@ -81,14 +82,18 @@ NEOX = {
 @pytest.mark.parametrize(
     ("fields", "error", "why"),
     [
-        ([], ConfigError, "is no model's configuration"),
-        ({}, ConfigError, "is no model's configuration"),
-        (NEOX | {"num_attention_heads": "two"}, ConfigError, "is no model's configuration"),
-        (NEOX | {"num_attention_heads": 0}, ConfigError, "is no model's configuration"),
-        (NEOX | {"num_attention_heads": 3}, ConfigError, "is no model's configuration"),
-        (NEOX | {"dtype": "float99"}, ConfigError, "is no model's configuration"),
-        (NEOX | {"hidden_act": "nonesuch"}, ConfigError, r"makes no language model \('nonesuch'\); give another"),
-        ({"model_type": "vit"}, ConfigError, "makes no language model"),
+        ([], ConfigError, "is not a model's configuration"),
+        ({}, ConfigError, "is not a model's configuration"),
+        (NEOX | {"num_attention_heads": "two"}, ConfigError, "is not a model's configuration"),
+        (NEOX | {"num_attention_heads": 0}, ConfigError, "is not a model's configuration"),
+        (NEOX | {"num_attention_heads": 3}, ConfigError, "is not a model's configuration"),
+        (NEOX | {"dtype": "float99"}, ConfigError, "is not a model's configuration"),
+        (
+            NEOX | {"hidden_act": "nonesuch"},
+            ConfigError,
+            r"gives no language model \('nonesuch'\); give another",
+        ),
+        ({"model_type": "vit"}, ConfigError, "gives no language model"),
         ({"model_type": "t5"}, PairError, "is an encoder-decoder"),
         ({"model_type": "rwkv", "num_hidden_layers": 1}, PairError, "has no attention heads"),
         (NEOX | {"vocab_size": 4}, PairError, "cannot run a draft tree"),

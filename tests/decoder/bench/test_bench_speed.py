@@ -340,7 +340,7 @@ def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels) -> No
     found = measure_texts(texts, lambda _: None, interrupted_after(3))
     assert found.interrupted
     assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
-    assert "INTERRUPTED: what follows rests on 3 of 4 turns" in table.on_texts(found.report)
+    assert "INTERRUPTED: the results below are from 3 of 4 turns" in table.on_texts(found.report)
 
 
 def test_an_interruption_before_anything_is_complete_is_one(tiny_models: TinyModels) -> None:
@@ -414,7 +414,7 @@ def test_exactness_is_measured_beside_the_same_without_it(tiny_models: TinyModel
     assert report.setup.contenders["dynatree ~"]["exact"] is False
     page = table.on_texts(report)
     assert "on cpu in bfloat16 exact, greedy" in page
-    assert "~: the same without exactness" in page
+    assert "~: method without exactness" in page
     assert max(map(len, page.splitlines())) <= 80
 
 

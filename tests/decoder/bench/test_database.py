@@ -34,8 +34,8 @@ def names(database: Database) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("sweeps.db", "--storage is 'sweeps.db', which is no database URL; give sqlite:///FILE or postgresql://"),
-        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is no database URL"),
+        ("sweeps.db", "--storage is 'sweeps.db', which is not a database URL; give sqlite:///FILE or postgresql://"),
+        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL"),
         ("mysql://host/x", "--storage is a database of 'mysql'; give sqlite:///FILE or postgresql://"),
         ("sqlite://", "--storage is 'sqlite://', which keeps nothing; give sqlite:///FILE"),
         ("sqlite:///:memory:", "--storage is 'sqlite:///:memory:', which keeps nothing; give sqlite:///FILE"),

@@ -137,7 +137,7 @@ def test_a_verifier_without_labels_is_refused(engine: Engine, tmp_path: Path) ->
 
 
 def test_texts_without_a_root_are_refused(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match="no text went on for long enough"):
+    with pytest.raises(PromptError, match="every text ended before its first root"):
         list(collect(engine, PROMPTS, CollectionPlan(new_tokens=2, every=3), tmp_path / "x"))
 
 

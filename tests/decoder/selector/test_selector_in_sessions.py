@@ -187,7 +187,7 @@ def test_a_selector_of_another_verifier_serves_too(engine: Engine, steady_file: 
     [
         ({"target": "other"}, "was trained for other with draft, and this is target with draft; make one with"),
         ({"vocabulary": 7}, "was trained for target with draft of 7 tokens, and these have "),
-        ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, and here target with draft shows "),
+        ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, and target with draft has "),
     ],
 )
 def test_a_selector_of_another_pair_is_refused(
@@ -212,7 +212,7 @@ def test_a_pair_without_a_selector_is_told_how_to_make_one(engine: Engine) -> No
 def test_what_is_no_selector_is_refused(engine: Engine, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "wrong.safetensors"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match="is no selector"):
+    with pytest.raises(ConfigError, match="is not a selector"):
         load(str(file), engine.pair)
     with pytest.raises(ConfigError, match="there is no selector"):
         load(str(tmp_path / "none"), engine.pair)

@@ -112,7 +112,7 @@ def test_sampled_texts_are_refused(tiny_models: TinyModels) -> None:
 
 
 def test_drafts_must_be_named(tiny_models: TinyModels) -> None:
-    with pytest.raises(ConfigError, match="names none"):
+    with pytest.raises(ConfigError, match="--drafts is empty"):
         rank(OnDrafts(str(tiny_models.pair("neox").target), (), PROMPTS), lambda _: None)
 
 

@@ -80,10 +80,10 @@ def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp
 @pytest.mark.parametrize(
     ("url", "kind", "said"),
     [
-        ("nonsense", ConfigError, "which is no database URL"),
+        ("nonsense", ConfigError, "which is not a database URL"),
         ("sqlite:////nonesuch/x.db", DatabaseError, "unable to open database file"),
         ("oracle+none://host/x", ConfigError, "a database of 'oracle+none'"),
-        ("postgresql://host:port/x", ConfigError, "which is no database URL"),
+        ("postgresql://host:port/x", ConfigError, "which is not a database URL"),
         ("redis://host/x", ConfigError, "a database of 'redis'"),
     ],
 )

@@ -154,7 +154,7 @@ def test_rounds_of_loaded_models_are_measured_after_texts_of_several_lengths(
     assert [line for line in lines if line.startswith("After")] == [
         f"After {length} random tokens, with a draft that guesses at random:" for length in (8, 40, 24)
     ]
-    assert "Growth over 8 tokens:" in lines
+    assert "Growth relative to 8 tokens:" in lines
     report = json.loads(kept.read_text())
     assert [(row["name"], row["context"]) for row in report["growth"]] == [
         (name, length) for name in ("ar", "1x2", "2x4") for length in (40, 24)

@@ -49,7 +49,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["fixed", "--preset", "paper"], "--preset has no effect on fixed; leave it out"),
         (["depth", "--preset", "mine"], "--preset is 'mine'; give one of tuned, paper, sampled"),
         (["depth", "--axis", "T=0"], "max_new_tokens is 0; give 1 or more"),
-        (["fixed", "--storage", "sweeps.db"], "--storage is 'sweeps.db', which is no database URL; give sqlite:///"),
+        (["fixed", "--storage", "sweeps.db"], "--storage is 'sweeps.db', which is not a database URL; give sqlite:///"),
         (["fixed", "--storage", "sqlite:///x", "--output", "y"], "--output has no effect beside --storage; leave"),
         (["fixed", "--output", "/proc/nonesuch"], "cannot make the folder /proc/nonesuch: No such file or directory"),
         (["fixed", "--show"], "space has no effect beside --show; leave it out"),
@@ -110,7 +110,7 @@ def test_a_study_that_was_asked_otherwise_is_refused(
     kept = ["--output", str(tmp_path), "--study", "mine"]
     assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
     assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *kept]) == 2
-    assert "dynatui: the study 'mine' was begun with other seed; ask for the same" in capsys.readouterr().err
+    assert "dynatui: the study 'mine' has other values of seed; give the same values" in capsys.readouterr().err
 
 
 def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(

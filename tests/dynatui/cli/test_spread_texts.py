@@ -137,7 +137,7 @@ def test_an_interrupted_measurement_tells_what_everyone_went_through(tmp_path: P
             process.kill()
     seconds_until_gone(list(ranks.values()))
     assert process.returncode == 130
-    assert b"INTERRUPTED: what follows rests on" in printed
+    assert b"INTERRUPTED: the results below are from" in printed
     assert json.loads(kept.read_text())["rows"]
 
 
@@ -149,7 +149,7 @@ def test_rounds_after_texts_of_given_lengths_are_measured_over_several_processes
     command = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), *sizes, "--tensor-parallel", "2"]
     done = ended_run(command, tmp_path)
     assert done.code == 0, done.errors
-    assert "Growth over 8 tokens:" in done.printed
+    assert "Growth relative to 8 tokens:" in done.printed
 
 
 def test_a_measurement_that_torchrun_has_started_is_one_and_kept_once(

@@ -67,9 +67,9 @@ def ctrl_c() -> None:
     [
         (["--name", "a/b"], "--name is 'a/b'; give up to 64 letters, digits, - and _, for example mine"),
         (["--name", "tuned"], "--name is tuned, a preset that comes with dynatui; give another name"),
-        (["--minutes", "0"], "--minutes is 0; give more than 0 and at most 1440, a day"),
-        (["--minutes", "nan"], "--minutes is nan; give more than 0 and at most 1440, a day"),
-        (["--minutes", "inf"], "--minutes is inf; give more than 0 and at most 1440, a day"),
+        (["--minutes", "0"], "--minutes is 0; give more than 0 and at most 1440 (one day)"),
+        (["--minutes", "nan"], "--minutes is nan; give more than 0 and at most 1440 (one day)"),
+        (["--minutes", "inf"], "--minutes is inf; give more than 0 and at most 1440 (one day)"),
         (["--minutes", "soon"], "Invalid value for '--minutes': Input should be a valid number"),
         (
             ["--max-new-tokens", "0"],
@@ -212,7 +212,7 @@ def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("url", "line"),
     [
-        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is no database URL; give"),
+        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL; give"),
         ("redis://x", "--storage is a database of 'redis'; give"),
         ("sqlite:////nonesuch/x.db", "cannot use the database sqlite:////nonesuch/x.db: unable to open database file"),
     ],

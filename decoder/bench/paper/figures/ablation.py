@@ -50,7 +50,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
-    """Steps of the ablation before the first unmeasured one, since a step is labelled by its difference to the last."""
+    """Steps of the ablation before the first unmeasured one, since a label names the rule added to the step before."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     stages = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):

@@ -60,7 +60,7 @@ def dataset_comparison(report: PaperReport) -> Figure | None:
 
 
 def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
-    """Cells of the experiment main by data set, with the longest prompts and selected by `chosen`."""
+    """Cells of the experiment `main` by data set, with the longest prompts and selected by `chosen`."""
     cells = [cell for cell in report.cells if cell.experiment == "main"]
     by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
     return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}

@@ -84,7 +84,7 @@ def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:
-    """Sets ticks at these x values only; ticks that are too close to the previous number get none."""
+    """Sets ticks at these x values only; a tick that is too close to the previous numbered tick has no number."""
     axes.set_xticks(list(places))
     axes.minorticks_off()
     across = axes.transScale + axes.transLimits

@@ -1,4 +1,4 @@
-"""Speed-up over the size of verified trees, together with the machine's time of a target pass by rows."""
+"""Speed-up against the size of verified trees, together with the time of a target pass by rows on the same machine."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -33,7 +33,7 @@ COST = Look(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
-    """Speed-up by verified nodes, one point per lane, named in the experiment main; right axis: ms of a target pass."""
+    """Speed-up by verified nodes, one point per lane (named if in `main`); right axis: ms of a target pass."""
     cells = _one_each([cell for name in EXPERIMENTS for cell in longest(longest_prompts(cells_of(report, name)))])
     shown = [cell for cell in cells if SPEEDUP in cell.stats and NODES in cell.stats]
     if not shown:
@@ -78,7 +78,7 @@ def _rows(cell: Cell) -> float:
 
 
 def _place(cell: Cell) -> tuple[float, Interval]:
-    """Point of a cell: rows, and speed-up with its interval; without one for settings of sweeps, to avoid clutter."""
+    """Point of a cell: rows, and speed-up with its interval; settings of sweeps have no interval, to avoid clutter."""
     stat = cell.stats[SPEEDUP]
     return _rows(cell), stat if cell.experiment == MAIN else replace(stat, low=None, high=None)
 

@@ -53,5 +53,5 @@ def _speeds(report: PaperReport, lanes: Lanes, cells: Sequence[Cell]) -> Figure 
 
 
 def _unit(report: PaperReport) -> str:
-    """Unit of the prompt lengths in the experiment prompt_length."""
+    """Unit of the prompt lengths in the experiment `prompt_length`."""
     return next(each.unit for each in report.header.request.experiments if each.name == EXPERIMENT)

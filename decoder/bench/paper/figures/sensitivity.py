@@ -32,7 +32,7 @@ Pair: TypeAlias = tuple[float, float]
 Measured: TypeAlias = Sequence[tuple[Pair, Interval]]
 """Speeds by the values of two parameters, in ascending order of the values."""
 
-UNSURE = "τl (probability): the draft is unsure below"
+UNSURE = "τl: the draft is unsure below this probability"
 
 
 def parameter_sensitivity(report: PaperReport) -> Figure | None:
@@ -50,7 +50,7 @@ def parameter_sensitivity(report: PaperReport) -> Figure | None:
         _baselines(axes, lanes, cells)
         axes.margins(y=0.25)
     figure.legend(*middle.get_legend_handles_labels(), loc="outside upper right", ncols=3)
-    name_axes(left, title="(a) thresholds", x="τh (probability): the draft is sure at or above", y=UNSURE)
+    name_axes(left, title="(a) thresholds", x="τh: the draft is sure from this probability on", y=UNSURE)
     name_axes(middle, title="(b) breadth", x="(B_min, B_max), children of a node", y="speed (tokens/s)")
     name_axes(right, title="(c) depth", x="(D0, D_max), levels", y="speed (tokens/s)")
     return sign(figure, report, cells)

@@ -23,7 +23,7 @@ Grid: TypeAlias = Mapping[Tree, Cell]
 
 
 def grid_cells(report: PaperReport) -> list[Cell]:
-    """Cells of the experiment fixed_trees, with all text lengths."""
+    """Cells of the experiment `fixed_trees`, with all text lengths."""
     return longest_prompts(cells_of(report, EXPERIMENT))
 
 

@@ -148,7 +148,7 @@ def test_the_turns_of_a_block_stand_in_the_order_of_the_lanes(whole: Prepared) -
 
 def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
     assert blocks_of(whole.log)
-    with pytest.raises(ConfigError, match="holds a measurement with other seed, experiments; ask for the same, or let"):
+    with pytest.raises(ConfigError, match="has other values of seed, experiments; give the same values, or let"):
         readied(job(tiny_models.pair("neox"), EXTENT, log=log, seed=1), unheard)
 
 

@@ -69,7 +69,7 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(tmp_path: Path) ->
 
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
-    with pytest.raises(ConfigError, match=r"holds a measurement with other seed, warm_up; ask for the same, or let"):
+    with pytest.raises(ConfigError, match=r"has other values of seed, warm_up; give the same values, or let"):
         RecordLog(tmp_path / "log", FORMAT).begin(header(seed=1, warm_up=2))
 
 

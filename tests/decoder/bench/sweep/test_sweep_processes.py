@@ -69,7 +69,7 @@ def test_a_database_that_cannot_be_used_is_found_before_anything_is_loaded() -> 
 
 
 def test_a_worker_that_is_killed_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="a worker was ended by signal 9; what was measured is kept"):
+    with pytest.raises(ModelError, match="a worker was ended by signal 9; finished settings are kept"):
         list(working(task(tmp_path, killed), 1, 10))
 
 

@@ -106,7 +106,7 @@ def test_the_best_ten_stand_below_the_maps_the_fastest_first() -> None:
 def test_what_figures_must_be_read_with_is_told() -> None:
     doubtful = Trial(setting=SMALL.settings[0], state="done", outcome=outcome(1.5, disturbed=3, near_ties=2))
     text = on_sweep(report([doubtful, done(1, 1.4)]))
-    assert "the best of many looks better than it is" in text
+    assert "the best of many settings looks faster than it is" in text
     assert "3 turns were disturbed by other processes" in text
     assert "2 texts differ from ar's by a near tie" in text
     assert "disturbed" not in on_sweep(report([done(1, 1.4)]))

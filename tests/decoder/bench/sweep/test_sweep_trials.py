@@ -143,12 +143,12 @@ def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
     assert claimed(sweep) is None
     assert settled(sweep)
     assert {(trial.state, trial.reason, trial.worker) for trial in read(sweep).trials} == {
-        ("refused", f"{LIVES} workers ended while measuring it", None)
+        ("refused", f"{LIVES} workers ended while measuring this setting", None)
     }
 
 
 def test_a_study_of_another_question_is_refused(sweep: Sweep, database: str) -> None:
-    line = f"the study '{sweep.study}' was begun with other axes, seed; ask for the same, or let --study"
+    line = f"the study '{sweep.study}' has other values of axes, seed; give the same values, or let --study"
     with pytest.raises(ConfigError, match=line):
         sweep_in(database, request(seed=1), sweep.study)
     assert sweep_in(database, request(seed=1), "another").study == "another"
@@ -157,9 +157,9 @@ def test_a_study_of_another_question_is_refused(sweep: Sweep, database: str) -> 
 def test_a_study_of_another_version_is_refused(sweep: Sweep) -> None:
     with sweep.database.alone() as transaction:
         transaction.change("INSERT INTO sweeps VALUES ('birds', '{}')")
-    with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
+    with pytest.raises(DatabaseError, match="the study 'birds' is not a sweep of this version"):
         joined(sweep.database, FEW, "birds")
-    with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
+    with pytest.raises(DatabaseError, match="the study 'birds' is not a sweep of this version"):
         existing(sweep.database, "birds")
 
 
