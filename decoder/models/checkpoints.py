@@ -1,4 +1,4 @@
-"""Models in a folder or on the Hugging Face hub: configuration, weights and tokenizer.
+"""Reads models from a folder or the Hugging Face hub: configuration, weights and tokenizer.
 
 Models of the native families are read without transformers, whose import takes longer than torch's; transformers reads
 all other models. Knows nothing of pairs.
@@ -34,7 +34,7 @@ def looks_like_a_path(name: str) -> bool:
 
 
 def load_config(name: str) -> Any:
-    """The configuration in a hub id or folder: an `Architecture`, or transformers' class; raises ModelError."""
+    """The configuration of a hub id or folder: an `Architecture`, or an object of transformers; raises ModelError."""
     if looks_like_a_path(name) and not Path(name).is_dir():
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
@@ -105,4 +105,4 @@ def _run_on_device(model: LanguageModel) -> None:
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""Imports `hf_checkpoints`, which reads checkpoints of all families that are not known here."""
+"""Imports `hf_checkpoints`, which reads checkpoints of all families that are not native."""

@@ -1,4 +1,4 @@
-"""A target model and its draft. Their measured costs are kept by `decoder.engine`."""
+"""A target model and its draft, without their measured costs, which `decoder.engine` keeps."""
 
 from dataclasses import dataclass, replace
 
@@ -29,7 +29,7 @@ class Pair:
     """EAGLE-3 head that drafts in place of a draft model; None if there is none."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        """These logits, cut to the vocabulary that both models share."""
+        """The logits without the columns beyond the vocabulary that both models share."""
         return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
 
     def observed(self) -> "Pair":
@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft model, for callers that need one.
+        """The draft model, for callers that cannot work without one.
 
         Raises:
             ConfigError: The pair has no draft model.

@@ -1,4 +1,4 @@
-"""Weights of EAGLE-3 heads: only from safetensors, each tensor with a known name and the expected shape.
+"""Reads weights of EAGLE-3 heads, only from safetensors; each tensor must have a known name and the expected shape.
 
 Pickled weights are never opened, and no code of a checkpoint is run. An error names the tensor, its shape and the
 expected shape.
@@ -55,7 +55,7 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
 
 
 def sizes_of(name: str, config: Any) -> TargetSizes:
-    """Vocabulary size, width and number of layers of a target that is not loaded yet, from its configuration."""
+    """Vocabulary size, width and number of layers of a target, from its configuration, before the target is loaded."""
     text = config if isinstance(config, Architecture) else config.get_text_config()
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
@@ -122,7 +122,7 @@ def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -
 
 
 def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
-    """Weights in a file that the head uses, as (name without the saving library's prefix, tensor)."""
+    """The weights in a file, without unused ones, as (name without the saving library's prefix, tensor)."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - it is no mapping
@@ -135,7 +135,7 @@ def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _tokens(shown: str, shape: HeadShape, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """The target's token id for each of the head's token ids, from the differences in `d2t`; shape (D,)."""
+    """For each of the head's token ids, the target's id, from the differences in `d2t`; shape (D,)."""
     if (offsets := tensors.get("d2t")) is None:
         return None
     words = shape.layer.vocab_size
