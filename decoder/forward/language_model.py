@@ -1,5 +1,6 @@
-"""A language model as the engine sees it: it computes logits from rows, by one forward form at a time. Knows neither
-where models come from nor whether a pair is compatible (see `decoder.models`), and nothing of drafting.
+"""A language model as the engine sees it: it computes logits from rows, by one forward form at a time.
+
+Knows neither where models come from nor whether a pair is compatible (see `decoder.models`), and nothing of drafting.
 """
 
 import copy

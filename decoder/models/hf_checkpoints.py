@@ -1,5 +1,6 @@
-"""Reads checkpoints of all families and all tokenizers by transformers, which this module imports. Weights are read
-only from safetensors, and no remote code is run.
+"""Reads checkpoints of all families and all tokenizers by transformers, which this module imports.
+
+Weights are read only from safetensors, and no remote code is run.
 """
 
 import re

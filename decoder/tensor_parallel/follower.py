@@ -19,7 +19,7 @@ from decoder.tensor_parallel.target import devices_of, part_of, rank_device
 
 
 def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
-    """Loads this rank's part of the target and replays the leader's passes; ends this process when the leader has ended.
+    """Loads this rank's part of the target and replays the leader's passes until the leader ends; never returns.
 
     Args:
         ranks: Rank of this process.

@@ -1,4 +1,4 @@
-"""Movement in time: freeze, pause, step, scrub."""
+"""Commands that move in time: freeze, pause, step, scrub."""
 
 import sys
 
@@ -31,7 +31,7 @@ def pause(screen: Screen) -> None:
 
 
 def step(screen: Screen) -> None:
-    """Steps by one stage, or in a recording by one round; the first press pauses."""
+    """Steps by one stage, or in a recording by one round; the first key press only pauses."""
     if screen.source.playback:
         scrub(screen, 1)
         return
@@ -77,7 +77,7 @@ def speed(screen: Screen, direction: int) -> None:
 
 
 def scrub(screen: Screen, rounds: int) -> None:
-    """Moves by some rounds, back if negative."""
+    """Moves forward by a number of rounds, or back if it is negative."""
     scrub_to(screen, screen.scene.place.round + rounds)
 
 

@@ -25,7 +25,7 @@ class EditScreen(Modal[str | None]):
     ]
 
     def __init__(self, prompt: str, *, losing: bool = False) -> None:
-        """Edits `prompt`; `losing` adds a warning that the run in progress is not recorded."""
+        """Opens the editor on `prompt`; `losing` adds a warning that the run in progress is not recorded."""
         super().__init__()
         self._prompt = prompt
         self._losing = losing

@@ -85,7 +85,7 @@ async def test_at_temperature_0_the_note_says_that_nothing_changes() -> None:
     async with shown(DRAWN) as (app, source, pilot):
         drawing(source, temperature=0.0)
         await pilot.press("V")
-        assert app.scene.note == "verifier khisti, which has no effect at T 0: that is greedy; ) raises T"
+        assert app.scene.note == "verifier khisti, which has no effect at T 0, where decoding is greedy; ) raises T"
 
 
 async def test_while_the_models_are_loaded_a_turn_counts_from_the_first_round_on() -> None:
