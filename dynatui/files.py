@@ -1,5 +1,6 @@
-"""Opens files named by users; a pipe without a process at its other end blocks only briefly. Knows nothing of
-the contents.
+"""Opens files named by users; a pipe without a process at its other end blocks only briefly.
+
+Knows nothing of the contents.
 """
 
 import errno

@@ -77,7 +77,7 @@ def check_architecture(name: str, config: Any) -> None:
 
 
 def _check_windows(name: str, config: Any) -> None:
-    """Refuses attention limits that masks by position do not express, or whose size is none."""
+    """Refuses attention limits that masks by position do not express, or whose size is not a positive integer."""
     for kind, limit in LIMITS.items():
         sizes = window_sizes(config, kind) if kind in layer_types(config) else set()
         if wrong := [size for size in sizes if not (isinstance(size, int) and size >= 1)]:
@@ -235,7 +235,7 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """Result of an attempt to run the model; if it fails, raises PairError with `fault`, what the model cannot do."""
+    """Result of an attempt to run the model; if it fails, raises PairError; `fault` says what the model cannot do."""
     try:
         # Copied to the host: a device reports errors only when the host waits for it.
         return attempt().cpu()

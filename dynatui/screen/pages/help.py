@@ -94,8 +94,8 @@ def _wasted() -> str:
 
     return (
         f"The warning that drafts are wasted appears when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave "
-        f"fewer than {WASTED_BELOW:g} tokens per round, and stays until they give {PAYING_FROM:g}. Tokens per round are "
-        "an upper bound of the speed-up over decoding without drafts."
+        f"fewer than {WASTED_BELOW:g} tokens per round, and stays until they give {PAYING_FROM:g}. Tokens per round "
+        "are an upper bound of the speed-up over decoding without drafts."
     )
 
 
