@@ -75,7 +75,7 @@ class _Pipe(RawIOBase):
             if self._has_writer:
                 return read
             if time.monotonic() > self._until_s:
-                raise OSError(errno.EPIPE, "nobody writes to this pipe")
+                raise OSError(errno.EPIPE, "no process writes to this pipe")
             time.sleep(_LOOK_UP_S)
 
     def close(self) -> None:

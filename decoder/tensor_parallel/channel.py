@@ -44,7 +44,7 @@ class Channel:
             self._words, self._ends = (dist.new_group(backend="gloo", timeout=ENDLESS) for _ in range(2))
         except (RuntimeError, ValueError) as error:
             raise DeviceError(
-                f"the {ranks.count} processes of the target do not find each other: {reason(error)}; let torchrun "
+                f"the {ranks.count} processes of the target cannot reach each other: {reason(error)}; let torchrun "
                 "set MASTER_ADDR and MASTER_PORT, or choose another port"
             ) from error
 

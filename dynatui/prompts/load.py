@@ -73,7 +73,7 @@ def _from_line(line: str, where: str) -> str:
     try:
         content = msgspec.convert(json.loads(line), _Line)
     except (ValueError, RecursionError) as error:
-        raise PromptError(f'{where}: {error}; write one object a line, such as {{"prompt": "Once"}}') from None
+        raise PromptError(f'{where}: {error}; write one object per line, such as {{"prompt": "Once"}}') from None
     prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
         raise PromptError(f'{where}: no prompt; give it a text under "prompt" or as the first of "turns"')

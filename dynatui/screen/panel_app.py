@@ -125,7 +125,7 @@ class PanelApp(App[None], inherit_bindings=False):
 
     def on_resize(self) -> None:
         """Rearranges the canvases after this event, since the app's size is updated only then."""
-        self.screen.refresh()  # a suspension, which ends in this event too, has cleared the screen
+        self.screen.refresh()  # the screen may have been cleared by a suspension that ends with this event
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:

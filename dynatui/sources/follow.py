@@ -129,7 +129,7 @@ class FollowSource:
     speed = 1.0
 
     def __init__(self, path: Path) -> None:
-        self.records: list[Record] = [Loading(f"waiting for what is written to {shortened(path)}")]
+        self.records: list[Record] = [Loading(f"waiting for events in {shortened(path)}")]
         self.paused = False
         self._tail: Tail | None = Tail(path)
         self._path = path

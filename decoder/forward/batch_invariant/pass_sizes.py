@@ -132,7 +132,7 @@ class Trial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits are precise enough to show a different order of summation.
+        """Whether logits are so precise that they differ if sums are computed in another order.
 
         After rounding to half precision most logits would be equal, and a few trials would prove nothing.
         """

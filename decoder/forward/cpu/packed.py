@@ -24,10 +24,10 @@ class Linear(Protocol):
     """A linear layer: rows x are mapped to x W^T + b."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Rows after the layer, in the dtype of the implementation."""
+        """Output rows of the layer, in the dtype of the implementation."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Sum of `residual` and the rows after the layer, in the dtype of `residual`, which may be overwritten."""
+        """Sum of `residual` and the layer's output rows, in the dtype of `residual`, which may be overwritten."""
 
 
 class PublicLinear:

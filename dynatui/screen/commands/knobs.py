@@ -31,7 +31,7 @@ def turn(screen: Screen, cap: str) -> None:
         }
         key_list = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         refusal = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
-        screen.show_note(f"{method} has no such knob; its own: {key_list}" if key_list else refusal)
+        screen.show_note(f"{method} has no such knob; its knobs: {key_list}" if key_list else refusal)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
@@ -57,7 +57,7 @@ def cycle(screen: Screen, name: KnobName) -> None:
         warmer = _key(screen, turns(info("temperature"))[1])
         screen.show_note(f"{now}, which has no effect at T 0, where decoding is greedy; {warmer} raises T")
     else:
-        left_out = f"; {unfitting}: not for these trees" if following < value and unfitting else ""
+        left_out = f"; {unfitting} do not fit these trees" if following < value and unfitting else ""
         screen.show_note(f"{now}, from the {'next' if state.run else 'first'} round on{left_out}")
 
 
@@ -65,7 +65,7 @@ def _owners(screen: Screen, name: KnobName, method: str) -> str:
     """Message about a knob that the watched method lacks; it names the methods that have the knob."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     racing_owners = [owner for owner in owners if owner in racing]
-    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
+    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has it"
     if racing_owners:
         return f"{has}: {_key(screen, 'watch(1)')} watches another method"
     return f"{has}, and does not race: start with --methods {','.join((*owners, *racing))}"
@@ -220,7 +220,7 @@ def preset(screen: Screen) -> None:
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
         owners = " and ".join(name for name, spec in METHODS.items() if spec.presets)
-        refusal = f"presets are values of {owners}'s knobs, and {method} is watched"
+        refusal = f"presets are for the knobs of {owners}, and {method} is watched"
         screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else refusal)
 
 
@@ -230,10 +230,10 @@ def pin(screen: Screen) -> None:
     before = screen.pins.get(state.watched)
     if before is not None and before.by_hand:
         del screen.pins[state.watched]
-        screen.show_note(f"A is given up; {_key(screen, 'pin')} pins a new one, and so does the next turn of a knob")
+        screen.show_note(f"A is removed; {_key(screen, 'pin')} pins a new A, and so does the next turn of a knob")
     elif state.rounds:
         screen.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
-        screen.show_note("A is pinned; what follows is B")
+        screen.show_note("A is pinned; later rounds are B")
     else:
         screen.show_note("there is no round to pin yet")
 

@@ -21,7 +21,7 @@ def enter(screen: Screen) -> None:
     screen.read_events()
     number, present = chosen(screen.scene, listed(screen.scene)), screen.viewpoint.newest.prompt
     if screen.source.controls is None and screen.source.playback is None:
-        screen.show_note("another process decodes; it chooses its prompts")
+        screen.show_note("another process decodes and chooses the prompts")
     elif number is None or present is None or number == present.number:
         live(screen)
     elif _agreed(screen, f"{screen.scene.keys.cap('enter')} again goes to prompt {number}"):

@@ -37,7 +37,7 @@ def step(screen: Screen) -> None:
         return
     live(screen)
     if screen.source.controls is None:
-        screen.show_note("another process decodes; it cannot be stepped from here")
+        screen.show_note("another process decodes and cannot be stepped from here")
     elif screen.source.paused:
         _note_whose_round(screen)
         screen.source.controls.step()
@@ -56,7 +56,7 @@ def _note_whose_round(screen: Screen) -> None:
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
         remainder = (
-            f"a step is a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches it"
+            f"a step is now a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches another method"
             if left
             else "so are all others"
         )
@@ -68,7 +68,7 @@ def breaks(screen: Screen) -> None:
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
-        screen.show_note("only decoding can pause at a condition")
+        screen.show_note("only live decoding can pause at a condition")
 
 
 def speed(screen: Screen, direction: int) -> None:
