@@ -110,9 +110,9 @@ class Keymap:
 
     groups: tuple[Group, ...]
     side_by_side: Group
-    """The keys where two recordings are compared."""
+    """Keys of the app that compares two recordings."""
     attached: Group
-    """The keys where a server is watched."""
+    """Keys of the app that watches a server."""
 
     @property
     def keys(self) -> tuple[Key, ...]:

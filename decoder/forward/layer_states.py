@@ -28,7 +28,7 @@ class LayerStates:
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """Returns the rows with these indices, layers concatenated, as part of the text now; drops all other rows."""
+        """Returns the rows with these indices, layers concatenated; they now belong to the text. Drops all others."""
         states, self._held = self._held, None
         assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)

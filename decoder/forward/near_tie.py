@@ -49,7 +49,7 @@ class Judge:
     """Judges near ties of one model; a module that it has loaded is freed together with the judge."""
 
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
-        """Makes a judge of a model's text; `noise` is its sampling noise, None for greedy decoding."""
+        """Makes a judge of a model's text; `noise` is the text's sampling noise, None for greedy decoding."""
         self._model = model
         self._noise = noise
         self._loaded: Any = None
@@ -189,7 +189,7 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
 
 
 class _InFloat32:
-    """Hooks that convert the weights of modules when a module is called, and restore them when it returns or fails."""
+    """Hooks that convert the weights of modules when a module is called, and restore them after the call."""
 
     def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
         self._members, self._device = members, device

@@ -25,7 +25,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 SLACK = 64
-"""Number of rows by which the cache grows, and of unneeded rows at which it drops them: a drop moves all later rows."""
+"""Number of rows by which the cache grows, and number of unneeded rows that causes a drop, which moves later rows."""
 READ_AT_ONCE = 64
 """Largest number of text tokens in one pass, limited because each token needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
@@ -109,7 +109,7 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """The stored rows as a plain cache, numbered by index in the store; at the end, takes over its changes."""
+        """Yields the stored rows as a plain cache, numbered by index in the store; then takes over its changes."""
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored

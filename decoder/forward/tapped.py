@@ -23,7 +23,7 @@ from decoder.forward.protocol import Forward
 
 @runtime_checkable
 class Tappable(Protocol):
-    """A `Forward` with a form of its own that writes layer states."""
+    """A `Forward` that can make a variant of itself that writes layer states."""
 
     def tapped(self, states: LayerStates) -> Forward:
         """The same form, whose passes write layer inputs to `states`."""

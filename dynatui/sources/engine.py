@@ -34,7 +34,7 @@ Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
 """Function that decodes one prompt: (prompt, parameters, steering) -> events."""
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
-"""Function that loads the models; its arguments are called with the name of each step, and its progress."""
+"""Loads the models; calls the first argument with the name of each step, the second with the step's progress."""
 
 
 def load_engine(session: Session) -> Load:
@@ -133,7 +133,7 @@ class EngineSource:
         """Does nothing: the engine's thread appends records."""
 
     def set_speed(self, speed: float) -> None:
-        """Sets the playback speed and ends its automatic choice."""
+        """Sets the playback speed and ends the automatic choice of it."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -177,7 +177,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording, with the run's events so far; None ends it."""
+        """Begins a recording, with the run's events so far; None ends the recording."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -186,7 +186,7 @@ class EngineSource:
             before.close()
 
     def go(self, step: int) -> None:
-        """Ends the prompt in progress and begins the one `step` places further."""
+        """Ends the prompt in progress and begins the prompt `step` places further."""
         with self._lock:
             self._step = step
             self._steering.stopped = True

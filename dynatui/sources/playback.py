@@ -1,6 +1,6 @@
 """Playback of a recording, or of two side by side.
 
-Knows no models and needs no thread: at each frame the records are appended whose time has come. One run of a recording
+Knows no models and needs no thread: at each frame, the records that are due are appended. One run of a recording
 is in memory at a time. Records can only be appended, so a step back appends the run again from its beginning. Two
 recordings are shown at equal decode times of their watched methods, so the one with more text is the faster one.
 """

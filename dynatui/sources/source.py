@@ -81,10 +81,10 @@ class Playback(Protocol):
         """All events of the shown run, played or not."""
 
     def opening(self, number: int) -> str:
-        """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
+        """The beginning of a run's prompt, cleaned; empty if the run cannot be read."""
 
     def text(self, method: str, number: int) -> str:
-        """The text of a method in a run, cleaned; raises a RecordingError where the run cannot be read."""
+        """The text of a method in a run, cleaned; raises a RecordingError if the run cannot be read."""
 
     def length(self, method: str) -> tuple[int, float]:
         """Number of rounds of a method in the present run, and their decode time in seconds."""

@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """The figure of B minus that of A."""
+        """The figure of side B minus the figure of side A."""
         return self.b - self.a
 
     @property

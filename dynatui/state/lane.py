@@ -35,7 +35,7 @@ _LONGEST_WINDOW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Figures of one round, for means and comparisons over several."""
+    """Figures of one round, for means and comparisons over several rounds."""
 
     tokens: int
     """Number of committed tokens."""
@@ -132,7 +132,7 @@ class LaneState(msgspec.Struct, frozen=True):
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Events of all rounds so far, the oldest first."""
     samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
-    """Figures of each of these rounds."""
+    """Figures of each round in `past`."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
     """The user's turns, the newest last."""
@@ -141,9 +141,9 @@ class LaneState(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
     """The turns by the user and by the history rule, the newest last."""
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds with a draft, at most of one window."""
+    """Depth acceptance of the newest rounds with a draft, at most one window of rounds."""
     ruled: tuple[float, ...] = ()
-    """Depth acceptance of the same rounds without looked-up nodes: the input of the history rule."""
+    """Depth acceptance of the rounds in `shares` without looked-up nodes: the input of the history rule."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as it was set last, by the user or by the history rule."""
     knobs: Knobs | None = None

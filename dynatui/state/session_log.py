@@ -124,7 +124,7 @@ class SessionLog:
                 return self
 
     def all_runs(self) -> tuple[Line, ...]:
-        """The newest runs, including the one in progress once it has a round."""
+        """The newest runs, including the run in progress once it has a round."""
         line = self._line()
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 

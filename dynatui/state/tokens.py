@@ -32,7 +32,7 @@ class Token:
     depth: int
     """Position within the round's tokens, from 1; for an accepted token, its depth in the tree."""
     node: int | None = None
-    """Index of its node in the round's tree; None for the target's own token."""
+    """Index of the token's node in the round's tree; None for the target's own token."""
     probability: float | None = None
     """The draft's probability of the token after its parent; None for a token that was not drafted."""
     spent_s: float = 0.0

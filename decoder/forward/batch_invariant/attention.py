@@ -37,7 +37,7 @@ def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
 
 
 class ExactModule:
-    """A Hugging Face module as a `Forward` with float64 attention, which is set only during its passes."""
+    """A Hugging Face module as a `Forward` with attention in float64; the module is changed only during passes."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Raises PairError if the module's attention cannot be replaced; for `states`, see `ModuleForward`."""

@@ -49,7 +49,7 @@ class PublicLinear:
 
 
 class OneDnnLinear:
-    """A `Linear` with oneDNN's packed weights, and its fused sum if the residual has the weights' dtype."""
+    """A `Linear` with oneDNN's packed weights, and oneDNN's fused sum if the residual has the weights' dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         operators = torch.ops.mkldnn

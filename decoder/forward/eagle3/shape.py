@@ -20,7 +20,7 @@ class HeadShape:
     """Configuration of an EAGLE-3 head."""
 
     layer: Architecture
-    """Architecture of the head's one layer; its vocabulary size is the target's."""
+    """Architecture of the head's single layer; `vocab_size` is that of the target."""
     draft_vocabulary: int
     """Size of the head's own vocabulary, the tokens that it can predict."""
     target_width: int

@@ -42,7 +42,7 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, beside its current form; if memory is too small for both, by its module."""
+    """The fastest static form of a model, beside its current form; without memory for both, the form by its module."""
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)

@@ -69,7 +69,7 @@ def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[i
         )
     if shape.target_width != target.width:
         raise PairError(
-            f"{shown} was made for hidden rows of width {shape.target_width}, and those of {target.name} have "
+            f"{shown} was made for hidden rows of width {shape.target_width}, and {target.name} has width "
             f"{target.width}; choose the head that was made for this target"
         )
     layers = shape.target_layers or usual_layers(target.layers)

@@ -47,7 +47,7 @@ def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
-    """Shows the path of an export, or the user's error; raises any other error, which is a bug."""
+    """Shows the path of an export, or an error that the user can remedy; raises any other error, which is a bug."""
     if fault is not None and not isinstance(fault, DecoderError):
         raise fault
     screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")

@@ -174,6 +174,6 @@ def _meaning(figure: Figure) -> Text:
 
 
 def _action(key: Key) -> Text:
-    """The action of a key, with its modes unless it works in the usual ones."""
+    """The action of a key, with the key's modes unless these are the usual modes."""
     where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

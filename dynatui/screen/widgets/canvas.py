@@ -1,4 +1,4 @@
-"""The widget of a panel: draws its rows by a pure function and sends the changed ones.
+"""The widget of a panel: draws its rows by a pure function and sends the changed rows.
 
 While nothing covers the widget, the app writes its changed cells to the terminal (`patch`); otherwise, and after every
 change of size, layout or theme, Textual draws it from `render_lines`. The two ways may alternate at any time.
