@@ -207,7 +207,7 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
 
 
 def _check_beyond(model: LanguageModel) -> None:
-    """Refuses a model with a reduced size if it computes plain text correctly, but not a tree."""
+    """Refuses a model with a reduced size if it still computes plain text, but not a tree."""
     try:
         text = _text(model)
     except PairError:

@@ -67,7 +67,7 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
     use_cache: bool = True
     transformers_version: str = ""
     name_or_path: str = msgspec.field(default="", name="_name_or_path")
-    # Fields that would change the forward pass with any other value than the default; flags must be false (`OFF`).
+    # Fields that change the forward pass unless they have their default values; flags must be false (`OFF`).
     output_attentions: bool = False
     output_hidden_states: bool = False
     is_encoder_decoder: bool = False

@@ -155,9 +155,7 @@ class KnobEditor:
         return rules
 
     def _turn_to(self, rules_name: RulesName, sets: Sequence[TunableParameters], state: RunState) -> bool:
-        """Turns all knobs of the parameter sets twice, since a knob's bounds may depend on knobs that are turned after
-        it.
-        """
+        """Turns all knobs of the parameter sets twice, since bounds may depend on knobs that are turned later."""
         values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(rules_name, [(values, False), (values, False)], state)
 

@@ -221,5 +221,7 @@ class PanelApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        if (changes := frame.text()) and self._driver is not None:  # bypasses the compositor: one synchronised update
+        if (
+            changes := frame.text()
+        ) and self._driver is not None:  # not by Textual's compositor, but as one synchronised update
             self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

@@ -238,7 +238,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         stalled_s=event.stalled_s or 0.0,
     )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # usually true, and cheap to check
+    harmless = clean_line(whole) == whole  # most text is harmless, and this check is cheap
     clean_event = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,

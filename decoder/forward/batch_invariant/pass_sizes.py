@@ -109,7 +109,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
     agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # Smaller sizes may have agreed by chance; then all passes are padded to the largest size, and still agree.
+    # The smaller sizes may have agreed by chance; if the tree disagrees, all passes are padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
         if Trial(exact, words).tree_agrees():

@@ -99,7 +99,7 @@ def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
         raise ModelError(f"{shown} lacks {key} of shape {_written(wanted[key])}; {AGAIN}")
     if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
-            f"{shown} lacks {EMBEDDING} of shape {_written(known[EMBEDDING])}, and the target's has another width, "
+            f"{shown} lacks {EMBEDDING} of shape {_written(known[EMBEDDING])}, and the target's embedding has width "
             f"{shape.target_width}; {AGAIN}"
         )
     return tensors

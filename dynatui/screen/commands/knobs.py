@@ -220,7 +220,7 @@ def preset(screen: Screen) -> None:
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
         owners = " and ".join(name for name, spec in METHODS.items() if spec.presets)
-        refusal = f"presets are for the knobs of {owners}, and {method} is watched"
+        refusal = f"presets are for the knobs of {owners}, but {method} is watched"
         screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else refusal)
 
 

@@ -77,7 +77,9 @@ def difference(screen: Screen) -> None:
     entry = None if place is None else entry_of(place, state.lane.tokens, state.lane.past)
     if entry is None:
         alone = is_alone(state, state.watched)
-        none = f"{state.watched}: {WHY_ALONE}" if alone else "there is no ar lane to compare with"
+        none = (
+            f"{state.watched}: {WHY_ALONE}" if alone else "method ar does not race, so there is no text to compare with"
+        )
         same = figures is not None and figures.identical_to_ar
         screen.show_note("the text is equal to ar's so far" if same else none)
         return
