@@ -109,7 +109,7 @@ def _of_module(
     """Attention function that transformers calls; the query heads of a key-value head are stacked as further rows."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
-            f"{type(module).__name__} uses {', '.join(strange)}, which exact attention does not support; "
+            f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not support; "
             "leave out --exact, or choose models of another family",
             "exact",
         )

@@ -93,9 +93,9 @@ def _wasted() -> str:
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
-        f"The warning that drafts are wasted appears when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave "
-        f"fewer than {WASTED_BELOW:g} tokens per round, and stays until they give {PAYING_FROM:g}. Tokens per round "
-        "are an upper bound of the speed-up over decoding without drafts."
+        f"Drafts count as wasted when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave fewer than "
+        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g}. Tokens per round are an "
+        "upper bound of the speed-up over decoding without drafts."
     )
 
 
