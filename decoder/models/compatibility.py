@@ -59,7 +59,7 @@ def check_config(name: str, config: Any) -> None:
         return
     encodes = getattr(config, "is_encoder_decoder", False)
     if not encodes and not imported("decoder.models.hf_checkpoints").writes_text(config):
-        raise PairError(f"{name} is a model of type {config.model_type}, which writes no text by itself; {REMEDY}")
+        raise PairError(f"{name} is a model of type {config.model_type}, which does not generate text; {REMEDY}")
     check_architecture(name, config.get_text_config())
 
 

@@ -225,7 +225,7 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
         part.ordered(torch.arange(len(part.bias)).view(-1, heads.width)[:, neighbours].flatten())
         for part in (queries, keys)
     )
-    # The factor of the attention scores is folded into the weights of the queries.
+    # The scale of the attention scores, 1 / sqrt(head width), is folded into the queries' weights.
     return stacked(queries.scaled(heads.width**-0.5), keys, values)
 
 

@@ -68,7 +68,7 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """Moves the cursor to the first (`place` 0) or last (-1) hit after it, `away` runs later in a recording."""
+    """Moves the cursor to the next hit (`place` 0) or the last (-1); in a recording, in the run `away` runs later."""
     if away:
         screen.source.go(away)
         screen.read_events()
