@@ -42,7 +42,7 @@ def _run() -> int:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints the traceback of a bug; control characters from models or files in its text are made visible."""
+    """Prints the traceback of a bug; control characters in it, from models or files, are replaced by visible ones."""
     sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 

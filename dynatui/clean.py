@@ -1,8 +1,7 @@
 """The only module that makes foreign text safe for a terminal.
 
-Model output, prompts, names, paths and errors can hold escape sequences that would write to the clipboard or clear the
-screen. It replaces single characters; markup needs no escaping, since no text is parsed
-as markup.
+Model output, prompts, names, paths and errors can contain escape sequences that would write to the clipboard or clear
+the screen. Single characters are replaced; markup needs no escaping, since no text is parsed as markup.
 """
 
 _REPLACEMENT = "\ufffd"
@@ -16,7 +15,7 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 
 def clean(text: str) -> str:
-    """The text with every control character of terminals replaced by a visible one; line ends are kept."""
+    """The text with each control character of terminals replaced by a visible character; line ends are kept."""
     return text if text.isprintable() else text.translate(_TABLE)  # printable text needs no replacement
 
 

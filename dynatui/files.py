@@ -1,5 +1,6 @@
-"""Opens files named by users; a pipe without a process at its other end blocks only briefly. Knows nothing of
-the contents.
+"""Opens files named by users; a pipe without a process at its other end blocks only briefly.
+
+Knows nothing of the contents.
 """
 
 import errno
@@ -19,7 +20,7 @@ _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, a device or a pipe opened for reading; raises an OSError, also in reads, if a pipe has no writer."""
+    """A file, device or pipe, opened for reading; without a writer of a pipe, this call or a read raises an OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -28,10 +29,10 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
-    """Content of a UTF-8 file, without a byte order mark.
+    """Content of a UTF-8 file, without a byte order mark; `too_large` is the remedy for a file that is too large.
 
     Raises:
-        DecoderError: Of type `fault`: more than `most` bytes (`too_large` is the remedy in the message), or not UTF-8.
+        DecoderError: An error of type `fault`: the file has more than `most` bytes, or is not UTF-8.
         OSError: The file cannot be read.
     """
     content = file.read(most + 1)
@@ -74,7 +75,7 @@ class _Pipe(RawIOBase):
             if self._has_writer:
                 return read
             if time.monotonic() > self._until_s:
-                raise OSError(errno.EPIPE, "nobody writes to this pipe")
+                raise OSError(errno.EPIPE, "no process writes to this pipe")
             time.sleep(_LOOK_UP_S)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Load, memory, power and temperature of a GPU, read from NVML.
 
-A value that NVML does not give is None; no function raises, and NVML is loaded at the first reading. A reading takes
-about a millisecond; once a second is often enough. Knows nothing of torch, which numbers GPUs differently.
+A value that NVML does not provide is None; no function raises an error, and NVML is loaded at the first reading. A
+reading takes about a millisecond; one reading per second suffices. Knows nothing of torch, which numbers GPUs
+differently.
 """
 
 import os
@@ -39,9 +40,9 @@ class Gpu:
 
 
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
-    """A function that reads the GPUs among these torch devices (`cuda`, `cuda:N`); other devices are left out.
+    """Returns a function that reads the load of the GPUs among these torch devices (`cuda`, `cuda:N`).
 
-    A reading maps device numbers to loads, in the order given, without the GPUs that NVML does not report.
+    A reading maps device numbers to loads, in the order of `devices`, without the GPUs that NVML does not report.
     """
     matches = [_CUDA.fullmatch(device) for device in devices]
     meters = {number: _meter(number) for number in (int(each[1] or 0) for each in matches if each)}
@@ -54,7 +55,7 @@ def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
 
 
 def gpus() -> list[Gpu]:
-    """All GPUs of this machine; none where NVML does not answer."""
+    """All GPUs of this machine; an empty list if NVML cannot be used."""
     nvml = _library()
     if nvml is None:
         return []
@@ -73,7 +74,7 @@ def _meter(number: int) -> Callable[[], GpuLoad | None]:
 
 
 def _library() -> Any:
-    """NVML, initialised; None where that fails."""
+    """The NVML library, initialised; None if it cannot be initialised."""
     try:
         import pynvml  # noqa: PLC0415 - most machines never need it
 
@@ -84,7 +85,7 @@ def _library() -> Any:
 
 
 def _find(number: int) -> tuple[Any, Any]:
-    """NVML and its handle of `cuda:number`; None for the handle where it is not certain which GPU that is."""
+    """NVML and its handle of the GPU `cuda:number`; None as handle if it is not certain which GPU this is."""
     nvml = _library()
     if nvml is None:
         return None, None
@@ -139,7 +140,7 @@ def _described(nvml: Any, handle: Any) -> Gpu:
 
 
 def _called(question: Callable[..., Any], *about: Any) -> Any:
-    """Result of an NVML call; None where it fails."""
+    """Result of an NVML call; None if the call fails."""
     with suppress(Exception):
         return question(*about)
     return None

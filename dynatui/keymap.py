@@ -1,7 +1,7 @@
 """The key map: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
 
-A key may mean one thing while the run is watched and another while the text is inspected or a slider is moved. Knows
-nothing of widgets; an action is the name of a method of the app, with its arguments.
+A key may have different actions while the run is watched, the text is inspected or a slider is moved. Knows nothing of
+widgets; an action is the name of a method of the app, with its arguments.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""Mode of an app: watching a run, cursor in its text, search hits, sliders, two recordings, a watched server."""
+"""Mode of an app: watching a run, cursor in the text, search hits, sliders, two recordings, a watched server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
 """The mode in which each app starts."""
 LEFT_OUT = 999
@@ -52,21 +52,21 @@ class Key:
     help: str
     modes: tuple[Mode, ...]
     rank: int = LEFT_OUT
-    """Priority in the footer: where there is no room for all, the keys of the highest ranks are left out."""
+    """Rank in the footer: without room for all keys, the keys with the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
     """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
-    """Name of each action in the settings file; where empty, the names are made from `label` and `words`."""
+    """Name of each action in the settings file; if empty, the names are made from `label` and `words`."""
     does: tuple[str, ...] = ()
-    """All actions, each once, including those without a key; empty where every action has a key."""
+    """All actions, each once, including actions without a key; empty if every action has a key."""
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be rebound: digits, which type values and number the panels."""
+    """Whether the keys cannot be rebound, as the digits, which type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
-        """All actions of the line, each once."""
+        """All actions of this line of the key map, each once."""
         return self.does or tuple(dict.fromkeys(self.actions))
 
     @property
@@ -110,9 +110,9 @@ class Keymap:
 
     groups: tuple[Group, ...]
     side_by_side: Group
-    """The keys where two recordings are compared."""
+    """Keys of the app that compares two recordings."""
     attached: Group
-    """The keys where a server is watched."""
+    """Keys of the app that watches a server."""
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -134,7 +134,7 @@ class Keymap:
         yield from self.side_by_side.keys
 
     def action_for(self, cap: str, mode: Mode) -> str | None:
-        """The action of a key in a mode; None where it has none."""
+        """The action of a key in a mode; None if the key has no action in it."""
         for key in self.every:
             if mode in key.modes and cap in key.caps:
                 return key.actions[key.caps.index(cap)]
@@ -145,13 +145,13 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action, for hints; for an action without a key that of the command palette, which lists it."""
+        """The key of an action, for hints; if it has none, the key of the command palette, which lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """The keys of each action that can be rebound, by its name in the settings file."""
+        """The keys of each action that can be rebound, by the action's name in the settings file."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -189,7 +189,7 @@ class Keymap:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """'did you mean' with the most similar known name; empty where none is similar."""
+    """The question 'did you mean' with the most similar known name; empty if no name is similar."""
     return "".join(f"did you mean {each}? " for each in difflib.get_close_matches(name, known, 1))
 
 
@@ -211,7 +211,7 @@ def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
 
 
 def _check(name: str, cap: str) -> None:
-    """Raises a ConfigError for a key that no terminal sends, and for the key that always quits."""
+    """Raises a ConfigError for a key that no terminal sends, and for ctrl+c, which always quits."""
     base = _MODIFIER.sub("", cap, count=1)
     if not (base in _NAMED or (len(base) == 1 and base.isprintable() and base != " ")):
         raise ConfigError(f'{name} is {quoted(cap)}; give a character, or a key such as "f5", "ctrl+s" or "pageup"')
@@ -237,7 +237,7 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """Actions of an arrow key, its opposite, and the two letters with the same meaning."""
+    """Actions of an arrow key, of the opposite arrow key, and of the two letters with the same meanings."""
     return back, on, back, on
 
 
@@ -255,25 +255,25 @@ GROUPS = (
             Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", _turned_by("[]"), _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up"), also="threshold"),
             Key(("{", "}"), ("turn('{')", "turn('}')"), "τl", _turned_by("{}"), _EVERYWHERE, 40, names=("tau_l_down", "tau_l_up"), also="threshold"),
             Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50, also="base depth"),
-            Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature down, up, of all methods: 0 is greedy, the higher the more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up"), also="greedy random"),
-            Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up"), also="nucleus"),
-            Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier, which accepts or rejects drafted tokens; for delayed, where tokens are sampled", _EVERYWHERE, 165),
-            Key(("D",), ("cycle('drafting')",), "drafting", "the next drafting of delayed: trees that branch at the root, or after a path", _EVERYWHERE, 166),
-            Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80, also="adapt automatic"),
-            Key(("H",), ("hold",), "hold", "keep your value of the knob that history has moved back, and switch history off", _EVERYWHERE),
+            Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature of all methods down, up: 0 is greedy, higher is more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up"), also="greedy random"),
+            Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p of all methods down, up: only the likeliest tokens with this total probability are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up"), also="nucleus"),
+            Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier of method delayed: the rule that accepts drafted tokens in sampling", _EVERYWHERE, 165),
+            Key(("D",), ("cycle('drafting')",), "drafting", "the next drafting of method delayed: trees that branch at the root or after a path", _EVERYWHERE, 166),
+            Key(("h",), ("history",), "history", "history rule on, off: recent rounds change D0 and τh", _EVERYWHERE, 80, also="adapt automatic"),
+            Key(("H",), ("hold",), "hold", "keep your value of the knob that the history rule has moved back, and switch the rule off", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: its text, tree, curves and knobs", _EVERYWHERE, 65, ("next", "previous"), also="method lane"),
             Key(("d",), ("drawer",), "all knobs", "every knob of the watched method as a slider, and back to the panels", _EVERYWHERE, 70, also="sliders settings parameters"),
             Key(("up", "down", "k", "j"), _pair("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 11, _ABOVE_BELOW, ("slider_above", "slider_below")),
             Key(("home", "end", "g", "G"), _pair("slider_to(0)", "slider_to(-1)"), "ends", "the first, the last slider", ("knobs",), words=_FIRST_LAST, names=("slider_first", "slider_last")),
-            Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 12),
-            Key(("shift+left", "shift+right"), ("nudge_far(-1)", "nudge_far(1)"), "coarse", "turn it in large steps", ("knobs",), 15),
+            Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn the slider", ("knobs",), 12),
+            Key(("shift+left", "shift+right"), ("nudge_far(-1)", "nudge_far(1)"), "coarse", "turn the slider in large steps", ("knobs",), 15),
             Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 13, fixed=True),
             Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 14),
-            Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
+            Key(("backspace",), ("rub_out",), "rub out", "delete the last digit", ("knobs",)),
             Key(("u",), ("undo",), "undo", "undo the last turn: one knob, or all knobs of a preset", _EVERYWHERE, 140, also="back revert"),
             Key(("0",), ("defaults",), "defaults", "reset all knobs of the watched method to their values at the start", _VIEWING, also="reset"),
             Key(("s",), ("preset",), "preset", "set DynaTree's knobs to the next preset: tuned, paper, sampled", _EVERYWHERE, also="parameters"),
-            Key(("b",), ("pin",), "A/B", "pin the rounds so far as A of the comparison, until pressed again; each turn of a knob pins them too", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
+            Key(("b",), ("pin",), "A/B", "pin the rounds so far as side A of the comparison; again: remove the pin; each turn of a knob pins them too", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
         ),
     ),
     Group(
@@ -293,28 +293,28 @@ GROUPS = (
     Group(
         "Text and panels",
         (
-            Key(("i",), ("inspect",), "inspect", "a cursor in the text: facts on its token; the tree shows the token's round", _EVERYWHERE, 60, also="token why"),
-            Key(("/",), ("search",), "search", "find words in the watched method's text, in a recording in all of it; in prompts and help, list the lines that contain them", _VIEWING, 62, also="find grep filter"),
+            Key(("i",), ("inspect",), "inspect", "a cursor in the text: facts about the token there; the tree shows the token's round", _EVERYWHERE, 60, also="token why"),
+            Key(("/",), ("search",), "search", "find words in the watched method's text, also in the part of a recording not yet played; in prompts and help, list the lines that contain them", _VIEWING, 62, also="find grep filter"),
             Key(("n", "N"), ("hit(1)", "hit(-1)"), "hit", "the next, the previous match", ("search",), 10, ("next", "previous"), ("next_hit", "previous_hit")),
             Key(("left", "right"), ("cursor(-1)", "cursor(1)"), "token", "the token before, after", CURSOR, 11, ("before", "after")),
             Key(("up", "down", "k", "j"), _pair("cursor_line(-1)", "cursor_line(1)"), "line", "the line above, below", CURSOR, 12, _ABOVE_BELOW),
             Key(("shift+left", "shift+right"), ("cursor_round(-1)", "cursor_round(1)"), "round", "the round before, after", CURSOR, 13, ("before", "after")),
             Key(("home", "end", "g", "G"), _pair("cursor_to(0)", "cursor_to(-1)"), "ends", "the first, the last token", CURSOR, words=_FIRST_LAST, names=("token_first", "token_last")),
-            Key(("f",), ("difference",), "difference", "go to the first token that differs from ar", _EVERYWHERE),
+            Key(("f",), ("difference",), "difference", "go to the first token that differs from the text of ar", _EVERYWHERE),
             Key(("o",), ("heat",), "colours", "colour the text by origin, draft probability, round or time", _EVERYWHERE, 180, also="colors heat legend"),
             Key(("t",), ("mask",), "mask", "the tree as its attention mask, and back", _EVERYWHERE, 170, also="attention matrix"),
             Key(tuple("123456789"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log, sampling", _VIEWING, 130, PANELS, fixed=True),
-            Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
+            Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the previous panel", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
             Key(("e",), ("maximise",), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 190, also="zoom maximise maximize full screen"),
-            Key(("enter",), ("enter",), "open", "in the list of prompts, go to the chosen one; elsewhere expand the panel", _VIEWING),
-            Key(("escape",), ("back",), "back", "back to the whole screen, live", _EVERYWHERE, 200),
+            Key(("enter",), ("enter",), "open", "in the list of prompts, go to the chosen prompt; elsewhere expand the panel", _VIEWING),
+            Key(("escape",), ("back",), "back", "back, in steps, to all panels and the newest round", _EVERYWHERE, 200),
         ),
     ),
     Group(
         "Prompts",
         (
             Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt; asks before it leaves a run that is not recorded", _NOT_SEARCHING, 210, ("next", "previous"), ("next_prompt", "previous_prompt")),
-            Key(("R",), ("prompt(0)",), "restart", "restart this prompt, after the same question; after an error: try again", _EVERYWHERE, 220, also="again retry rerun"),
+            Key(("R",), ("prompt(0)",), "restart", "restart this prompt; asks before it ends a run that is not recorded; after an error: try again", _EVERYWHERE, 220, also="again retry rerun"),
             Key(("E",), ("edit",), "edit", "edit this prompt and run it", _EVERYWHERE, also="change text"),
         ),
     ),
@@ -331,9 +331,9 @@ GROUPS = (
         "Screen",
         (
             Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _EVERYWHERE, also="ascii unicode characters font"),
-            Key(("T",), ("theme",), "theme", "choose a theme from a list that shows each", _EVERYWHERE, also="dark light colors"),
+            Key(("T",), ("theme",), "theme", "choose a theme from a list, with a preview", _EVERYWHERE, also="dark light colors"),
             Key(("?",), ("help",), "help", "this page, with the definition of every figure", _EVERYWHERE, 0, also="keys manual"),
-            Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name or by what it does, with its key", _EVERYWHERE),
+            Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name or its effect; shows the command's key", _EVERYWHERE),
             Key(("ctrl+l",), ("redraw",), "redraw", "redraw the whole screen, if something has garbled it", _EVERYWHERE, also="refresh repaint"),
             Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns", _EVERYWHERE),
             Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _EVERYWHERE, 0, also="exit close"),
@@ -349,7 +349,7 @@ SIDE_BY_SIDE = Group(
         Key(("left", "right", "k", "j"), _pair("step(-1)", "step(1)"), "step", "the previous, the next round of either recording", _COMPARE, 4, names=("scrub_back", "scrub_on")),
         Key(("shift+left", "shift+right"), ("step(-10)", "step(10)"), "step 10", "ten rounds back, forward", _COMPARE, 9, names=("scrub_10_back", "scrub_10_on")),
         Key(("home", "end", "g", "G"), _pair("seek(0)", "seek(1)"), "ends", "the beginning, the end of the run", _COMPARE, 8, names=("first_round", "now")),
-        Key(("n", "N"), ("go(1)", "go(-1)"), "run", "the next, the previous run of both", _COMPARE, 6, names=("next_prompt", "previous_prompt")),
+        Key(("n", "N"), ("go(1)", "go(-1)"), "run", "the next, the previous run of both recordings", _COMPARE, 6, names=("next_prompt", "previous_prompt")),
         Key(("1", "2", "3"), tuple(f"panel('{name}')" for name in ALWAYS), "panel", "text, tree, curves", _COMPARE, 7, ALWAYS, fixed=True),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _COMPARE, 10),
         Key(("?",), ("help",), "help", "this page", _COMPARE, 1),

@@ -32,17 +32,17 @@ def turns(knob: KnobInfo) -> tuple[str, str]:
 
 
 def rules_of(method: str) -> RulesName | None:
-    """The parameter set that a method obeys; None for a method without knobs, and for an unknown method."""
+    """Name of the parameter set of a method; None for a method without knobs, and for an unknown method."""
     return METHODS[method].rules if method in METHODS else None
 
 
 def owner(name: KnobName, rules: R) -> RulesName | R:
-    """The parameter set with this knob: the one shared by all methods (`sampling`), else `rules`."""
+    """The parameter set with this knob: `sampling`, which all methods share, or else `rules`."""
     return SAMPLING if Sampling().has(name) else rules
 
 
 def having(name: KnobName) -> tuple[str, ...]:
-    """Methods with a knob of this name."""
+    """Names of the methods that have a knob of this name."""
     return tuple(
         method
         for method in METHODS
@@ -51,7 +51,7 @@ def having(name: KnobName) -> tuple[str, ...]:
 
 
 def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
-    """Names of a knob's values within the bounds `ends`, by the number to type for each."""
+    """Names of a knob's values within the bounds `ends`, by the number that the user types for the value."""
     return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
 
 
@@ -63,7 +63,7 @@ def sliders_of(method: str) -> tuple[KnobInfo, ...]:
 
 
 def limit_name(limit: Limit) -> str:
-    """Displayed name of a limit of tree growth: the symbol of its knob; without a knob, the limit itself."""
+    """Displayed name of a limit of tree growth: the symbol of its knob, or else the limit's own name."""
     return limit if limit in OTHER_LIMITS else info(limit).symbol
 
 
@@ -80,7 +80,7 @@ def sampling_in_force(state: RunState) -> Sampling | None:
 def rules_in_force(state: RunState) -> TunableParameters | None:
     """Present parameters of the watched method; None for a method without parameters.
 
-    Invalid values in a recording give None; missing ones get their defaults.
+    Invalid values in a recording give None; missing values get their defaults.
     """
     rules = rules_of(state.watched)
     own = METHODS[rules].own if rules else None

@@ -1,4 +1,4 @@
-"""Numbers as text, for the screen and the exit summary. Knows no unit and no width."""
+"""Numbers as text, for the screen and the exit summary. Knows neither units nor the width of a panel."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def percent(value: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """A count as text: 1,234, or 1.23e+12 where long; a dash for None."""
+    """A count as text: 1,234, or 1.23e+12 if it is long; a dash for None."""
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
@@ -31,4 +31,4 @@ def nth(number: int) -> int:
 
 def memory_by_rank(peaks: Sequence[int]) -> str:
     """Peak memory of each process of a tensor-parallel target, as text; `peaks` in bytes."""
-    return f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"
+    return f"peak memory by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

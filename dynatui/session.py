@@ -10,14 +10,14 @@ from dynatui.keymap import KEYMAP, Keymap
 Symbols: TypeAlias = Literal["braille", "block", "ascii"]
 SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
-"""Default temperature of the embedded pair on the screen: greedy, so small a model repeats itself."""
+"""Default temperature of the embedded pair on the screen, since so small a model repeats itself in greedy decoding."""
 EMBEDDED_SEED = 7
-"""Default seed of that pair: of 48 seeds tried on the first built-in prompt, one with readable text in few rounds."""
+"""Default seed of the embedded pair: the best of 48 on the first built-in prompt, readable text in few rounds."""
 
 
 @dataclass(frozen=True)
 class Models:
-    """Models, device and dtypes of a session; None for a model: the embedded pair's."""
+    """Models, device and dtypes of a session; a model that is None is that of the embedded pair."""
 
     target: str | None = None
     draft: str | None = None
@@ -25,7 +25,7 @@ class Models:
     dtype: str = "auto"
     draft_dtype: str = "auto"
     exact: bool = False
-    """Whether to compute batch-invariantly: all methods agree bit for bit in half precision too."""
+    """Whether passes are batch-invariant, so that the texts of all methods agree in half precision too."""
     compiled: bool = False
     """Whether to try torch.compile on the forward passes of both models, on CUDA."""
     gpu_layers: int | None = None
@@ -44,7 +44,7 @@ class View:
     speed: float | None = None
     """Playback speed relative to decode time; None: slow enough to read."""
     fps: int | None = None
-    """Frames a second; None: 10, or 5 over SSH."""
+    """Frames per second; None: 10, or 5 over SSH."""
     theme: str | None = None
     symbols: Symbols = "braille"
     color: bool = True
@@ -53,13 +53,13 @@ class View:
     tour: bool = False
     """Whether the first round is shown slowly, stage by stage."""
     log: Path | None = None
-    """Log file for messages of libraries and tracebacks; None: one in the user's log folder."""
+    """Log file for messages of libraries and tracebacks; None: a file in the user's log folder."""
     keys: Keymap = field(default=KEYMAP, repr=False)
 
 
 @dataclass(frozen=True)
 class Session:
-    """Settings of one start of the program."""
+    """All settings of one run of the program."""
 
     prompts: tuple[str, ...]
     models: Models = field(default_factory=Models)
@@ -70,8 +70,8 @@ class Session:
     """Port of the Prometheus metrics; 0: any free port; None: not served."""
     view: View = field(default_factory=View)
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Prompt files, each with its prompts; these come first among all prompts."""
+    """Prompt files as (name, prompts); their prompts are the first of all prompts."""
     set_for_good: frozenset[str] = frozenset()
-    """Options set by a settings file or an environment variable: a copied command line must spell them all out."""
+    """Options set by a settings file or an environment variable; a copied command line must contain all of them."""
     tensor_parallel: int = 1
     """Number of processes that share the target."""

@@ -1,1 +1,1 @@
-"""Forward forms of a model (native, Hugging Face, static, batch-invariant): rows of tokens in, logits out."""
+"""Forward forms of a model (native, Hugging Face, static, batch-invariant): each computes logits from token rows."""

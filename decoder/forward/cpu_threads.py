@@ -23,9 +23,9 @@ REPEATS = 5
 LIMIT_S = 0.3
 """Time limit for all trials of one number of threads, in seconds."""
 WORTH = 0.95
-"""More threads are used only if they cut the time to less than this fraction."""
+"""More threads are used only if they cut the time to less than this fraction of the time with fewer threads."""
 SWITCH_S = 0.0005
-"""Python's thread switch interval during rounds, in seconds; its default is as long as a round."""
+"""Python's thread switch interval during rounds, in seconds; the default interval is about as long as a round."""
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 def usable_cores() -> int:
     """Number of CPUs that this process may use, at most the CPU quota of its container.
 
-    Hardware threads of one core count separately; torch's default is at most the number of cores, if it can tell.
+    Hardware threads of one core count separately; torch's default counts them as one core where it can.
     """
     import loky  # noqa: PLC0415 - takes 10 ms, which a user who sets OMP_NUM_THREADS does not need
 

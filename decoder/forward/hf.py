@@ -68,7 +68,7 @@ class Layers(Cache):
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass; for a layer, what a row's index in the pass lacks to its position.
+        """Number of cached rows before the pass; for a layer, the difference of a row's position and index in the pass.
 
         Layers that scale queries by position (Llama 4) add the row's index to this number.
         """

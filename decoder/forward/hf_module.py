@@ -1,6 +1,6 @@
 """The Hugging Face module of a model: loaded on first use, and dropped from memory if it can be loaded again.
 
-Models of native families run without it; only transformers' own methods and the judge of near ties need it.
+Models of native families run without it; only transformers' own methods and the judge of near ties need the module.
 """
 
 import functools
@@ -24,7 +24,7 @@ Load = Callable[[torch.device], Any]
 
 
 class HfModule:
-    """A Hugging Face module in evaluation mode, its weights, and the settings of its `generate`."""
+    """A Hugging Face module in evaluation mode, its weights, and the settings of the module's `generate`."""
 
     def __init__(self, traits: Traits, load: Load | None = None, module: Any = None) -> None:
         """Stores the module, or the traits of a model whose module is loaded on first use.
@@ -78,7 +78,7 @@ class HfModule:
             self._module = None
 
     def release(self) -> Any:
-        """Hands the module over to a caller that will modify it; the next use loads another copy."""
+        """Returns the module to a caller that will modify it; the next use of this object loads another copy."""
         module, self._module = self.module, None
         return module
 
@@ -89,12 +89,12 @@ class HfModule:
 
     @property
     def skeleton(self) -> Any:
-        """The module if it is in memory, else one of the same structure without weights."""
+        """The module if it is in memory, else a module of the same structure without weights."""
         return self._skeleton() if self._module is None else self._module
 
     @property
     def source(self) -> Source | None:
-        """The weights, in a file or in the module; None if the model's family is not native."""
+        """The weights, read from a file or from the module; None if the model's family is not native."""
         return self._source or _hf().source_of(self.module)
 
     @property
@@ -137,7 +137,7 @@ class HfModule:
 
 
 class OnDemand:
-    """A `Forward` by a Hugging Face module, which the first pass loads."""
+    """A `Forward` by a Hugging Face module, which is loaded at the first pass."""
 
     def __init__(self, hf: HfModule) -> None:
         self._hf = hf

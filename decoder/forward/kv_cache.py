@@ -29,7 +29,7 @@ class KvCache:
         self.used = 0
         """Number of rows in use; a forward pass appends its rows after them."""
         self.parts: dict[Part, tuple[Tensor, int]] = {}
-        """Tensors of the parts that `store` has not, each with the dimension of its rows."""
+        """Tensors of the parts that are not in `store`, each with the dimension of its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
         """Rows of the first pass, each with their dimension, until `settle`."""
         self.positions: Tensor | None = None

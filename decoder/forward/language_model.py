@@ -1,4 +1,4 @@
-"""A language model as the engine sees it: rows in, logits out, by one forward form at a time.
+"""A language model as the engine sees it: it computes logits from rows, by one forward form at a time.
 
 Knows neither where models come from nor whether a pair is compatible (see `decoder.models`), and nothing of drafting.
 """
@@ -30,14 +30,14 @@ from decoder.system.deferred import imported
 
 
 class LanguageModel:
-    """A causal language model: rows in, logits out; keys and values are appended to a KV cache.
+    """A causal language model: computes logits from rows, and appends keys and values to a KV cache.
 
     Native families run by `decoder.forward.families` on a CPU, and by `decoder.forward.static` on CUDA; all others by
     their Hugging Face module.
     """
 
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """Makes a model that runs by its native form on a CPU, else by its module, which the first pass loads.
+        """Makes a model that runs by its native form on a CPU, else by its module, which is loaded at the first pass.
 
         Args:
             name: Hub id or folder name.
@@ -60,7 +60,7 @@ class LanguageModel:
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
         self.runs_by: Forward = self._native or OnDemand(hf)
-        """Forward form that computes its passes."""
+        """Forward form that computes the model's passes."""
         self.runs_without_module = self._native is not None
         """Whether passes are computed without the Hugging Face module."""
 
@@ -123,7 +123,7 @@ class LanguageModel:
         Args:
             cache: All its committed rows are visible to every new row.
             tokens: Token ids of the new rows, N of them.
-            positions: Their positions in the text, which siblings share.
+            positions: Positions of the new rows in the text; siblings have the same position.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
         return self.runs_by.forward(cache, tokens, positions, visible)
@@ -147,7 +147,7 @@ class LanguageModel:
         return twin
 
     def exact(self) -> "LanguageModel":
-        """The same model, batch-invariant: a row has the same bits whatever other rows its pass computes.
+        """The same model with a batch-invariant form: a row's bits do not depend on the other rows of its pass.
 
         Raises:
             PairError: The model has no batch-invariant form.
@@ -169,7 +169,7 @@ class LanguageModel:
         return self.with_forward(self._native or self.hf.forward_form())
 
     def observed(self) -> "LanguageModel":
-        """The same model, but keeping `hidden` rows, if it runs by its fastest native form; else unchanged."""
+        """The same model, which also keeps its `hidden` rows if it runs by its fastest native form."""
         native = self._native
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
@@ -177,7 +177,7 @@ class LanguageModel:
         """The same model with the same bits, whose passes write the inputs of some layers to `states`.
 
         Raises:
-            PairError: Its forward form does not give access to layer inputs.
+            PairError: The model's forward form gives no access to layer inputs.
         """
         return self.with_forward(tapped(self.runs_by, states))
 
@@ -208,7 +208,7 @@ class LanguageModel:
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """Rotary frequencies; None if its positions are not rotary."""
+        """Rotary frequencies; None if the model's positions are not rotary."""
         if self._native:
             return self._native.rotation.frequencies
         loaded, frequencies = self.hf.loaded, self.hf.frequencies

@@ -1,7 +1,7 @@
 """Layer states of a model: the hidden rows that enter some of its layers, kept as input of an EAGLE-3 head.
 
-Knows no model. Rows are numbered like those of the model's KV cache: a pass that overwrites a row there overwrites it
-here.
+Knows no model. Rows have the same indices as in the model's KV cache: a pass that overwrites a row of the cache also
+overwrites the row here.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ class LayerStates:
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores the rows of a pass, one tensor per layer, in place of all rows from cache row `first` on."""
+        """Stores the rows of a pass, one tensor per layer; they replace all rows from cache row `first` on."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """Returns rows by index, layers concatenated: they have become part of the text; other rows are dropped."""
+        """Returns the rows with these indices, layers concatenated; they now belong to the text. Drops all others."""
         states, self._held = self._held, None
         assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)

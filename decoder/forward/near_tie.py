@@ -1,9 +1,8 @@
-"""Near ties: whether a text's first difference from plain decoding is one, judged in float32 with the same noise.
+"""Judges in float32, with the same sampling noise, whether a text's first difference from plain decoding is a near tie.
 
 In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
-scores differ by less than the rounding error may swap ranks. Any other difference is a bug. Memory may not suffice for
-a float32 copy in addition to the model, so one layer at a time is converted; if even that does not fit, the CPU
-computes.
+scores differ by less than the rounding error may swap ranks. Any other difference is a bug. A float32 copy may not fit
+in memory beside the model, so one layer at a time is converted; if even one layer does not fit, the CPU computes.
 """
 
 import math
@@ -49,15 +48,15 @@ class Verdict:
 
 
 class Judge:
-    """Judges near ties of one model; frees the module that it loads when the judge is freed."""
+    """Judges near ties of one model; a module that it has loaded is freed together with the judge."""
 
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
-        """Makes a judge of a model's text; `noise` is its sampling noise, None for greedy decoding."""
+        """Makes a judge of a model's text; `noise` is the text's sampling noise, None for greedy decoding."""
         self._model = model
         self._noise = noise
         self._loaded: Any = None
         self._places = list(dict.fromkeys((model.device, CPU)))
-        """Devices to compute float32 on, in order of preference; one whose memory does not suffice is removed."""
+        """Devices for the float32 passes, in order of preference; a device with too little memory is removed."""
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
@@ -66,7 +65,8 @@ class Judge:
         Args:
             prefix: Token ids of the text before the two tokens.
             rivals: The two token ids.
-            by_module: Whether the Hugging Face module chose one of them, so that its rounding error matters too.
+            by_module: Whether the Hugging Face module chose one of the two tokens, so that the module's rounding error
+                counts too.
 
         Raises:
             DeviceError: Neither the model's device nor the CPU has enough memory.
@@ -177,7 +177,7 @@ def _by_module(
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
-    """Logits after each token by the module, with inputs on `device`; each pass runs in a context from `each`."""
+    """Logits after each token, by the module with inputs on `device`; `each` makes a context for every pass."""
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for part in parts:
         ids = torch.tensor([list(part)], device=device)
@@ -199,7 +199,7 @@ def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[Non
 
 
 def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
-    """Pairs of a submodule and the modules whose weights its call needs; each weight appears in one pair."""
+    """Pairs of a submodule and the modules whose weights a call of the submodule needs; each weight is in one pair."""
     yield module, [module]
     for child in module.children():
         if isinstance(child, nn.ModuleList):
@@ -211,7 +211,7 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
 
 
 class _InFloat32:
-    """Hooks that convert the weights of modules when a module is called, and restore them when it returns or fails."""
+    """Hooks that convert the weights of modules when a module is called, and restore them after the call."""
 
     def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
         self._members, self._device = members, device

@@ -1,4 +1,4 @@
-"""A native model that keeps the hidden rows of its latest pass, as input of predictors.
+"""A native model that keeps the hidden rows of its latest pass, as input for predictors of acceptance.
 
 Every pass computes these rows anyway, so keeping a reference costs nothing. Knows no predictors.
 """
@@ -21,7 +21,7 @@ class Observed:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
         """Hidden rows of the latest pass, after all layers and before the last norm.
 
-        If plain text was read in chunks, only the rows of the last chunk.
+        If plain text was read in chunks, these are only the rows of the last chunk.
         """
         self._model = model
 

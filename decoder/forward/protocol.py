@@ -12,7 +12,7 @@ from decoder.forward.kv_cache import KvCache
 
 
 class Forward(Protocol):
-    """A forward form of a model: rows in, logits out. It can only use caches that it has made itself."""
+    """A forward form of a model: computes logits from rows. It can only use caches made by its own `new_cache`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""

@@ -1,11 +1,11 @@
 """StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache.
 
 Each token attends to the `sinks` first tokens of the text and the `window` latest ones, itself included, at positions
-0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", section 3.2);
-this does not depend on the other rows of its pass. A rotary score depends only on the distance of two positions. So
-keys within the window keep the rotation of their position in the text, and only the sinks are rotated further, by the
-number of tokens that left the window; each row of a pass attends to its own rotated copy of the sinks. For a text no
-longer than sinks and window, the result is that of full attention. Knows nothing of drafts.
+0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", section 3.2).
+The selection does not depend on the other rows of the pass. A rotary score depends only on the distance of two
+positions. So keys within the window keep the rotation of their position in the text, and only the sinks are rotated
+further, by the number of tokens that left the window; each row of a pass attends to its own rotated copy of the sinks.
+For a text no longer than sinks and window, the result is that of full attention. Knows nothing of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 SLACK = 64
-"""Number of rows by which the cache grows, and from which it drops unneeded rows; each drop moves all later rows."""
+"""Number of rows by which the cache grows, and number of unneeded rows that causes a drop, which moves later rows."""
 READ_AT_ONCE = 64
-"""Largest number of text tokens in one pass, since each needs its own copy of the sinks."""
+"""Largest number of text tokens in one pass, limited because each token needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
-"""Token ids whose keys are compared at two positions, and the distance of these positions, if the context allows."""
+"""Token ids whose keys are compared at two positions, and the distance of these positions if the context allows it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class KeyTurn:
     """Indices of the first and of the second dimension of all pairs."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
-        """B copies of all keys, one after the other; copy i is rotated by `by[i]` positions."""
+        """B copies of all keys, concatenated; copy i is rotated by `by[i]` positions."""
         wide = torch.promote_types(keys.dtype, torch.float32)
         angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.double()
         cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
@@ -58,7 +58,7 @@ class KeyTurn:
 def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
     """Finds by trial how a model rotates its keys from one position to another; the tolerance depends on the dtype.
 
-    None if some layer does not rotate its keys by these frequencies.
+    Returns None if a layer does not rotate its keys by these frequencies.
 
     Raises:
         PairError: Layers differ in the shape of their keys and values, or attend to windows.
@@ -109,7 +109,7 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """The stored rows as a plain cache, numbered by their index in the store; changes also apply to this cache."""
+        """Yields the stored rows as a plain cache, numbered by index in the store; then takes over its changes."""
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored
@@ -183,7 +183,7 @@ class Streaming:
     def _seen(
         self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Mask, shape (N, S), of the cached and new rows that each new row attends to; the sinks are masked out."""
+        """Mask, shape (N, S): which cached and new rows each new row attends to; the sinks are masked out."""
         seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False

@@ -1,6 +1,6 @@
 """Forward forms that write their layer inputs to `LayerStates` in every pass, with unchanged bits.
 
-Every pass computes these rows anyway, so keeping them costs only a copy. Does not know who reads them.
+Every pass computes these rows anyway, so keeping them costs only a copy. Does not know which code reads them.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from decoder.forward.protocol import Forward
 
 @runtime_checkable
 class Tappable(Protocol):
-    """A `Forward` that itself can write layer states."""
+    """A `Forward` that can make a variant of itself that writes layer states."""
 
     def tapped(self, states: LayerStates) -> Forward:
         """The same form, whose passes write layer inputs to `states`."""
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """The same form, whose passes write the inputs of some layers to `states`; raises PairError if it cannot."""
+    """The same form, whose passes write the inputs of some layers to `states`; raises PairError if the form cannot."""
     if isinstance(forward, Exact):
         # The inner form also writes padding rows; the next pass overwrites them.
         return replace(forward, inner=tapped(forward.inner, states))

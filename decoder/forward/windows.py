@@ -1,7 +1,8 @@
 """Attention windows by position: which keys a query attends to in the layers of each type.
 
-All keys stay in the cache, and a window stands in the mask: nodes of a draft tree at one depth share a position, and so
-a window. Pure functions of positions and of a configuration's fields; knows neither caches nor modules.
+All keys stay in the cache, and the mask hides the keys outside a window: nodes of a draft tree at one depth have the
+same position, and so the same window. Pure functions of positions and of a configuration's fields; knows neither caches
+nor modules.
 """
 
 import inspect
@@ -19,7 +20,7 @@ FULL = "full_attention"
 ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
 """Layer types that cache no rows of keys and values."""
 WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
-SHAPED = "keys and values differ in shape, and a CUDA graph has one tensor for those of all layers"
+SHAPED = "keys and values differ in shape, and a CUDA graph stores those of all layers in one tensor"
 """Reasons why passes are not captured as CUDA graphs."""
 Within = Callable[[Int[NDArray[np.int64], "N"], Int[NDArray[np.int64], "S"], int], Bool[NDArray[np.bool_], "N S"]]
 """(positions of queries, positions of keys, size in tokens) -> whether a key is within the query's window."""
@@ -41,7 +42,7 @@ def chunked(
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of attention: the configuration field of its size, its name in messages, and its mask."""
+    """A kind of attention window: the configuration field of its size, its name in messages, and its mask."""
 
     field: str
     name: str
@@ -52,12 +53,12 @@ LIMITS: Mapping[str, Limit] = {
     "sliding_attention": Limit("sliding_window", "a sliding window", sliding),
     "chunked_attention": Limit("attention_chunk_size", "chunks", chunked),
 }
-"""Limits by layer type, as configurations name it."""
+"""Attention windows by layer type; the types are named as in configurations."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Attention windows of a model that texts within its context can exceed."""
+    """Attention windows of a model that are shorter than its context."""
 
     sizes: Mapping[str, int]
     """Size in tokens by layer type; empty if all layers attend to the whole text."""
@@ -80,12 +81,12 @@ class Windows:
 
 
 def first_seen(mask: Bool[NDArray[np.bool_], "N S"]) -> int:
-    """Index of the first key that any query attends to: attention need not read the keys before it."""
+    """Index of the first key to which any query attends; attention need not read earlier keys."""
     return int(mask.any(0).argmax())
 
 
 def windows_of(config: Any) -> Windows:
-    """Windows of a configuration; a window at least as long as the context limits no text, and is left out."""
+    """Windows of a configuration; a window at least as long as the context limits no text, so it is left out."""
     kinds = layer_types(config)
     sizes = {kind: max(window_sizes(config, kind), default=0) for kind in LIMITS if kind in kinds}
     longest = longest_text(config)
@@ -93,7 +94,7 @@ def windows_of(config: Any) -> Windows:
 
 
 def layer_types(config: Any) -> Sequence[str]:
-    """Type of each layer; where a configuration names none, all are alike."""
+    """Type of each layer; a configuration that names no types has one type for all layers."""
     if named := getattr(config, "layer_types", None):
         return tuple(named)
     # A field that the family does not declare, for example in a checkpoint that was converted, limits nothing.
@@ -103,7 +104,7 @@ def layer_types(config: Any) -> Sequence[str]:
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Window sizes of the layers of a type: more than one where layers differ."""
+    """Window sizes of all layers of a type; more than one size if the layers differ."""
     field, kinds = LIMITS[kind].field, layer_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):
@@ -121,7 +122,7 @@ def by_layers(config: Any, field: str) -> list[Any]:
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of the keys and values of a text: as kept, with all rows, and as ring buffers of each window's size.
+    """Bytes of a text's keys and values: with all rows, as the cache keeps them, and with ring buffers for windows.
 
     Args:
         config: Configuration of a model.
@@ -144,7 +145,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
 
 
 def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
-    """Values of a field in each layer, those of `usual` where it has none."""
+    """Values of a configuration field in each layer; where the field is missing or empty, the values of `usual`."""
     named = by_layers(config, field)
     values = named if len(named) == len(usual) else named * len(usual)
     return [value or other for value, other in zip(values, usual, strict=True)]

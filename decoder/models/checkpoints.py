@@ -1,4 +1,4 @@
-"""Models in a folder or on the Hugging Face hub: configuration, weights and tokenizer.
+"""Reads models from a folder or the Hugging Face hub: configuration, weights and tokenizer.
 
 Models of the native families are read without transformers, whose import takes longer than torch's; transformers reads
 all other models. Knows nothing of pairs.
@@ -137,4 +137,4 @@ def _run_on_device(model: LanguageModel) -> None:
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""Imports `hf_checkpoints`, which reads checkpoints of all families that are not known here."""
+"""Imports `hf_checkpoints`, which reads checkpoints of all families that are not native."""

@@ -70,7 +70,7 @@ def check_config(name: str, config: Any) -> None:
         return
     encodes = getattr(config, "is_encoder_decoder", False)
     if not encodes and not imported("decoder.models.hf_checkpoints").writes_text(config):
-        raise PairError(f"{name} is a model of type {config.model_type}, which writes no text by itself; {REMEDY}")
+        raise PairError(f"{name} is a model of type {config.model_type}, which does not generate text; {REMEDY}")
     check_architecture(name, config.get_text_config())
 
 
@@ -88,7 +88,7 @@ def check_architecture(name: str, config: Any) -> None:
 
 
 def _check_windows(name: str, config: Any) -> None:
-    """Refuses attention limits that masks by position do not express, or whose size is none."""
+    """Refuses attention limits that masks by position do not express, or whose size is not a positive integer."""
     for kind, limit in LIMITS.items():
         sizes = window_sizes(config, kind) if kind in layer_types(config) else set()
         if wrong := [size for size in sizes if not (isinstance(size, int) and size >= 1)]:
@@ -244,7 +244,7 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
 
 
 def _check_beyond(model: LanguageModel) -> None:
-    """Refuses a model with a reduced size if it computes plain text correctly, but not a tree."""
+    """Refuses a model with a reduced size if it still computes plain text, but not a tree."""
     try:
         text = _text(model)
     except PairError:
@@ -272,7 +272,7 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """Result of an attempt to run the model; if it fails, raises PairError with `fault`, what the model cannot do."""
+    """Result of an attempt to run the model; if it fails, raises PairError; `fault` says what the model cannot do."""
     try:
         # Copied to the host: a device reports errors only when the host waits for it.
         return attempt().cpu()

@@ -10,7 +10,7 @@ from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether the named draft is suffix lookup or an EAGLE-3 head, not a whole model; None is the embedded model.
+    """Whether the named draft is suffix lookup or an EAGLE-3 head, not a whole model; None names the embedded model.
 
     Raises:
         ModelError: The draft is an EAGLE-3 head with an invalid configuration.
@@ -19,7 +19,7 @@ def is_model_free(draft: str | None) -> bool:
 
 
 def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
-    """Raises ConfigError unless the draft is a whole model, which `user`, an option or method, needs."""
+    """Raises ConfigError unless the draft is a whole model; `user` is the option or method that needs one."""
     require_model(user, target, draft)
     if draft is not None and is_model_free(draft):
         raise ConfigError(

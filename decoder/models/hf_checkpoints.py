@@ -1,6 +1,6 @@
-"""Checkpoints as transformers reads them: every family, every tokenizer.
+"""Reads checkpoints of all families and all tokenizers by transformers, which this module imports.
 
-Importing this imports transformers. Weights come from safetensors only and no remote code is run.
+Weights are read only from safetensors, and no remote code is run.
 """
 
 import re
@@ -24,11 +24,11 @@ from decoder.models.load_progress import Share, Tell
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
-"""Errors that transformers' loaders raise on a file with unexpected contents."""
+"""Errors that transformers' loaders raise for a file with unexpected contents."""
 
 
 def load_config(name: str) -> Any:
-    """The configuration of a hub id or folder; raises ModelError where it cannot be found or read."""
+    """The configuration of a hub id or folder; raises ModelError if it cannot be found or read."""
     return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
 
 
@@ -100,7 +100,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names of unexpected weights that differ from names of the model's weights only in the layer number."""
+    """Names among `unexpected` that differ from a name in `known` only in the layer number."""
     forms = {_NUMBER.sub("#", name) for name in known}
     return [name for name in unexpected if _NUMBER.sub("#", name) in forms]
 
@@ -121,7 +121,7 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _counting(tell: Tell) -> Iterator[None]:
-    """Calls `tell` with the share of weights read so far, while a module is loaded."""
+    """Context in which a module is loaded: calls `tell` with the share of weights read so far."""
 
     def counted(bar: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
         items, *others = given or (None,)

@@ -1,6 +1,6 @@
 """Checkpoints of the native families, read without transformers: config.json, generation_config.json and safetensors.
 
-Fast families have native implementations (GPT-NeoX, Llama, Mistral, Qwen2). A checkpoint is read here only if every
+The native families are GPT-NeoX, Llama, Mistral and Qwen2. A checkpoint is read here only if every
 field and every weight is known; if not, or if it is missing, these functions return None, and
 `decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
 """
@@ -29,7 +29,7 @@ FILES = {"F64", "F32", "F16", "BF16"}
 
 
 class Generation(Known, frozen=True):
-    """Known fields of generation_config.json; only the first one is used."""
+    """Known fields of generation_config.json; only the first field is used."""
 
     eos_token_id: Token | list[Token] | None = None
     bos_token_id: Token | None = None
@@ -44,7 +44,7 @@ class Generation(Known, frozen=True):
     use_cache: bool = True
     transformers_version: str = ""
     from_model_config: bool = msgspec.field(default=False, name="_from_model_config")
-    # A checkpoint with one of these flags set is not read here: they request extra outputs.
+    # A checkpoint with one of these flags set is not read here, since the flags request extra outputs.
     output_attentions: bool = False
     output_hidden_states: bool = False
 
@@ -62,13 +62,13 @@ class Index(msgspec.Struct, frozen=True):
 
 
 def known_architecture(name: str) -> Architecture | None:
-    """The architecture of a hub id or folder; None where any part of its configuration is unknown."""
+    """The architecture of a hub id or folder; None if any part of its configuration is unknown."""
     # A checkpoint with an adapter (LoRA, for example) has weights beyond the architecture's.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
-    """End-of-text tokens in generation_config.json, or if it is missing in config.json; None if a field is unknown."""
+    """End-of-text tokens from generation_config.json, or without it from config.json; None if a field is unknown."""
     content = content_of(name, "generation_config.json")
     if content is None:
         return Ends(decoded(content_of(name, "config.json") or b"", Ends).eos_token_id)
@@ -115,7 +115,7 @@ def known_weights(
     places = dict(stored)
     if len(places) != len(stored) or places.keys() != wanted.keys():
         return None
-    # If the output head has no weights in the file, it shares those of the embedding.
+    # If the output head has no weights in the file, it shares the weights of the embedding.
     shared = {HEAD: places[f"{FAMILIES[arch.model_type].embedding}.weight"]}
     return Weights({**shared, **places}, dtype, device, tell)
 
@@ -125,7 +125,7 @@ class _UnknownError(Exception):
 
 
 def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for an unknown one."""
+    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for an unknown name."""
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":
             raise _UnknownError
@@ -137,7 +137,7 @@ def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]
 
 
 def weight_files(name: str) -> list[Path]:
-    """The safetensors files of a checkpoint, one or several; an empty list if any is missing."""
+    """The safetensors files of a checkpoint, one or several; an empty list if one is missing."""
     if single := _file(name, "model.safetensors"):
         return [single]
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)

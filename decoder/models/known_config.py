@@ -1,4 +1,4 @@
-"""config.json of the native families (GPT-NeoX, Llama, Mistral, Qwen2), read only if every field in it is known.
+"""Reads config.json of the native families (GPT-NeoX, Llama, Mistral, Qwen2), only if every field in it is known.
 
 Every field must have a known name, and a value whose meaning to transformers is certain; any other configuration is
 left to `decoder.models.hf_checkpoints`. Knows no files.
@@ -23,7 +23,7 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base class of JSON objects whose fields are all known: others are refused, those without a default required."""
+    """Base class of JSON objects: an unknown field is refused, and a field without a default value is required."""
 
 
 class Rope(Known, frozen=True):
@@ -67,7 +67,7 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
     use_cache: bool = True
     transformers_version: str = ""
     name_or_path: str = msgspec.field(default="", name="_name_or_path")
-    # Fields that would change the forward pass with any value but these; all flags must be false (`OFF`).
+    # Fields that change the forward pass unless they have their default values; flags must be false (`OFF`).
     output_attentions: bool = False
     output_hidden_states: bool = False
     is_encoder_decoder: bool = False
@@ -126,7 +126,7 @@ class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
 
 OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder", "use_sliding_window")
 THETA, PARTIAL = 10000.0, 0.25
-"""transformers' defaults of `rope_theta`, and of the share of rotated dimensions for GPT-NeoX."""
+"""transformers' default values: `rope_theta`, and the share of rotated dimensions in GPT-NeoX."""
 
 
 def decoded(content: bytes, kind: Any) -> Any:
@@ -172,7 +172,7 @@ def _fits(config: Any) -> bool:
 
 
 def rotary(config: Any) -> Mapping[str, Any] | None:
-    """Settings of rotary positions under transformers' present names, from old or new names; None if unknown."""
+    """Settings of rotary positions under transformers' present names, even for older fields; None if unknown."""
     theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
     share = getattr(config, "rotary_pct", None)
     if config.rope_parameters and (config.rope_scaling or theta or share):

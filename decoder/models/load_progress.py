@@ -42,7 +42,7 @@ class Share:
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Reports how many bytes the folders hold beyond the `first` ones, each time that this number has grown."""
+    """Reports the number of bytes in the folders beyond the initial `first` bytes, whenever it has grown."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)
@@ -62,7 +62,7 @@ def _downloads(name: str) -> tuple[Path, ...]:
 
 
 def _bytes(folders: Iterable[Path]) -> int:
-    """Total size in bytes of all files in these folders, without files that are removed meanwhile."""
+    """Total size in bytes of all files in these folders; files that are removed meanwhile are left out."""
     total = 0
     for file in (file for folder in folders for file in folder.glob("*")):
         try:

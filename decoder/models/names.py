@@ -1,4 +1,4 @@
-"""The draft name for suffix lookup, and checks of named target and draft; needs no torch, for command lines."""
+"""The draft name for suffix lookup, and checks of the names of target and draft; without torch, for command lines."""
 
 from decoder.errors import ConfigError, require
 
@@ -21,7 +21,7 @@ def require_both(target: str | None, draft: str | None) -> None:
 
 
 def require_model(user: str, target: str | None, draft: str | None) -> None:
-    """As `require_both`; also raises ConfigError for suffix lookup, since `user` (an option) needs a draft model."""
+    """As `require_both`, but suffix lookup is refused too: `user` is an option that needs a draft model."""
     require_both(target, draft)
     if draft == LOOKUP:
         raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft", "draft")

@@ -1,4 +1,4 @@
-"""A target model and its draft. Their measured costs are kept by `decoder.engine`."""
+"""A target model and its draft, without their measured costs, which `decoder.engine` keeps."""
 
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ class Pair:
     """The draft's tokens, if it does not share the target's tokenizer; None if it does, or if there is no draft."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        """These logits, cut to the vocabulary that both models share."""
+        """The logits without the columns beyond the vocabulary that both models share."""
         return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
 
     def observed(self) -> "Pair":

@@ -11,7 +11,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
 CHARACTER_BYTES = 4
-"""Most bytes of a character in UTF-8, and so the most tokens that can belong to one incomplete character."""
+"""Maximum number of bytes of a character in UTF-8, and so of tokens that form one character."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
@@ -97,7 +97,7 @@ def encode_prompts(
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
-    """The text of these tokens, without any clean-up; `special` writes special tokens out."""
+    """The text of these tokens, without any clean-up; `special` includes the text of special tokens."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
     assert isinstance(text, str), "a single list of ids has a single text"  # noqa: S101 - the library's type is wider
     return text
@@ -108,7 +108,7 @@ class TextStream:
 
     def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
-        # Begins with a few tokens of the prompt: some tokenizers drop a leading space at the start of a text.
+        # The context begins with a few tokens of the prompt, since some tokenizers drop a space at the start of a text.
         self._shown = list(prompt_ids[-CONTEXT_TOKENS:])
         self._waiting: list[int] = []
 
@@ -134,7 +134,7 @@ class TextStream:
         return self.finish()
 
     def finish(self) -> str:
-        """Returns the text of all waiting tokens, even if they end in an incomplete character."""
+        """Returns the text of all waiting tokens, even if their last character is incomplete."""
         return self._release(self._added(len(self._waiting)), len(self._waiting))
 
     def _added(self, count: int) -> str:
@@ -148,7 +148,7 @@ class TextStream:
 
 
 class Pieces:
-    """Text of single tokens as they appear inside a longer text; cached, since trees repeat their tokens."""
+    """Text of single tokens as they appear inside a longer text; cached, since many trees contain the same tokens."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer

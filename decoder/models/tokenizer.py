@@ -1,4 +1,4 @@
-"""Interface of tokenizers, and a tokenizer that is read without transformers if every field in its files is known.
+"""Interface of tokenizers, and a tokenizer that is read without transformers, if every field in its files is known.
 
 Tokenizers with a chat template, or with files that transformers may treat differently, are read by
 `decoder.models.hf_checkpoints`.
@@ -88,11 +88,11 @@ OTHERS = (
     "tokenizer.model",
     "tekken.json",
 )
-"""Files with further settings of a tokenizer; transformers reads the tokenizer of a folder with any of them."""
+"""Files with further settings of a tokenizer; if a folder has one of them, transformers reads its tokenizer."""
 PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
-"""Fields by which two `AddedToken` are compared here; the tokenizers library compares only `content`."""
+"""Fields by which two `AddedToken` objects are compared; the library tokenizers would compare only `content`."""
 MOST_WORDS = 100_000
-"""Largest vocabulary read here; transformers corrects the tokenizers of some models with larger vocabularies."""
+"""Largest vocabulary of a tokenizer read here; transformers corrects some tokenizers with larger vocabularies."""
 
 
 def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
@@ -118,6 +118,6 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
 
 
 def _special(settings: Settings) -> set[Any]:
-    """Special tokens in the settings, with the fields with which transformers would add them if missing."""
+    """Special tokens named in the settings, each with the fields that transformers gives a token that it adds."""
     named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
     return {PARTS(AddedToken(str(token), special=True, normalized=False)) for token in named}

@@ -1,7 +1,7 @@
 """Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
 
-Messages use CPU memory, whatever the model's device, and separate process groups without a timeout, since the user may
-pause a run. Does not know the content of messages.
+Messages are in CPU memory, whatever the model's device. They have process groups of their own without a timeout, since
+the user may pause a run. Does not know the content of messages.
 """
 
 import os
@@ -20,12 +20,13 @@ from decoder.tensor_parallel.ranks import Ranks
 
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
-"""Timeout of all process groups: a paused leader sends nothing; a lost one is noticed by its closed connection."""
+"""Timeout of all process groups: a paused leader sends nothing, and a lost leader is noticed by its closed connection.
+"""
 _CLOSED_WITHIN_S = 1.0
 
 
 class Channel:
-    """Communication of the ranks: the leader's messages to all, numbers from all to all, the leader's end signal."""
+    """Communication of the ranks: messages from the leader to all, numbers from all to all, and the leader's end."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         """Connects this rank to the others; waits until all ranks have joined.
@@ -43,7 +44,7 @@ class Channel:
             self._words, self._ends = (dist.new_group(backend="gloo", timeout=ENDLESS) for _ in range(2))
         except (RuntimeError, ValueError) as error:
             raise DeviceError(
-                f"the {ranks.count} processes of the target do not find each other: {reason(error)}; let torchrun "
+                f"the {ranks.count} processes of the target cannot reach each other: {reason(error)}; let torchrun "
                 "set MASTER_ADDR and MASTER_PORT, or choose another port"
             ) from error
 
@@ -67,8 +68,8 @@ class Channel:
     def release(self) -> None:
         """Ends the followers, also in the middle of a pass, and closes the channel; called by the leader alone.
 
-        Torch's threads free tensors shortly after sending them; if Python has shut down by then, the process aborts. So
-        the threads are ended here, unless one of them waits for a rank.
+        Torch's threads free tensors shortly after sending them, and the process would abort if Python had shut down by
+        then. So the threads are ended here, unless a thread still waits for another rank.
         """
         for rank in range(1, self._ranks.count):
             with suppress(RuntimeError):  # the follower may have ended already

@@ -76,9 +76,9 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:
-    """Refuses more processes on this machine than it has CUDA devices; on a CPU, refuses visible accelerators.
+    """Refuses more processes on this machine than CUDA devices; with device cpu, refuses visible accelerators.
 
-    transformers places a tensor-parallel target on the accelerators that torch sees, even if a CPU was chosen.
+    transformers places a tensor-parallel target on the accelerators that torch sees, even if the user chose the CPU.
     """
     if kind == "cpu":
         require(

@@ -1,6 +1,6 @@
 """A follower rank: loads its part of the target, and replays the leader's passes until the leader ends.
 
-A follower decides nothing and writes nothing. The end or loss of the leader ends it, also in the middle of a pass.
+A follower decides nothing and writes nothing. It ends when the leader ends or is lost, also in the middle of a pass.
 """
 
 from typing import NoReturn
@@ -19,7 +19,7 @@ from decoder.tensor_parallel.target import devices_of, part_of, rank_device
 
 
 def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
-    """Loads this rank's part of the target and replays the leader's passes; the leader's end or loss ends the process.
+    """Loads this rank's part of the target and replays the leader's passes until the leader ends; never returns.
 
     Args:
         ranks: Rank of this process.
@@ -53,7 +53,7 @@ def replay(channel: Channel, own: Forward, device: torch.device) -> NoReturn:
 
 
 def replay_pass(caches: dict[int, KvCache], own: Forward, message: Pass) -> None:
-    """Runs one pass on this rank's copy of the leader's cache; `caches` are these copies, by the cache's number."""
+    """Runs one pass on this rank's copy of the leader's cache; `caches` has all copies, by the number of the cache."""
     for number in message.gone:
         caches.pop(number, None)  # a cache that the leader has not used was never created here
     if message.cache not in caches:

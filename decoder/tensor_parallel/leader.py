@@ -1,4 +1,4 @@
-"""The leader's `Forward`: sends each pass to the followers, then runs this rank's part of it.
+"""The leader's `Forward`: sends each pass to the followers, then runs the leader's part of the pass.
 
 The engine uses it like a model in a single process. Knows nothing of drafts and texts.
 """
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 class Leader:
     """A `Forward` over several processes, each with its own part of the target.
 
-    After a failed pass the ranks' caches differ, so every further pass is refused.
+    After a failed pass the caches of the ranks differ, so all further passes are refused.
     """
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:

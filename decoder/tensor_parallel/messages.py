@@ -1,4 +1,4 @@
-"""Messages of the leader to its followers, as 64-bit integers, since pickling would take longer than a small pass.
+"""Messages of the leader to its followers, encoded as 64-bit integers: pickling would take longer than a small pass.
 
 The message of a pass includes the complete state of its cache before the pass, so that operations on a cache need no
 separate messages. Knows neither processes nor models.
@@ -16,7 +16,7 @@ FRAME = 512
 """Number of words in the first tensor of every message; most messages need no second tensor."""
 _WORD_BYTES = 8
 _HEAD = 8
-"""Number of words in the header of an encoded pass, its kind included."""
+"""Number of words in the header of an encoded pass, including the kind of the message."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Pass:
     used: int
     """Number of rows in use before the pass, which appends further rows."""
     moved: Sequence[tuple[int, int]]
-    """Moved rows as pairs (row now, row after the previous pass)."""
+    """Moved rows as pairs (index now, index after the previous pass)."""
     gone: Sequence[int]
     """Numbers of caches to delete."""
     tokens: Sequence[int]

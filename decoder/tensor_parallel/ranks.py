@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from decoder.errors import ConfigError, LostRankError, quoted
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Environment variables that torchrun sets for each process; those for address and port are read by torch itself."""
+"""Environment variables that torchrun sets for each process; torch itself reads the variables for address and port."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
 """Environment variable: descriptor of a pipe that is closed when the program that started the ranks ends; optional."""
 LOST = LostRankError.exit_code
-"""Exit code of a rank that has lost another rank: of a follower without its leader, or a leader without a follower."""
+"""Exit code of a rank that has lost another rank: the leader a follower, or a follower the leader."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Ranks:
     count: int
     """Number of ranks on all machines."""
     local: int
-    """Rank of the process among those on this machine, which is also the index of its device."""
+    """Rank of the process among the processes on this machine; also the index of its device."""
     local_count: int
     """Number of ranks on this machine."""
 
@@ -39,12 +39,12 @@ class Ranks:
 
 
 def in_group(environment: Mapping[str, str]) -> bool:
-    """Whether the environment has torchrun's variables, which means that the process is one of several."""
+    """Whether the environment has torchrun's variables, so that the process is one of several."""
     return all(name in environment for name in VARIABLES)
 
 
 def group_rank(environment: Mapping[str, str]) -> Ranks:
-    """Rank of this process from torchrun's variables; raises ConfigError for a value that is no number."""
+    """Rank of this process from torchrun's variables; raises ConfigError for a value that is not a number."""
     return Ranks(*(_number(name, environment[name]) for name in VARIABLES))
 
 
@@ -70,5 +70,5 @@ def ranks_of(count: int, environment: Mapping[str, str]) -> Ranks:
 
 def _number(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise ConfigError(f"{name} is {quoted(text)}, which is no number; let torchrun set it")
+        raise ConfigError(f"{name} is {quoted(text)}, which is not a number; let torchrun set it")
     return int(text)

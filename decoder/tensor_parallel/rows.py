@@ -1,6 +1,6 @@
 """Synchronisation of a KV cache whose heads are divided among the ranks: moved rows are recorded and replayed.
 
-Followers do not see operations on the leader's cache between two passes, only its state when the next pass begins.
+Followers do not see operations on the leader's cache between two passes, only the cache's state when a pass begins.
 Knows neither processes nor models.
 """
 
@@ -19,7 +19,7 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """For each row that was overwritten since the previous pass: the row that had its contents after that pass."""
+        """For each row overwritten since the previous pass: the row that had its present contents after that pass."""
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         """See `KvCache`."""
@@ -27,7 +27,7 @@ class LeaderCache(KvCache):
         super().place(first, rows)
 
     def take_moves(self) -> list[tuple[int, int]]:
-        """Moved rows as pairs (row now, row after the previous pass); clears the record."""
+        """Moved rows as pairs (index now, index after the previous pass); clears the record."""
         moves = [(row, origin) for row, origin in self._origins.items() if row < self.used and row != origin]
         self._origins = {}
         return moves

@@ -24,7 +24,7 @@ ON_CPU = -1
 
 
 def rank_device(ranks: Ranks, name: str) -> torch.device:
-    """Device of this rank for `auto`, `cpu` or `cuda`.
+    """Device of this rank; `name` is auto, cpu or cuda.
 
     Raises:
         ConfigError: The name is none of these, or this machine has fewer devices than ranks.
@@ -47,7 +47,7 @@ def devices_of(channel: Channel, own: torch.device) -> list[str]:
 
 
 def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> Any:
-    """Loads this rank's part of the target's module; a pass that all ranks run gives the whole target's logits.
+    """Loads this rank's part of the target's module; a pass by all ranks gives the logits of the whole target.
 
     Raises:
         ModelError: The target cannot be loaded.
@@ -74,7 +74,7 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
     with downloading(name, tell):
         module = part_of(ranks, name, device, dtype, tell)
     leader = Leader(hf.ModuleForward(module), channel, devices)
-    # Without a source: other forward forms need all weights, and a rank has only a part of them.
+    # Without a source, since other forward forms need all weights, and a rank has only a part.
     traits = replace(hf.traits_of(module), source=None)
     model = LanguageModel(display_name(name), traits, HfModule(traits))
     model.run_by(leader)

@@ -1,7 +1,7 @@
-"""Adds the events of a run to totals and serves these: the entry point of this package.
+"""Adds the events of a run to totals and serves the totals: the entry point of this package.
 
-The decoding thread adds events, and another thread reads the totals, an immutable value that is replaced as a whole, so
-that neither thread waits. The Prometheus client is imported only if a port is given.
+The decoding thread adds events, and another thread reads the totals. The totals are an immutable value that is replaced
+as a whole, so neither thread waits. The Prometheus client is imported only if a port is given.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from dynatui.prometheus.totals import Totals, after
 
 
 class Exporter:
-    """The totals of a run so far, and where they are served."""
+    """The totals of a run so far, and the URL at which they are served."""
 
     def __init__(self) -> None:
         self.totals = Totals()

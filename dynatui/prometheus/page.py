@@ -1,7 +1,7 @@
 """Converts totals to metric families with vLLM's names and labels, so that dashboards for vLLM can show a run.
 
-The only engine has the number 0. The label `method` is an addition: the methods of a race are counted like servers side
-by side. Pure functions, which know nothing of HTTP.
+The label `engine` is always 0, since there is one engine. The label `method` is not in vLLM: the methods of a race are
+counted separately, like several servers. Pure functions, which know nothing of HTTP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,11 @@ _OF_TEXTS: tuple[tuple[str, str, Callable[[MethodTotals], int]], ...] = (
     ("vllm:generation_tokens", "Generated tokens.", lambda of_method: of_method.generated),
 )
 _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
-    ("vllm:spec_decode_num_drafts", "Rounds in which anything was drafted.", lambda of_method: of_method.rounds),
+    (
+        "vllm:spec_decode_num_drafts",
+        "Rounds in which at least one token was drafted.",
+        lambda of_method: of_method.rounds,
+    ),
     (
         "vllm:spec_decode_num_draft_tokens",
         "Drafted tokens, all nodes of the trees.",
@@ -34,7 +38,10 @@ _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
     ),
     ("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", lambda of_method: sum(of_method.accepted)),
 )
-_BY_POSITION = ("vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted drafted tokens by their depth, from 0.")
+_BY_POSITION = (
+    "vllm:spec_decode_num_accepted_tokens_per_pos",
+    "Accepted drafted tokens by position in the draft, from 0.",
+)
 _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
     (
         "vllm:time_to_first_token_seconds",
@@ -43,14 +50,14 @@ _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
     ),
     (
         "vllm:inter_token_latency_seconds",
-        "Time of a round, all tokens of which appear at once, by the method's own clock.",
+        "Time of a round by the method's own clock; all tokens of a round appear at once.",
         lambda of_method: of_method.between,
     ),
 )
 
 
 def families(totals: Totals) -> Iterator[Metric]:
-    """All metric families; a method for which a figure is unknown has no series of that figure."""
+    """All metric families; if a figure of a method is unknown, the method has no series of that figure."""
     methods = [((totals.target, _ENGINE, name), of_method) for name, of_method in totals.methods.items()]
     drafting = [(labels, of_method.drafts) for labels, of_method in methods if of_method.drafts is not None]
     for name, description, count in _OF_TEXTS:

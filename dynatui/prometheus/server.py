@@ -1,7 +1,7 @@
-"""Serves totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
+"""Serves the totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
 
-Requests are answered one by one, each within a time limit, and after each the thread sleeps in proportion to its CPU
-time: slow, large or numerous requests delay only other clients. Knows nothing of events.
+Requests are answered one by one, each within a time limit, and after each request the thread sleeps in proportion to
+the CPU time used: slow, large or numerous requests delay only other clients. Knows nothing of events.
 """
 
 import errno
@@ -38,7 +38,7 @@ _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an 
 
 @contextmanager
 def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
-    """Context that serves the totals and yields their URL; port 0 is any free port. Stops serving within a second.
+    """Context that serves the totals and yields their URL; port 0 is any free port. Ends within a second.
 
     Raises:
         ConfigError: The port cannot be opened.
@@ -50,7 +50,7 @@ def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror)
         raise ConfigError(
-            f"metrics_port is {port}, which cannot be served: {reason}; give another, or 0 for any free one",
+            f"metrics_port is {port}, which cannot be served: {reason}; give another port, or 0 for any free port",
             "metrics_port",
         ) from None
     thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="dynatui-metrics", daemon=True)
@@ -88,10 +88,10 @@ class _Server(TCPServer):
 
 
 class _Handler(MetricsHandler):
-    """Handler of one request, which is read completely before it is parsed."""
+    """Handler of one request; reads the whole request before parsing it."""
 
     def handle(self) -> None:
-        """Reads the request, up to its maximum size and time, before anything is parsed or answered."""
+        """Reads the request, up to the maximum size and time, and only then parses and answers it."""
         self.rfile.close()
         self.rfile = BytesIO(_request(self.connection))
         self.connection.settimeout(_PATIENCE_S)

@@ -1,7 +1,7 @@
 """Totals over all runs of a process, as a pure fold over the events; no count ever decreases.
 
-Counted as in vLLM: one draft for each round that drafted, accepted tokens by position in the draft, one latency per
-round. Knows neither HTTP nor names of metrics.
+As in vLLM, each round with drafted tokens counts as one draft, accepted tokens are counted by position in the draft,
+and each round gives one latency. Knows neither HTTP nor names of metrics.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ class Latencies(msgspec.Struct, frozen=True):
     """A histogram of latencies in seconds."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_S) + 1)
-    """Number of latencies in each bucket, not cumulative; the last bucket holds those above all bounds."""
+    """Number of latencies in each bucket, not cumulative; the last bucket contains the latencies above all bounds."""
     total_s: float = 0.0
 
     def plus(self, seconds: float) -> "Latencies":
@@ -64,9 +64,9 @@ class MethodTotals(msgspec.Struct, frozen=True):
     drafts: Drafts | None = None
     """Counts of drafts; None if the method does not report its drafts."""
     to_first: Latencies = Latencies()
-    """Times to first token, by the method's own decode time: prefill and first round."""
+    """Times to the first token, prefill and first round, in decode time of the method."""
     between: Latencies = Latencies()
-    """Times from the end of a round to the end of the next, by the method's own decode time."""
+    """Times from the end of a round to the end of the next round, in decode time of the method."""
     prefill_s: float = 0.0
     """Prefill time of the current text, in seconds."""
     decode_s: float = 0.0

@@ -1,1 +1,1 @@
-"""Loads prompts: those that come with the package, and the user's."""
+"""Loads prompts: the prompts that come with the package, and the user's prompts."""

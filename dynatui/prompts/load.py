@@ -1,7 +1,7 @@
 """Loads prompts from this package, from files and from standard input, each exactly as its author wrote it.
 
-A prompt affects every token that follows, so nothing is removed but one newline at the end of a file, and a file that
-is not valid text is an error. Knows nothing of models, which limit the length.
+A prompt affects all generated tokens, so nothing is removed except one newline at the end of a file, and invalid text
+is an error. Knows nothing of models, which limit the length.
 """
 
 import json
@@ -43,7 +43,7 @@ def from_text(text: str) -> str:
 
 
 def from_file(name: str) -> tuple[str, ...]:
-    """The prompts in a text file, a .jsonl file or standard input (`-`); raises a PromptError if there are none."""
+    """The prompts in a text file, a .jsonl file or standard input (`-`); raises a PromptError if there is no prompt."""
     shown = "standard input" if name == STANDARD_INPUT else shortened(name)
     text = _read(name, shown)
     if name.endswith(".jsonl"):
@@ -73,10 +73,10 @@ def _from_line(line: str, where: str) -> str:
     try:
         content = msgspec.convert(json.loads(line), _Line)
     except (ValueError, RecursionError) as error:
-        raise PromptError(f'{where}: {error}; write one object a line, such as {{"prompt": "Once"}}') from None
+        raise PromptError(f'{where}: {error}; write one object per line, such as {{"prompt": "Once"}}') from None
     prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
-        raise PromptError(f'{where}: no prompt; give it a text under "prompt" or as the first of "turns"')
+        raise PromptError(f'{where}: no prompt; give the object a text under "prompt" or as the first of "turns"')
     return _without_surrogates(prompt)
 
 

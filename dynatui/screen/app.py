@@ -1,7 +1,7 @@
 """The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
 
-All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, the keys' commands in `dynatui.screen.commands`.
-Only `tick` reads the time, so that tests need no clock.
+All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the commands of keys are in
+`dynatui.screen.commands`. Only `tick` reads the time, so that tests need no clock.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,9 +53,9 @@ _NOTE_S = 6.0
 _LOW = 40
 """Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Least height in rows, or width in columns, of a terminal whose race has more columns, with headings."""
+"""Least height, in rows, or least width, in columns, of a terminal whose race panel has extra columns and headings."""
 _FEW = 4
-"""Largest number of methods in the race that leaves the height of the text unchanged."""
+"""Largest number of methods in the race for which the text panel keeps its usual height."""
 
 
 class DynaApp(PanelApp):
@@ -149,7 +149,7 @@ class DynaApp(PanelApp):
         self.paint(lambda _: self.scene, now, everything=everything or stepped)
 
     def _guide(self, tour: Tour, now: float) -> None:
-        """Advances the tour; in layouts with one panel at a time, shows the tree until the tour is over."""
+        """Advances the tour; in a layout with only one panel at a time, shows the tree panel until the tour is over."""
         state = self.viewpoint.work.state
         if state.failure:
             tour.end()
@@ -170,7 +170,7 @@ class DynaApp(PanelApp):
         self.draw(everything=True)
 
     def watch_method(self, method: str) -> None:
-        """Shows text, tree and curves of a method, and makes the knob keys turn its knobs."""
+        """Shows text, tree and curves of a method; the keys of knobs then turn this method's knobs."""
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
@@ -180,7 +180,7 @@ class DynaApp(PanelApp):
             view.look_at_token(self, self.scene.cursor)
 
     def show_note(self, note: str) -> None:
-        """Shows the result of a key in one line."""
+        """Shows the result of a key press in a note of one line."""
         self._note_until = self._clock() + _NOTE_S
         self.change_view(note=clean_line(note))
 
@@ -195,7 +195,7 @@ class DynaApp(PanelApp):
             self.written_paths.append(path)
 
     def action_theme(self) -> None:
-        """Opens the list of themes; without colours there is only one."""
+        """Opens the list of themes; without colours there is only one theme."""
         if not self._color:
             self.show_note("colours are off")
             return
@@ -209,7 +209,7 @@ class DynaApp(PanelApp):
         self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
 
     async def act(self, action: str | None) -> None:
-        """Runs the action of a key; during a pause of the tour, any key but `leave` ends the tour."""
+        """Runs the action of a key; during a pause of the tour, any key except the one for `leave` ends the tour."""
         if self._tour and self.scene.held_stage and action != "leave":
             self._tour.end()
             return

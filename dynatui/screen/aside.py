@@ -1,4 +1,4 @@
-"""Background work, one job at a time, in a separate thread, so that the screen never waits.
+"""Background work in a separate thread, one job at a time, so that the screen never waits for it.
 
 Knows neither the work nor the screen.
 """
@@ -26,7 +26,7 @@ class Aside:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], None], on_end: Callable[[Exception | None], None]) -> None:
-        """Starts a job; at its end, `on_end` is called in the app's thread with the error or None."""
+        """Starts a job; when it ends, `on_end` is called in the app's thread with the job's error or None."""
         self._thread = threading.Thread(target=self._do, args=(work, on_end), daemon=True)
         self._thread.start()
 

@@ -1,4 +1,4 @@
-"""Two recordings side by side, played in lockstep: the same panels for both, and a table of their figures.
+"""The app that plays two recordings side by side, in lockstep: the same panels for both, and a table of their figures.
 
 A separate app with a single mode, without an engine and its controls. `Lockstep` plays, `dynatui.render` draws.
 """
@@ -27,7 +27,7 @@ _TALL, _TALLEST = 30, 50
 _FLAT = 16
 """Height of the terminal, in rows, below which the table has no frame."""
 _WIDE = 166
-"""Least width of the terminal, in cells, for cards with title and note in both columns."""
+"""Least width of the terminal, in cells, at which the cards of both columns have a title and a note."""
 
 
 def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
@@ -100,7 +100,7 @@ class CompareApp(PanelApp):
         self.lockstep.seek(share * self.lockstep.seconds)
 
     def action_go(self, step: int) -> None:
-        """Moves to another pair of runs."""
+        """Moves by `step` pairs of runs."""
         self.lockstep.go(step)
 
     def action_panel(self, name: PanelName) -> None:
@@ -109,7 +109,7 @@ class CompareApp(PanelApp):
         self.rearrange()
 
     def action_help(self) -> None:
-        """Opens the page of keys."""
+        """Opens the help page, which lists the keys."""
         self.push_screen(compare_help(self.scene.keys))
 
     def _scene(self, side: int, scale: Scale) -> Scene:

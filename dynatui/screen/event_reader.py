@@ -16,7 +16,7 @@ from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
-"""Number of events of a recording that each reading reads ahead of the playback: bounds the time of a frame."""
+"""Largest number of events that one call of `read` reads ahead of a playback: bounds the time of a frame."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class EventReader:
         return News(failed, any_new, important)
 
     def _pin(self, method: str) -> None:
-        """Pins the settings before a turn of a knob as A; B begins with the turn."""
+        """Pins the settings before a turn of a knob as side A; side B begins with the turn."""
         before = self.viewpoint.work.state
         pin = self.pins.get(method)
         self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)

@@ -1,7 +1,7 @@
 """The summary after the end of the app: results, the best knobs, and the command line of these settings.
 
-Text from a session's totals, cleaned. No line is longer than the width of the terminal, except paths and the command.
-Prints nothing itself.
+The text is made from the session's totals and cleaned. No line is longer than the width of the terminal, except paths
+and the command. Prints nothing itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,7 +86,7 @@ def _best(log: SessionLog) -> Iterator[str]:
     compared = f"of {count} settings seen" if count > 1 else "the only setting seen"
     yield f"best knobs seen of {setting.method}: {options(setting)}"
     yield f"  {short(tried.rate, 1)} tokens/s, L-bar {short(tried.tokens / tried.rounds)} over {tried.rounds} rounds"
-    yield f"  {compared} for {FEWEST_ROUNDS} rounds or more in this session; a hint, no proof"
+    yield f"  {compared} for {FEWEST_ROUNDS} rounds or more in this session; only a hint"
 
 
 def options(setting: Setting) -> str:

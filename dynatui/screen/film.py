@@ -1,7 +1,7 @@
 """An asciicast of a run: the panels of the present screen, drawn for all rounds.
 
-The app's thread notes the panels and the scene; another thread draws them by the drawing functions of the canvases, and
-shares no state with these. Knows no app.
+The app's thread notes the panels and the scene; another thread draws them by the drawing functions of the canvases,
+without sharing state with the canvases. Knows no app.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Screenplay:
 
 
 def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
-    """The asciicast of a run, at the present speed, but no faster than the run."""
+    """The asciicast of a run, at the present playback speed, but no faster than the run itself."""
     scene = play.scene
     before = RunState(chosen=scene.state.watched, prompt=scene.state.prompt)
     run = next(event for event in events if isinstance(event, Run))

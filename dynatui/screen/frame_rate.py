@@ -1,7 +1,7 @@
 """Adaptive frame rate and meters of the screen's cost; a pure function of times and readings.
 
-A frame waits until the frame before it is sent. After late frames the rate is halved; it is doubled again once the
-terminal has kept up for a while. Only drawing waits; events are read at every tick.
+A frame is drawn only after the previous frame was sent. After late frames the rate is halved; it is doubled again once
+the terminal has kept up for a while. Only drawing waits; events are read at every tick.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Seconds without a late frame before the rate is doubled; the wait grows with each failed attempt."""
+"""Seconds without a late frame before the rate is doubled, at first and at most; they grow with each failed attempt."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""

@@ -1,7 +1,7 @@
 """Turns of knobs: steps and values, pending turns, and undo; knows neither keys nor widgets.
 
 Turns act on the parameter set of the watched method, or of the first method before the models are loaded. Steps start
-from the value in force, which history may have moved. Temperature and top-p are turned for all methods.
+from the value in force, which the history rule may have changed. Temperature and top-p are turned for all methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,13 +59,13 @@ class KnobEditor:
 
     @property
     def sampling(self) -> Sampling:
-        """Sampling settings including all turns."""
+        """Sampling settings, including turns that are not in force yet."""
         return self._controls.config.sampling
 
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
-        """Values of the watched method's pending turns, by knob; `state` is the newest.
+        """Values of the watched method's pending turns, by knob; `state` is the newest state of the run.
 
-        Several turns of temperature or top-p may come into force as one, so these are compared by value.
+        Turns of temperature or top-p are compared by value, since several of them may come into force as one.
         """
         sampling, rules_name = self.sampling, self.rules_name(state)
         pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
@@ -80,7 +80,7 @@ class KnobEditor:
         return self._rules(rules_name, state) if rules_name else None
 
     def move(self, name: KnobName, distance: float, state: RunState) -> bool:
-        """Turns a knob by `distance` from its value, including pending turns; returns whether the value changes."""
+        """Turns a knob by `distance` from its value after pending turns; returns whether the value changes."""
         rules_name = owner(name, self.rules_name(state))
         rules = self._rules(rules_name, state) if rules_name else None
         if rules is None or not rules.has(name):
@@ -88,7 +88,7 @@ class KnobEditor:
         return self.set({name: rules.knob(name) + distance}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Turns knobs of one parameter set to the nearest values of their grids and bounds, as one step of undo.
+        """Turns knobs of one parameter set, each to the nearest possible value; one undo restores all of them.
 
         Returns whether any value changes.
         """
@@ -98,7 +98,7 @@ class KnobEditor:
         )
 
     def history(self, state: RunState) -> None:
-        """Switches history on, or off: then the knobs that it moves keep their present values."""
+        """Switches the history rule on or off; when it is switched off, the knobs that it changes keep their values."""
         rules = self.rules(state)
         if isinstance(rules, AdaptiveTree) and not rules.history:
             self.set({"history": 1.0}, state)
@@ -106,9 +106,9 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches history off, and sets the knobs that it moves to `values` or else to their present values.
+        """Switches the history rule off, and sets the knobs that it changes to `values`, or to their present values.
 
-        History may move them before it is off, so the values are set even where they are in force now.
+        The rule may change them before it is off, so the values are set even if they are in force now.
         """
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
@@ -116,9 +116,9 @@ class KnobEditor:
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Undoes the last key press; returns the turns that do so, none without a press."""
+        """Undoes the last key press; returns the turns made for this, an empty list if there is nothing to undo."""
         turns = self._undoing.pop() if self._undoing else []
-        # History may have moved these knobs since the state was drawn.
+        # The history rule may have changed these knobs since the state was displayed.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
         for turn in reversed(turns):
             rules_name = turn.rules_name or SAMPLING
@@ -127,7 +127,7 @@ class KnobEditor:
         return turns
 
     def defaults(self, state: RunState) -> bool:
-        """Turns the watched method's and the shared knobs back to their values at the start; whether any changes."""
+        """Turns the watched method's and the shared knobs back to their start values; returns whether any changes."""
         rules_name = self.rules_name(state) or SAMPLING
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
@@ -155,14 +155,14 @@ class KnobEditor:
         return rules
 
     def _turn_to(self, rules_name: RulesName, sets: Sequence[TunableParameters], state: RunState) -> bool:
-        """Turns all knobs of parameter sets, twice over, since the bounds of a knob depend on later ones."""
+        """Turns all knobs of the parameter sets twice, since bounds may depend on knobs that are turned later."""
         values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(rules_name, [(values, False), (values, False)], state)
 
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order, those with True even to values in force; whether any turn was made."""
+        """Turns groups of knobs in order, those with True even to values in force; returns whether any was turned."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
@@ -186,7 +186,7 @@ class KnobEditor:
         }
 
     def _restorable(self, rules_name: RulesName, name: KnobName, rules: TunableParameters) -> float:
-        """A knob's value as it was configured, or the nearest of its grid where history has moved it."""
+        """A knob's value if configured; else, after a change by the history rule, the nearest value of its grid."""
         value = rules.knob(name)
         configured = value == self._controls.config.rules(rules_name).knob(name)
         return value if configured else rules.settled(name, value)

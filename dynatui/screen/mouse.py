@@ -1,4 +1,4 @@
-"""Actions of clicks and drags by panel; each has a key too."""
+"""Actions of clicks and drags by panel; each action also has a key."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ _PANELS: dict[str, PanelName] = {
 }
 """Maps the name of a clicked widget to the panel that the click chooses."""
 _DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
-"""Widgets that follow a drag; on others, repeating the click along a drag would undo it."""
+"""Widgets that follow a drag; on other widgets, repeating the click along a drag would undo the click."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def click(screen: Screen, press: Press) -> None:
 
 
 def wheel(screen: Screen, lines: int) -> None:
-    """Moves the cursor in the text by three lines a turn of the wheel."""
+    """Moves the cursor in the text by three lines per step of the wheel."""
     if screen.scene.mode in CURSOR:
         view.cursor_line(screen, 3 * lines)
     elif lines < 0:

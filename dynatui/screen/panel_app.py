@@ -1,8 +1,8 @@
-"""Base of the monitor, the comparison of recordings and the watch of a server: canvases, ticks, keys, exit.
+"""Base class of the three apps (monitor, comparison of recordings, watched server): canvases, ticks, keys, exit.
 
 A subclass composes its canvases, reads new events (`advance`), hides the canvases that do not fit (`arrange`) and gives
-each canvas its scene (`draw`). Uncovered canvases are patched past Textual's compositor; it composes the others.
-Knows no panel by name.
+each canvas its scene (`draw`). Canvases that no page covers are patched without Textual's compositor; it draws the
+covered ones. Knows no panel by name.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ from dynatui.terminal.shutdown import Shutdown
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3
-"""Least seconds between two drawings of all panels: each costs bytes on a slow line."""
+"""Least time in seconds between two drawings of all panels, since each drawing sends bytes, perhaps over a slow line.
+"""
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code after the terminal was closed."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
@@ -43,7 +44,7 @@ class Surroundings(TypedDict, total=False):
     """Keyword arguments that every app passes to `PanelApp`."""
 
     ticking: bool
-    """Whether the app ticks by itself; tests call `tick` instead."""
+    """Whether the app ticks automatically; tests call `tick` instead."""
     clock: Callable[[], float]
     """Monotonic time in seconds."""
     output: Output | None
@@ -51,12 +52,12 @@ class Surroundings(TypedDict, total=False):
 
 
 def style_sheets(file_name: str) -> list[str | PurePath]:
-    """Paths of the style sheet that all apps share, and of the app's own one."""
+    """Paths of two style sheets: the one that all apps share, and the app's own."""
     return [Path(__file__).with_name(name) for name in ("panels.tcss", file_name)]
 
 
 class PanelApp(App[None], inherit_bindings=False):
-    """An app of canvases; draws nothing while the output is busy.
+    """An app whose panels are canvases; draws nothing while the output is busy.
 
     All canvases with figures are drawn from one scene at one time, so that no two panels ever show different rounds;
     only text is drawn at every frame.
@@ -112,7 +113,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.paint(lambda _: self.scene, self._clock(), everything=everything)
 
     def on_mount(self) -> None:
-        """Reads the inks and draws; unless in a test, starts the ticks and accepts signals to leave."""
+        """Reads the inks and draws; except in tests, starts the ticks and handles signals that end the app."""
         self._take_inks()
         self.theme_changed_signal.subscribe(self, self._take_inks)
         self.rearrange()
@@ -123,8 +124,8 @@ class PanelApp(App[None], inherit_bindings=False):
         self.tick()
 
     def on_resize(self) -> None:
-        """Rearranges after this event, since the app's size is updated only then."""
-        self.screen.refresh()  # a suspension, which ends in this event too, has cleared the screen
+        """Rearranges the canvases after this event, since the app's size is updated only then."""
+        self.screen.refresh()  # the screen may have been cleared by a suspension that ends with this event
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
@@ -138,7 +139,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.draw()
 
     async def _run_ticks(self) -> None:
-        """Ticks at the frame rate; a timer of Textual's would cost as much as half a frame."""
+        """Ticks at the frame rate, without a timer of Textual, which would cost as much as half a frame."""
         now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
         due = now()
         while True:
@@ -147,7 +148,7 @@ class PanelApp(App[None], inherit_bindings=False):
             self._timed_tick()
 
     def _timed_tick(self) -> None:
-        """A tick that reads all events, but draws only once the last frame is sent."""
+        """A tick that reads all events, but draws only if the last frame has been sent."""
         now = self._clock()
         if self.output.lost:
             self.leave(HUNG_UP)
@@ -170,7 +171,7 @@ class PanelApp(App[None], inherit_bindings=False):
             self.draw(everything=True)
 
     def set_theme(self, theme: str | None) -> None:
-        """Sets the theme of the app, None for the default one; without colours there is only one.
+        """Sets the theme of the app, None for the default theme; without colours there is only one theme.
 
         Raises:
             ConfigError: There is no theme of that name.
@@ -205,7 +206,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws the canvases from their scenes: all of them when due, none while the output is busy."""
+        """Draws the canvases from their scenes: all canvases when they are due, none while the output is busy."""
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         if self.output.busy:
             return
@@ -220,5 +221,7 @@ class PanelApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        if (changes := frame.text()) and self._driver is not None:  # bypasses the compositor: one synchronised update
+        if (
+            changes := frame.text()
+        ) and self._driver is not None:  # not by Textual's compositor, but as one synchronised update
             self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

@@ -32,7 +32,7 @@ class Screen(Protocol):
     aside: Aside
     """Background work."""
     command_line: Callable[[], str]
-    """Command line of the present settings; empty where some are unknown."""
+    """Command line of the present settings; empty if some settings are unknown."""
 
     def change_view(self, **changes: Any) -> None:
         """Changes fields of the scene, and draws it."""

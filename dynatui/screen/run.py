@@ -1,4 +1,4 @@
-"""Entry points of the command line: each runs an app with the terminal guarded, then prints a summary."""
+"""Entry points of the command line: each runs an app, restores the terminal, then prints a summary."""
 
 import asyncio
 import gc
@@ -67,7 +67,7 @@ def follow(path: Path, view: View) -> int:
 
 
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
-    """The asciicast of a recorded run for a terminal of this size, which need not exist."""
+    """The asciicast of a recorded run for a terminal of this size; needs no terminal."""
     source = TraceSource([run])
     source.seek(source.played_s[1])
     app = DynaApp(source, ticking=False)
@@ -99,7 +99,7 @@ def attach(source: ServerSource, view: View) -> int:
         if terminal_lost:
             os._exit(code)  # the terminal is closed, and a flush could block
         if code == _FAULT:
-            streams.say(f"it stopped because of a fault of its own; please report what {log} says")
+            streams.say(f"it stopped because of a bug; please report what {log} says")
         if app.failure is not None:
             raise app.failure
         if (line := summary(app.state)) and code != _FAULT:
@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the exit deadline; yields app, exit code, log, and whether the terminal is lost."""
+    """Runs an app, then starts the time limit of the exit; yields app, exit code, log, whether the terminal is lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
@@ -130,7 +130,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             shutdown = Shutdown(output)
             until_finished.enter_context(shutdown.watched())
             app = make(output=output, shutdown=shutdown)
-            gc.freeze()  # imported objects stay; scanning them in a collection would delay a frame
+            gc.freeze()  # imported objects stay; scanning them in a garbage collection would delay a frame
             app.run(mouse=mouse)
             terminal_lost = output.lost
         code = app.return_code or (HUNG_UP if terminal_lost else 0)
@@ -147,7 +147,7 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
         os._exit(code)  # the terminal is closed, and a flush could block
     with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:
-            sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
+            sys.stderr.write(f"dynatui stopped because of a bug; please report what {log} says\n")
         else:
             width, (out, _) = shutil.get_terminal_size().columns, streams.for_printing()
             report = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)

@@ -23,9 +23,9 @@ from dynatui.state.tokens import hits
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
-"""Largest number of prompts of a recording that are read per scene: bounds the time of a frame."""
+"""Largest number of prompts of a recording that are read for one scene: bounds the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""Knobs whose value every round records, and history, which changes them."""
+"""Knobs whose value every round records, and the knob of the history rule, which changes them."""
 
 
 class SceneBuilder:
@@ -38,12 +38,12 @@ class SceneBuilder:
         self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
         self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._recorded = list[str]()
-        """Beginnings of the prompts of a recording's runs, as far as they were read."""
+        """Beginnings of the prompts of a recording's runs that were read so far."""
         self._opened = lru_cache(maxsize=1)(lambda prompts: tuple(map(opening_of, prompts)))
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, visible: Collection[str]) -> Scene:
-        """The present scene, with its expensive parts only where a visible panel shows them."""
+        """The present scene; its expensive parts are computed only if a visible panel shows them."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         pin = self._event_reader.pins.get(state.watched)
@@ -72,7 +72,7 @@ class SceneBuilder:
         )
 
     def _openings(self) -> Sequence[str]:
-        """Beginnings of all prompts of an engine; of a recording, of at most 100 more at each call."""
+        """Beginnings of the prompts: of an engine all, of a recording at most 100 more at each call."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -93,14 +93,14 @@ class SceneBuilder:
         rules = rules_in_force(state)
         if not isinstance(rules, AdaptiveTree):
             return None
-        # The estimate holds only for rounds under the present rules.
+        # The estimate is valid only for rounds under the present rules.
         changes = state.lane.changes
         turned = [change.round for change in changes if change.by_user and change.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which decoding is paused, if the folded records have reached it: the engine may be further."""
+    """The stage at which decoding is paused; None until the folded records reach it: the engine may be ahead."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

@@ -23,15 +23,15 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Height of the terminal, in rows, below which note and cards have one line each and the lower panels are hidden."""
+"""Height of the terminal, in rows, below which note and cards have one line each, and lower panels are hidden."""
 _NARROW = 60
-"""Width of the terminal, in cells, below which only one chart and one panel under it are shown."""
+"""Width of the terminal, in cells, below which only one chart, and one panel under the chart, are shown."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """The totals of the server, or the answer to our request if there is one."""
+    """Rows with the totals of the server, or with the answer to the program's request if there is one."""
     return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
@@ -48,7 +48,7 @@ class ServerApp(PanelApp):
         self.frozen_state: ServerState | None = None
         """The shown state while the view is paused."""
         self.failure: DecoderError | None = None
-        """The error that ended the source, for the caller."""
+        """The error that ended the source, for the caller to raise."""
 
     def compose(self) -> ComposeResult:
         """All panels; `arrange` hides those that do not fit."""
@@ -103,7 +103,7 @@ class ServerApp(PanelApp):
         self.source.paused = self.frozen_state is not None
 
     def action_help(self) -> None:
-        """Opens the page of keys."""
+        """Opens the help page, which lists the keys."""
         self.push_screen(server_help(self.scene.keys))
 
     def _sized(self, panel: str, draw_sized: DrawSized) -> Canvas:

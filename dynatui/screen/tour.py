@@ -1,7 +1,7 @@
 """The tour: one round in slow motion, with a pause at each of its stages as in step mode.
 
-It is the second round of the watched method, so that the first tokens appear without delay. Knows the controls of a
-source and the time, and no panel.
+The tour shows the second round of the watched method, so that the first tokens appear without delay. Knows the controls
+of a source and the time, and no panel.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from decoder.session.steering import StageName
 from dynatui.sources.source import Controls, Source
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
-"""Seconds at each stage; less than four in total."""
+"""Seconds for which the tour pauses at each stage; less than four in total."""
 _UNTIL_HELD = len(HELD_S) + 1
-"""Steps from before the first round to the first stage of the second."""
+"""Number of steps from the start to the first stage of the second round."""
 
 
 class Tour:

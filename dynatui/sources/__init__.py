@@ -1,1 +1,1 @@
-"""Sources of records: an engine, a recording, a recording that another process writes, a server."""
+"""Sources of records: an engine, a recording, a recording that another process is writing, and a server."""

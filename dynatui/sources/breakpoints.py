@@ -27,14 +27,14 @@ LABELS: Mapping[Break, str] = {
     "difference": "first difference from ar",
 }
 EXPLANATIONS: Mapping[Break, str] = {
-    "rejected": "guesses were made in a round, and the target accepted none of them",
-    "full": "the tree has N_max nodes: more would have been drafted; auto has no N_max",
-    "bound": "the used base depth reaches 1 or D_max - 1, where history can go no further",
-    "under": "the mean depth acceptance of the newest rounds that drafted, a window of them, falls below x",
-    "difference": "the watched text and that of ar differ for the first time",
+    "rejected": "a round drafted tokens, and the target accepted none of them",
+    "full": "the tree reached N_max nodes, so drafting stopped; method auto has no N_max",
+    "bound": "the base depth in use reaches 1 or D_max - 1, the bounds of the history rule",
+    "under": "the mean depth acceptance of the last rounds with drafts (one window) falls below x",
+    "difference": "the watched text differs from the text of ar for the first time",
 }
 LIMIT = 0.3
-"""Default threshold of the condition "under", the x of its label."""
+"""Default threshold of the condition "under": the x in the label of this condition."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Conditions:
 
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """Threshold of the condition "under", from 0 to 1."""
+    """Threshold of the condition "under", a depth acceptance from 0 to 1."""
 
     def toggled(self, name: Break) -> "Conditions":
-        """The conditions with one of them switched on or off."""
+        """The conditions with condition `name` switched on or off."""
         return replace(self, on=self.on ^ {name})
 
     def moved(self, distance: float) -> "Conditions":
-        """The conditions with the threshold moved by `distance`, clipped to 0 to 1."""
+        """The conditions with the threshold moved by `distance`, within 0 to 1."""
         return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
 
     def label(self, name: Break) -> str:
@@ -96,7 +96,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """Index of the first token of the watched method that must equal ar's and does not; None without one."""
+    """Index of the watched method's first token that should equal the token of `ar` but differs; None without one."""
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None
@@ -106,7 +106,7 @@ def _difference(state: RunState) -> int | None:
 
 
 def _bound(lane: LaneState) -> int | None:
-    """The used base depth of the newest round where it is at a bound of history, else None."""
+    """The base depth in use in the newest round if it is a bound of the history rule, else None."""
     knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
     if knobs is None or d_max is None or not is_sane(knobs.d0):
         return None
@@ -115,11 +115,11 @@ def _bound(lane: LaneState) -> int | None:
 
 
 def _window(lane: LaneState) -> int:
-    """Window of history in rounds; in methods without history, the parameter has another meaning."""
+    """Window of the history rule, in rounds; the default window for methods without the rule."""
     return lane.window if lane.history is not None else AdaptiveTree.window
 
 
 def _mean_share(lane: LaneState) -> float | None:
-    """Mean depth acceptance over the window; None until the window is full."""
+    """Mean depth acceptance over the window of the history rule; None until the window is full."""
     window = _window(lane)
     return math.fsum(lane.shares[-window:]) / window if len(lane.shares) >= window else None

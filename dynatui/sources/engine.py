@@ -1,4 +1,4 @@
-"""A source with an engine that decodes prompt after prompt in a separate thread, the only one that imports torch."""
+"""A source with an engine, which decodes prompt after prompt in a thread of its own; only this thread imports torch."""
 
 import gc
 import logging
@@ -31,14 +31,14 @@ _ROUNDS_TO_MEASURE = 12
 _NAP_S = 0.1
 
 Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
-"""Decodes one prompt under parameters, and obeys the steering."""
+"""Function that decodes one prompt: (prompt, parameters, steering) -> events."""
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
-"""Loads the models; its arguments receive the name of each step, and the progress of a step."""
+"""Loads the models; calls the first argument with the name of each step, the second with the step's progress."""
 
 
 def load_engine(session: Session) -> Load:
-    """The loader of a session's models; its call imports torch."""
+    """The function that loads a session's models; calling that function imports torch."""
 
     def load(report: Report, progress: Report) -> Decode:
         try:
@@ -81,7 +81,7 @@ class EngineSource:
         self._recorder = recorder
         self._exporter = exporter
         self.config = session.config
-        """The parameters including all turns of knobs."""
+        """The parameters, including all turns of knobs so far."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
@@ -91,7 +91,7 @@ class EngineSource:
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
-        """Number of prompts to move by after the prompt in progress; None: to the next one."""
+        """Number of prompts to move by after the prompt in progress; None: move to the next prompt."""
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
@@ -106,7 +106,7 @@ class EngineSource:
 
     @property
     def speed(self) -> float:
-        """Playback speed; 1 is the speed of the machine."""
+        """Playback speed; 1 is the full speed of the machine."""
         return self._steering.speed
 
     @property
@@ -133,7 +133,7 @@ class EngineSource:
         """Does nothing: the engine's thread appends records."""
 
     def set_speed(self, speed: float) -> None:
-        """Sets the playback speed and ends its automatic choice."""
+        """Sets the playback speed and ends the automatic choice of it."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -145,7 +145,7 @@ class EngineSource:
             self._steering.paused = paused
 
     def step(self) -> None:
-        """Permits the next stage while paused."""
+        """Permits the next stage of a round while decoding is paused."""
         with self._lock:
             self.broke = ""
             self._steering.step()
@@ -177,7 +177,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording, with the run's events so far; None ends it."""
+        """Begins a recording, with the run's events so far; None ends the recording."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -186,7 +186,7 @@ class EngineSource:
             before.close()
 
     def go(self, step: int) -> None:
-        """Ends the prompt in progress and begins the one `step` places further."""
+        """Ends the prompt in progress and begins the prompt `step` places further."""
         with self._lock:
             self._step = step
             self._steering.stopped = True
@@ -214,7 +214,7 @@ class EngineSource:
                 if decode is None:
                     self._report("importing torch")
                     decode = self._load(self._report, self._progress)
-                    gc.freeze()  # objects of libraries and models stay: no collection need scan them
+                    gc.freeze()  # objects of libraries and models stay: no garbage collection need scan them
                 if self._stopped:
                     return
                 self._decode(decode)
@@ -223,7 +223,7 @@ class EngineSource:
                 self._fail(str(error), error.exit_code)
             except Exception as error:
                 logger.exception("the engine failed")
-                self._fail(f"{type(error).__name__}: {error}\nThis is a fault of dynatui; the log has the details.", 3)
+                self._fail(f"{type(error).__name__}: {error}\nThis is a bug of dynatui; the log has the details.", 3)
             self._go_on()
 
     def _report(self, step: str) -> None:
@@ -238,13 +238,13 @@ class EngineSource:
         self._wake.wait()
 
     def _pause_after_prompt(self) -> None:
-        """Waits after a prompt, for its result to be read, and while paused."""
+        """Waits after a prompt, so that the user can read the result, and while decoding is paused."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):
             pass
 
     def _go_on(self) -> None:
-        """Moves on to the user's chosen prompt, else to the next."""
+        """Moves on to the prompt that the user has chosen, else to the next prompt."""
         with self._lock:
             self._wake.clear()
             if self._stopped:

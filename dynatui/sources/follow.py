@@ -1,7 +1,7 @@
 """Source of a recording that another process is still writing.
 
-Reading begins at the newest run. An incomplete last line is not read yet: its writer may be in the middle of it. No
-threads, and no call takes much longer than its time budget.
+Reading begins at the newest run. An incomplete last line is left for a later call, since its writer may not have
+finished it. No threads, and no call takes much longer than its time budget.
 """
 
 import os
@@ -34,19 +34,19 @@ class Tail:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Number of runs that begin in the file up to the last returned event."""
+        """Number of runs whose first event was returned or lies before the returned events."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """Newest run so far: byte offset, and lines and runs before it; None once reading has begun there."""
+        """Newest run so far: byte offset, and lines and runs before it; None after reading has begun at this run."""
         self._offset = self._lines = 0
         """Offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
         """An error of the file, to be raised once all events before it were returned."""
 
     def take(self, seconds: float) -> list[Event]:
-        """Events added since the last call, as many as can be read in `seconds`."""
+        """Events added to the file since the last call, as many as can be read in `seconds`."""
         until = self._clock() + seconds
         events = list[Event]()
         if self._fault is None:
@@ -85,7 +85,7 @@ class Tail:
         except FileNotFoundError:
             raise RecordingError("the file was removed while it was followed; follow the new one") from None
         if not os.path.samestat(present, followed):
-            raise RecordingError("another file has taken the place of the one that was followed; follow it again")
+            raise RecordingError("another file has taken the place of the followed file; follow it again")
         if followed.st_size < self._offset:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
@@ -115,7 +115,7 @@ class Tail:
         if len(line) > LONGEST_LINE:
             where = f"line {self._lines + 1}"
             raise RecordingError(f"{where}: longer than any event; follow a file that --record writes")
-        self._file.seek(0, os.SEEK_END)  # empties the buffer: a line that was torn may be cut off
+        self._file.seek(0, os.SEEK_END)  # empties the buffer: the incomplete line may be cut off
         self._file.seek(self._offset)
         return b""
 
@@ -129,7 +129,7 @@ class FollowSource:
     speed = 1.0
 
     def __init__(self, path: Path) -> None:
-        self.records: list[Record] = [Loading(f"waiting for what is written to {shortened(path)}")]
+        self.records: list[Record] = [Loading(f"waiting for events in {shortened(path)}")]
         self.paused = False
         self._tail: Tail | None = Tail(path)
         self._path = path
@@ -200,7 +200,7 @@ def events(path: Path, stop: threading.Event) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The open file; no pipe and no device, which could block or never end."""
+    """The open file; pipes and devices are refused, since they could block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -209,5 +209,5 @@ def _opened(path: Path) -> BinaryIO:
         ) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordingError(f"cannot follow {shortened(path)}: it is no file; give one that --record writes")
+        raise RecordingError(f"cannot follow {shortened(path)}: it is not a file; give a file that --record writes")
     return os.fdopen(descriptor, "rb", _CHUNK)

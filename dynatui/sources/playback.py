@@ -1,8 +1,8 @@
 """Playback of a recording, or of two side by side.
 
-Knows no models and needs no thread: due records are appended at each frame. One run of a recording is in memory at a
-time. Records can only be appended, so a step back appends the run again from its beginning. Two recordings are shown
-at equal decode times of their watched methods, so the one with more text is the faster one.
+Knows no models and needs no thread: at each frame, the records that are due are appended. One run of a recording
+is in memory at a time. Records can only be appended, so a step back appends the run again from its beginning. Two
+recordings are shown at equal decode times of their watched methods, so the one with more text is the faster one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,7 +27,7 @@ class IndexedRun:
 
     events: Sequence[Event]
     due_s: Sequence[float]
-    """Time of each event, in seconds since the first: wall time of rounds; other events follow the one before."""
+    """Time of each event, in seconds since the first: wall time of a round, else the time of the event before."""
     rounds: Mapping[str, tuple[int, ...]]
     """Indices of the rounds of each method."""
 
@@ -56,7 +56,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Plays `runs` at `speed`, None for a readable one; `prompt_of` reads the prompt of a run alone."""
+        """Plays `runs` at `speed`, None for a readable speed; `prompt_of` reads only the prompt of a run."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -77,13 +77,13 @@ class TraceSource:
         return self._run.events
 
     def opening(self, number: int) -> str:
-        """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
+        """The beginning of a run's prompt, cleaned; empty if the run cannot be read."""
         with suppress(RecordingError):  # an unreadable run is reported when it is shown
             return opening_of(self._prompt_of(number))
         return ""
 
     def text(self, method: str, number: int) -> str:
-        """The text of a method in a run, cleaned; raises a RecordingError where the run cannot be read."""
+        """The text of a method in a run, cleaned; raises a RecordingError if the run cannot be read."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
@@ -142,7 +142,7 @@ class TraceSource:
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Moves to the beginning of the run `step` places further; the first follows the last."""
+        """Moves to the beginning of the run `step` places further; after the last run comes the first."""
         self._open((self.number + step) % self.count)
         self._append_due()
 
@@ -156,7 +156,7 @@ class TraceSource:
 
     @property
     def _over(self) -> bool:
-        """Whether the whole run has been shown and another follows; False for a run that cannot be read."""
+        """Whether the whole run has been shown and another run follows; False for a run that cannot be read."""
         return 0 < len(self._run.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
@@ -189,7 +189,7 @@ class TraceSource:
 
 
 class Side:
-    """One recording, opened at one of its runs; raises a RecordingError if the first cannot be read."""
+    """One of two recordings, opened at one of its runs; raises a RecordingError if the first run cannot be read."""
 
     def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)
@@ -199,7 +199,7 @@ class Side:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the watched method in the opened run."""
+        """Number of rounds of the watched method in the opened run."""
         return len(self.times)
 
     @property
@@ -209,7 +209,7 @@ class Side:
 
     @property
     def rate(self) -> float:
-        """Tokens a second in the opened run."""
+        """Tokens per second of the watched method in the opened run."""
         rounds = [self._run.events[place] for place in self._places]
         tokens = sum(len(event.committed) for event in rounds if isinstance(event, Round))
         return tokens / self.seconds if self.seconds > 0 else 0.0
@@ -223,7 +223,7 @@ class Side:
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
-        """State of the opened run after `seconds` of decode time; after all of it, including end and summary."""
+        """State of the opened run after `seconds` of decode time; after all of it, with the run's end and summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
         end = len(self._run.events) if over else self._places[rounds]
@@ -246,13 +246,13 @@ class Side:
 
 
 class Lockstep:
-    """Plays the runs of two recordings in pairs: the first ones, then the second ones, as far as both have them."""
+    """Plays the runs of two recordings in pairs: both first runs, then both second runs, until one recording ends."""
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)
         self.pairs = min(left.runs, right.runs)
         self.number = 0
-        """Index of the played pair of runs."""
+        """Index of the present pair of runs."""
         self.played_s = 0.0
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))
@@ -261,7 +261,7 @@ class Lockstep:
 
     @property
     def seconds(self) -> float:
-        """Duration of the slower run of the pair, in seconds of decode time."""
+        """Duration of the longer run of the pair, in seconds of decode time."""
         return max(side.seconds for side in self.sides)
 
     @property
@@ -297,14 +297,14 @@ class Lockstep:
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Moves past the next `rounds` ends of rounds, of either recording; back if negative."""
+        """Moves to the `rounds`-th next end of a round, of either recording; back if negative."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)
         self.seek(times[min(max(0, place), len(times) - 1)])
 
     def go(self, step: int) -> None:
-        """Moves to the pair of runs `step` places further; the first follows the last."""
+        """Moves to the pair of runs `step` places further; after the last pair comes the first."""
         self.number = (self.number + step) % self.pairs
         for side in self.sides:
             side.open(self.number)
@@ -317,7 +317,7 @@ def _prompt(events: Sequence[Event]) -> str:
 
 
 def _shown_rate(events: Sequence[Event]) -> float:
-    """Tokens a second that the watched method put on the screen while it was recorded."""
+    """Tokens per second of the watched method, in wall time of the recording."""
     rounds = [event for event in events if isinstance(event, Round)]
     watched = [event for event in rounds if event.method == rounds[0].method]
     seconds = sum(max(0.0, b.wall_s - a.wall_s) for a, b in pairwise(watched))

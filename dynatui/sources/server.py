@@ -1,6 +1,6 @@
-"""Sources of a server's events: the server itself, polled by a thread, or a recording.
+"""Sources of a server's events: the server itself, polled by a thread, or a recording of it.
 
-Both return the new events at each call without blocking.
+Both return their new events at each call without blocking.
 """
 
 import threading
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Largest number of events of a recording per call: bounds the time of a frame."""
+"""Largest number of events of a recording that one call returns: bounds the time of a frame."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
@@ -28,7 +28,7 @@ Pause: TypeAlias = Callable[[float], bool]
 
 
 def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
-    """Generator function of a server's events, which polls in the calling thread; a request has a thread of its own."""
+    """Generator function of a server's events; polls in the calling thread, and sends `request` in another thread."""
 
     def events(pause: Pause) -> Generator[Event]:
         from dynatui.attach.client import Client  # noqa: PLC0415 - an HTTP client, which recordings need not
@@ -77,11 +77,11 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Whether the playback of a recording is paused; a live server is polled regardless."""
+    """Whether the playback of a recording is paused; a live server is polled even then."""
     recording: bool
     """Whether events are written to a file."""
     live: bool
-    """Whether the events come from a server; else from a recording."""
+    """Whether the events come from a server, not from a recording."""
 
     def start(self) -> None:
         """Starts polling, or the playback."""
@@ -161,7 +161,7 @@ class LiveServer:
 
 
 class RecordedServer:
-    """Plays a recording at its own pace times `speed`; sessions follow each other without a pause."""
+    """Plays a recording at `speed` times its recorded pace; sessions follow each other without a pause."""
 
     live = False
     recording = False

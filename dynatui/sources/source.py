@@ -1,7 +1,7 @@
 """The protocol of the sources of records, and the initial playback speed.
 
-A source appends records to one list. The screen reads them up to a cursor of its own and drops only records that it has
-read, so nothing is lost and neither side waits. Commands go from the screen to the source.
+A source appends records to one list. The screen reads the list up to its own cursor and drops only records that it has
+read, so no record is lost and neither side waits. Commands go from the screen to the source.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from dynatui.sources.breakpoints import Conditions
 from dynatui.state.run_state import Record
 
 SHOWN_PER_SECOND = 15.0
-"""Tokens per second at which a user can read the text and follow the effect of history."""
+"""Tokens per second at which a user can read the text and follow the effect of the history rule."""
 REST_S = 4.0
 """Seconds for which a finished prompt stays on the screen."""
 _SLOWEST = 1 / 64
@@ -40,7 +40,7 @@ class Controls(KnobControls, Protocol):
     session: Session
     """Settings of the program, including edited prompts."""
     broke: str
-    """The break condition that paused decoding, in words; empty for none."""
+    """The break condition that paused decoding, in words; empty if there was none."""
     conditions: Conditions
     """The break conditions."""
 
@@ -65,11 +65,11 @@ class Controls(KnobControls, Protocol):
         """Replaces the prompt in progress, and begins it."""
 
     def record(self, path: Path | None) -> None:
-        """Records this run and all later ones to a file, None ends it; raises a RecordingError if unwritable."""
+        """Records this run and later runs to a file, None ends the recording; raises RecordingError if unwritable."""
 
 
 class Playback(Protocol):
-    """Controls of a recording."""
+    """Controls of the playback of a recording."""
 
     number: int
     """Index of the shown run."""
@@ -81,16 +81,16 @@ class Playback(Protocol):
         """All events of the shown run, played or not."""
 
     def opening(self, number: int) -> str:
-        """The beginning of a run's prompt, cleaned; empty where the run cannot be read."""
+        """The beginning of a run's prompt, cleaned; empty if the run cannot be read."""
 
     def text(self, method: str, number: int) -> str:
-        """The text of a method in a run, cleaned; raises a RecordingError where the run cannot be read."""
+        """The text of a method in a run, cleaned; raises a RecordingError if the run cannot be read."""
 
     def length(self, method: str) -> tuple[int, float]:
         """Number of rounds of a method in the present run, and their decode time in seconds."""
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Moves to the end of round number `rounds` of a method; backward, the run is appended again from its start."""
+        """Moves to the end of round number `rounds` of a method; to go back, the run is appended again."""
 
 
 class Source(Protocol):
@@ -131,7 +131,7 @@ class Source(Protocol):
         """Pauses or resumes decoding or playback."""
 
     def go(self, step: int) -> None:
-        """Begins the prompt `step` places further; 0 begins the present one again."""
+        """Begins the prompt `step` places further; 0 begins the present prompt again."""
 
     def stop(self) -> None:
         """Asks the source to end."""

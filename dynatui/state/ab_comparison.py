@@ -1,9 +1,9 @@
-"""A/B comparison: a method under the pinned settings, A, and under the settings since the last turn of a knob, B.
+"""A/B comparison of a method: side A under the pinned settings, side B since the last turn of a knob.
 
-Rounds are autocorrelated, since history looks back. So variances come from overlapping batch means (the moving-block
-bootstrap in closed form) with blocks of about the square root of the number of rounds, and intervals from Student's t.
-Assumption: each side is one stationary series whose memory is shorter than a block. The intervals do not account for
-the difference between the texts of A and B.
+Rounds are autocorrelated, since the history rule depends on earlier rounds. So variances come from overlapping batch
+means (the moving-block bootstrap in closed form) with blocks of about the square root of the number of rounds, and
+intervals from Student's t. Assumption: each side is a stationary series whose autocorrelation is shorter than a block.
+The intervals do not account for the difference between the texts of A and B.
 """
 
 import math
@@ -24,8 +24,8 @@ from dynatui.state.run_state import RunState
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
 
 LEAST = 10
-"""Fewest rounds of each side for a comparison."""
-ASSUMPTION = "95 % interval; rounds in blocks, as neighbours resemble each other; A and B are different text"
+"""Least number of rounds that each side of a comparison needs."""
+ASSUMPTION = "95 % interval; blocks of rounds, as neighbours are correlated; the texts of A and B differ"
 """The assumption behind the intervals, in the words of the help."""
 _NOISE = 1e-9
 """Largest relative rounding error between means of the same values that were summed in different blocks."""
@@ -35,7 +35,7 @@ LABELS: dict[Compared, str] = {
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Largest number of rounds of a side, the newest ones: bounds the cost of a comparison."""
+"""Largest number of rounds of a side that are compared, the newest: bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -43,7 +43,7 @@ Samples: TypeAlias = tuple[Sample, ...]
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of A and of B, and B - A with its 95 % confidence interval."""
+    """One figure of side A and of side B, and the difference B - A with its 95 % confidence interval."""
 
     figure: Compared
     a: float
@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """The figure of B minus that of A."""
+        """The figure of side B minus the figure of side A."""
         return self.b - self.a
 
     @property
@@ -74,13 +74,13 @@ class Pin:
     curves: Curves
     """The method's curves at the time of the pin, which charts show behind the present ones."""
     knobs: Knobs | None
-    """Knobs in force at the time of the pin; None where rounds record none."""
+    """Knobs in force at the time of the pin; None if rounds record no knobs."""
     started_at: str | None
     """Start time of the run, which identifies it."""
     by_hand: bool = False
-    """Whether the user pinned A; if a turn of a knob did, a later turn may replace the pin."""
+    """Whether the user pinned side A; if a turn of a knob pinned it, a later turn may replace the pin."""
     turns: tuple[Change, ...] = ()
-    """The user's turns that led to the pinned settings; empty for the settings of the start."""
+    """The user's turns that led to the pinned settings; empty for the settings at the start."""
 
     @classmethod
     def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
@@ -95,19 +95,19 @@ class Pin:
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Samples of B: the rounds after the pin and the user's last turn, in the pin's run or in a later one."""
+        """Samples of side B: the rounds after the pin and the user's last turn, in the pin's run or a later run."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
     def follows(self, state: RunState) -> bool:
-        """Whether a turn of a knob made this pin later in the run than the shown round."""
+        """Whether this pin was made by a turn of a knob that is later in the run than the shown round."""
         shown_rounds = len(state.lanes.get(self.method, LaneState()).past)
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
     def after_turn(self, state: RunState) -> "Pin":
         """The pin after another turn of a knob; `state` is the state before that turn.
 
-        The settings until the turn become A, unless they had too few rounds, as between two turns in a row.
+        The settings until the turn become side A, unless they had too few rounds, as between two quick turns.
         """
         if self.by_hand:
             return self
@@ -126,7 +126,7 @@ def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> 
 
 
 def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
-    """B - A of each figure with its interval; None while a side has fewer than `least` rounds, which is 3 or more.
+    """B - A of each figure with its interval; None if a side has fewer than `least` rounds (3 or more).
 
     A figure with unknown values, such as a rate without decode time, is left out.
     """
@@ -138,7 +138,7 @@ def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ..
 
 
 def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
-    """Both sides without the times and tokens of those stalled rounds that rates leave out."""
+    """Both sides without the times and tokens of the stalled rounds that rates leave out."""
     stalls = [Stalls().with_round(sample.stalled_s, Times(1)) for sample in (*a, *b) if sample.stalled_s]
     level = left_out_from(stalls, len(a) + len(b))
 
@@ -157,7 +157,7 @@ def sentence(difference: Difference) -> str:
 
 
 def verdict(difference: Difference) -> str:
-    """The verdict of the interval: which side is higher, or no clear difference."""
+    """The verdict in words: which side is higher, or that there is no clear difference."""
     if not difference.clear:
         return "no clear difference"
     return "B is higher" if difference.difference > 0 else "A is higher"
@@ -195,7 +195,7 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
 
 
 def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | None:
-    """Ratio of sums, its variance (delta method) and degrees of freedom."""
+    """Ratio of the sums of a figure, with the ratio's variance (delta method) and degrees of freedom."""
     above, below = (np.array([part(sample) for sample in samples], dtype=float) for part in _PARTS[figure])
     if not below.sum() > 0 or not np.isfinite([above.sum(), below.sum()]).all():
         return None

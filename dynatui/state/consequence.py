@@ -1,7 +1,7 @@
-"""The effect of the user's last turn of knobs: the rounds before and after it.
+"""The effect of the user's last turn of knobs: compares the rounds before and after the turn.
 
-A pure function of one method's state, so that every round of a recording shows the effect at that round. Turns within
-a few rounds of each other count as one, from the values before the first to the values after the last. Knows neither
+A pure function of one method's state, so that every round of a recording shows the effect at that round. Turns within a
+few rounds of each other count as one turn, from the values before the first to the values after the last. Knows neither
 growth rules nor keys.
 """
 
@@ -17,9 +17,9 @@ from dynatui.state.lane import IN_A_ROW, Change, LaneState
 ROUNDS = IN_A_ROW
 """Number of compared rounds before and after a turn; turns that are fewer rounds apart are joined."""
 _FEWEST_BEFORE = 3
-"""Fewest rounds before the turn for an interval."""
+"""Least number of rounds before the turn for a confidence interval."""
 _FEWEST_AFTER = 5
-"""Fewest rounds after the turn for an interval, which narrows until all `ROUNDS` are decoded."""
+"""Least number of rounds after the turn for a confidence interval, which narrows until all `ROUNDS` are decoded."""
 _compared = lru_cache(maxsize=8)(compared)
 
 
@@ -28,7 +28,7 @@ class Consequence:
     """The turned knobs and the rounds before and after the turn."""
 
     marks: tuple[Change, ...]
-    """For each knob whose value has changed, one turn from the old to the new value."""
+    """One turn per knob whose value has changed, from the old to the new value."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
@@ -41,7 +41,7 @@ class Consequence:
 
     @property
     def nodes(self) -> tuple[float, float] | None:
-        """Mean drafted nodes a round before and after; None before the first round after the turn."""
+        """Mean number of drafted nodes per round before and after the turn; None without a round after it."""
         if not self.after:
             return None
         before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
@@ -49,7 +49,7 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """After - before of each figure with its interval; empty while there are too few rounds."""
+        """For each figure, the difference after - before with its interval; empty while there are too few rounds."""
         enough = len(self.after) >= _FEWEST_AFTER
         return (_compared(self.before, self.after, _FEWEST_BEFORE) if enough else None) or ()
 
@@ -77,7 +77,7 @@ def _first_in_a_row(turns: Sequence[Change]) -> int:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """One turn for each knob, without knobs back at their first value and without the switch of history."""
+    """One turn for each knob, except knobs back at their first value and the knob of the history rule."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

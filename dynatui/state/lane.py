@@ -25,7 +25,7 @@ from dynatui.state.tokens import Token, tokens_of
 WINDOW = 10
 """Window of the curves' moving average, in rounds, for a method without a `window` parameter."""
 IN_A_ROW = 10
-"""Turns of one knob that are fewer rounds apart than this are joined: fewer rounds cannot show a value's effect."""
+"""Turns of one knob that are fewer than this number of rounds apart are joined: so few rounds cannot show an effect."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -35,7 +35,7 @@ _LONGEST_WINDOW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Figures of one round, for means and comparisons over several."""
+    """Figures of one round, for means and comparisons over several rounds."""
 
     tokens: int
     """Number of committed tokens."""
@@ -45,13 +45,13 @@ class Sample:
     """Number of drafted levels of the tree."""
     depth_acceptance: float
     round_s: float
-    """Decode time of the round in seconds; 0 where it does not count in rates."""
+    """Decode time of the round in seconds; 0 if the round does not count in rates."""
     stalled_s: float = 0.0
-    """Part of that time during which threads waited for a processor or the process was stopped, in seconds."""
+    """Part of the round's decode time during which threads waited for a CPU or the process was stopped, in seconds."""
 
     @property
     def timed_tokens(self) -> int:
-        """Number of committed tokens, or 0 where the decode time does not count in rates."""
+        """Number of committed tokens; 0 if the round does not count in rates."""
         return self.tokens if self.round_s > 0 else 0
 
 
@@ -67,7 +67,7 @@ class Curve(msgspec.Struct, frozen=True):
     """Values of the rounds since the last point."""
 
     def add(self, value: float, end: int) -> "Curve":
-        """The curve after one more round; `end` is the length of the text in tokens after it."""
+        """The curve after one more round; `end` is the length of the text after the round, in tokens."""
         waiting = (*self.waiting, value)
         if len(waiting) < self.stride:
             return Curve(self.points, self.ends, self.stride, waiting)
@@ -80,7 +80,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """A turn of a knob in log and curves; the user's turns of one knob in quick succession are joined."""
+    """A turn of a knob, as log and curves show it; the user's quick successive turns of one knob are joined."""
 
     round: int
     """The first round under the new value."""
@@ -88,18 +88,18 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """Whether the user turned the knob, and not history."""
+    """Whether the user turned the knob, not the history rule."""
     token: int
     """Length of the text before that round, in tokens."""
     first: int
-    """The first round under the first of the joined turns."""
+    """The first round under the earliest of the joined turns."""
     presses: int = 1
     """Number of joined turns."""
     acceptance: float | None = None
-    """Mean depth acceptance over the window at a turn by history; None for a turn by the user."""
+    """Mean depth acceptance over the window at a turn by the history rule; None for a turn by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """Both turns joined; None where they are of different knobs or too many rounds apart."""
+        """Both turns joined; None if they are of different knobs or too many rounds apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
@@ -116,7 +116,7 @@ class Curves(msgspec.Struct, frozen=True):
     depth: Curve = Curve()
     """Number of drafted levels of the tree."""
     rate: Curve = Curve()
-    """Tokens a second from the beginning of the text to each round."""
+    """Tokens per second from the beginning of the text to each round."""
     draft_ms: Curve = Curve()
     verify_ms: Curve = Curve()
     commit_ms: Curve = Curve()
@@ -126,26 +126,26 @@ class LaneState(msgspec.Struct, frozen=True):
     """All data of one method that the screen shows."""
 
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """Parameters at the start of the run; of a recording, unchecked."""
+    """Parameters at the start of the run; not checked if they come from a recording."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
     """The tokens of the generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
-    """Events of the rounds, the oldest first."""
+    """Events of all rounds so far, the oldest first."""
     samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
-    """Figures of each of these rounds."""
+    """Figures of each round in `past`."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
     """The user's turns, the newest last."""
     last_turn: int = 0
     """The first round after the user's last turn."""
     changes: tuple[Change, ...] = ()
-    """The turns by the user and by history, the newest last."""
+    """The turns by the user and by the history rule, the newest last."""
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the newest rounds with a draft, at most a window of them."""
+    """Depth acceptance of the newest rounds with a draft, at most one window of rounds."""
     ruled: tuple[float, ...] = ()
-    """Depth acceptance of the same rounds without looked-up nodes, which is the input of history."""
+    """Depth acceptance of the rounds in `shares` without looked-up nodes: the input of the history rule."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
-    """Every knob as it was set last, by the user or by history."""
+    """Value of every knob as it was set last, by the user or by the history rule."""
     knobs: Knobs | None = None
     """Exact values of the knobs that rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
@@ -153,7 +153,7 @@ class LaneState(msgspec.Struct, frozen=True):
     draft_depths: tuple[AtDepth, ...] = ()
     """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
     history: bool | None = None
-    """Whether history moves the knobs; None for a method without knobs."""
+    """Whether the history rule is on; None for a method without it."""
 
     @property
     def window(self) -> int:
@@ -162,7 +162,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def in_force(self) -> Mapping[KnobName, float]:
-        """Present value of every knob: the exact value where rounds record it, else the value set last."""
+        """Present value of every knob: the exact value if rounds record it, else the value set last."""
         return self.settings if self.knobs is None else {**self.settings, **structs.asdict(self.knobs)}
 
     @property
@@ -193,7 +193,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """The limit of growth of each tree in the window; None where a round names none."""
+        """The limit that stopped the growth of each tree in the window; None if the round's event names no limit."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
@@ -202,7 +202,7 @@ class LaneState(msgspec.Struct, frozen=True):
         return later.old if later else self.settings.get(name)
 
     def parameter(self, name: str, default: float) -> float:
-        """A numeric parameter, or the default where it is missing or no finite number."""
+        """A numeric parameter, or `default` if it is missing or not a finite number."""
         value = self.parameters.get(name)
         return float(value) if value is not None and is_sane(value) else default
 
@@ -238,7 +238,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         stalled_s=event.stalled_s or 0.0,
     )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # usually true, and cheap to check
+    harmless = clean_line(whole) == whole  # most text is harmless, and this check is cheap
     clean_event = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
@@ -255,7 +255,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
 
 
 def _with_share(shares: tuple[float, ...], accepted: Sequence[int], levels: int, window: int) -> tuple[float, ...]:
-    """The newest shares, with one more round if it has a draft."""
+    """The newest shares, with the share of one more round if it has a draft."""
     return (*shares, share_of_depth(accepted, levels))[-window:] if levels else shares
 
 
@@ -296,7 +296,7 @@ def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
-    """The curves after a round; without a draft the acceptance stays unchanged."""
+    """The curves after a round; if it has no draft, the acceptance stays unchanged."""
     curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),

@@ -1,7 +1,7 @@
 """State of the run on the screen: a pure fold of records into one frozen value.
 
-Records are the engine's events and three kinds of the source: a step of loading, the start of a prompt, a failure. The
-fold cleans foreign text. Figures come from `decoder.analysis.metrics`. Knows no widget, clock or thread.
+Records are the engine's events and three kinds of records of the source: a step of loading, a new prompt, a failure.
+The fold cleans foreign text. Figures come from `decoder.analysis.metrics`. Knows no widget, clock or thread.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def watched(self) -> str:
-        """The method whose text, tree and curves are shown: the chosen one, else the first of the run."""
+        """The method whose text, tree and curves are shown: the chosen method, else the first of the run."""
         return self.chosen if self.chosen in self.lanes else next(iter(self.lanes), "")
 
     @property
@@ -86,7 +86,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def rounds(self) -> int:
-        """Rounds of the watched method so far."""
+        """Number of rounds of the watched method so far."""
         return len(self.lane.past)
 
     @property
@@ -106,13 +106,13 @@ class RunState(msgspec.Struct, frozen=True):
         return self.summary is not None
 
     def with_origins(self, event: Round) -> Round:
-        """The round with the origins of its nodes; without a draft model every node but the root is looked up."""
+        """The round with the origins of its nodes; without a draft model all nodes but the root come from lookup."""
         if event.origins or self.run is None or self.run.draft != LOOKUP:
             return event
         return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])
 
     def figures(self) -> Mapping[str, Figures]:
-        """Figures of every method: those of the engine's summary once there is one."""
+        """Figures of every method, from the engine's summary as soon as there is one."""
         return self.race.figures() if self.summary is None else self.summary
 
 
@@ -140,7 +140,7 @@ def apply(state: RunState, record: Record) -> RunState:
 
 
 def _with_step(steps: tuple[Loading, ...], record: Loading) -> tuple[Loading, ...]:
-    """The steps with one more, or with new progress of the last one."""
+    """The steps with one more step, or with new progress of the last step."""
     step = replace(record, step=clean_line(record.step), progress=clean_line(record.progress))
     if steps and steps[-1].step == step.step:
         return (*steps[:-1], replace(steps[-1], progress=step.progress))

@@ -1,4 +1,4 @@
-"""State of a watched server: a pure fold of its events, of bounded size for sessions of any length."""
+"""State of a watched server: a pure fold of the server's events; its size is bounded for sessions of any length."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from dynatui.attach.servers import KINDS, Kind
 HISTORY_LENGTH = 600
 """Number of newest polls that are kept for the curves."""
 _RECENT_S = 10.0
-"""Seconds for which the restart or replacement of a server is reported."""
+"""Time in seconds for which the restart or replacement of a server is reported."""
 
 Poll: TypeAlias = Reading | Gap
 
@@ -25,7 +25,7 @@ class ServerState:
     past: tuple[Poll, ...] = ()
     """The newest polls, the oldest first."""
     reading: Reading | None = None
-    """The newest page with metrics; None before the first."""
+    """The newest page with metrics; None before the first page."""
     missing_since: float | None = None
     """Start of the present series of failed polls, in seconds of the session; None while polls succeed."""
     readings: int = 0
@@ -38,11 +38,11 @@ class ServerState:
     restarted_at: float | None = None
     """Time of the last restart, in seconds of the session."""
     replaced_at: float | None = None
-    """Time at which a server of another kind answered, in seconds of the session."""
+    """Time of the first answer by a server of another kind, in seconds of the session."""
     request: RequestSent | None = None
-    """Our newest request."""
+    """The newest request that this program sent."""
     answer: Answer | None = None
-    """The answer to our request; None until it arrives."""
+    """The answer to the newest request; None until it arrives."""
 
     @property
     def t(self) -> float:
@@ -57,7 +57,7 @@ class ServerState:
 
     @property
     def wasted(self) -> Wasted | None:
-        """The warning that hardly any draft tokens are accepted, as of the newest page; else None."""
+        """The warning that too few draft tokens are accepted, if the newest page gives rise to it; else None."""
         return self.reading.wasted if self.reading else None
 
     @property
@@ -67,7 +67,7 @@ class ServerState:
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of the server; None for one that this program does not know."""
+        """The kind of the server; None for an unknown kind."""
         return KINDS.get(self.server.kind) if self.server else None
 
 
@@ -112,12 +112,15 @@ def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerSta
 
 
 def remark(state: ServerState) -> str:
-    """The reason of a gap, or a remark on the figures; empty for none. May hold foreign text, not cleaned."""
+    """The reason of a gap, or a remark on the figures, or an empty text.
+
+    May contain foreign text that is not cleaned.
+    """
     kind, reading = state.kind, state.reading
     if state.gap is not None:
         return f"{state.gap.reason}; it is asked again"
     if _is_recent(state, state.replaced_at):
-        return "another server answers there now: the figures of the session start again"
+        return "another server answers at this address now: the figures of the session start again"
     if kind is None or reading is None or not reading.session.seconds:
         return ""
     if _is_recent(state, state.restarted_at):
@@ -125,7 +128,7 @@ def remark(state: ServerState) -> str:
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
         return (
-            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): it runs without, "
+            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): it runs without it, "
             "or has drafted nothing yet"
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
@@ -137,6 +140,6 @@ def _is_recent(state: ServerState, t: float | None) -> bool:
 
 
 def tells_of_drafts(figures: Figures) -> bool:
-    """Whether a server reports any figure of speculative decoding."""
+    """Whether these figures include any figure of speculative decoding."""
     counts = (figures.drafts, figures.drafted, figures.accepted, figures.tokens_per_round, figures.acceptance_rate)
     return any(count is not None for count in counts)

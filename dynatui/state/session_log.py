@@ -1,7 +1,7 @@
 """Totals of a session of the monitor: its runs and prompts, and tokens and times under each setting.
 
-Pure folds of the screen's records and of the state after each record, which has the figures. Bounded in size, for a
-session may last for days. Events that a replay repeats after going back count once.
+Pure folds of the screen's records and of the state after each record, which contains the figures. Bounded in size,
+since a session may last for days. Events that a replay repeats after a step back count once.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from dynatui.clean import clean_line
 from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
-"""Fewest rounds under a setting that is compared with others."""
+"""Least number of rounds under a setting for a comparison with other settings."""
 OPENING = 60
 """Number of characters of the beginning of a prompt in lists."""
 _MOST_LINES = 20
@@ -28,7 +28,7 @@ Results = Mapping[int, "Result"]
 
 @dataclass(frozen=True)
 class Setting:
-    """Knobs of a method between two turns by the user; history may move some of them meanwhile."""
+    """Knobs of a method between two turns by the user; the history rule may change some of them meanwhile."""
 
     method: str
     knobs: tuple[tuple[KnobName, float], ...]
@@ -37,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Line:
-    """One run: the newest figures of its watched method."""
+    """One run in the summary: the newest figures of the run's watched method."""
 
     started_at: str
     number: int
@@ -47,7 +47,7 @@ class Line:
     method: str
     figures: Figures
     counted: int
-    """Number of rounds of the run that the totals of settings include."""
+    """Number of rounds of the run that the totals of settings include already."""
 
     def tells(self, other: "Line") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Result:
-    """Figures of the watched method on one prompt."""
+    """Newest figures of the watched method on one prompt."""
 
     opening: str
     """Beginning of the prompt, cleaned."""
@@ -81,7 +81,7 @@ class Tried:
 
     @property
     def rate(self) -> float:
-        """Tokens a second, without the stalled rounds that rates leave out."""
+        """Tokens per second, without the stalled rounds that rates leave out."""
         left_out = self.stalls.from_level(left_out_from([self.stalls], self.rounds))
         return self.times.without(left_out).tokens_per_second or 0.0
 
@@ -97,14 +97,14 @@ class SessionLog:
     runs: tuple[Line, ...] = ()
     """Earlier runs, the newest last."""
     dropped: int = 0
-    """Number of still earlier runs, which are no longer in `runs`."""
+    """Number of even earlier runs, which are no longer in `runs`."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
     """Totals of each setting."""
     results: Results = field(default_factory=dict)
     setting: Setting | None = None
     """The present setting; None between a turn and the first round under it."""
     counted: int = 0
-    """Number of rounds of this run that the totals include already, since the run was played before."""
+    """Number of rounds of this run that the totals include already, because the run was played before."""
 
     @property
     def watched(self) -> str:
@@ -124,12 +124,12 @@ class SessionLog:
                 return self
 
     def all_runs(self) -> tuple[Line, ...]:
-        """The newest runs, including the one in progress once it has a round."""
+        """The newest runs, including the run in progress once it has a round."""
         line = self._line()
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second, of those with enough rounds; None without any."""
+        """The setting with the most tokens per second among the settings with enough rounds; None if there is none."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -191,7 +191,7 @@ class SessionLog:
 
 
 def noted(results: Results, state: RunState) -> Results:
-    """The results including the present figures of a run, finished or not."""
+    """The results, with the present figures of a run added, whether or not it is finished."""
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results

@@ -1,7 +1,7 @@
 """The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
 The screen can go back without involving the engine. The state after every 64th record is kept, at little cost since
-states share their parts; a state in between is folded again from the kept one before it. Knows no widget and no source.
+states share their parts; any other state is folded again from the kept state before it. Knows no widget and no source.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Timeline:
         self._snapshots = [self.state]
         """The states before the first record and after every 64th one."""
         self._ends: dict[str, list[int]] = {}
-        """By method: number of records before its first round, and up to each of its rounds."""
+        """By method: number of records before its first round, then up to the end of each of its rounds."""
 
     def __len__(self) -> int:
         """Number of records."""
@@ -34,7 +34,7 @@ class Timeline:
 
     @property
     def events(self) -> list[Event]:
-        """The events of the run so far, as a recording would hold them."""
+        """The events of the run so far, as a recording would contain them."""
         return run_so_far(self._records)
 
     def rounds(self, method: str) -> int:
@@ -91,7 +91,7 @@ class Place:
 
 
 class Viewpoint:
-    """The run in progress, the shown run (it stays when another begins), the place in it, and the watched method."""
+    """The run in progress, the shown run (kept when the next begins), the shown place in it, and the watched method."""
 
     def __init__(self) -> None:
         self.work = Timeline()
@@ -100,7 +100,7 @@ class Viewpoint:
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run in play; empty for an engine."""
         self._foreseen = Timeline()
-        """The states of the recorded run, as far as its events were read ahead of the playback."""
+        """The states of the recorded run in play, as far as its events were read, also ahead of the playback."""
         self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
         self._newest_state: RunState | None = None
@@ -134,7 +134,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recorded run in play, and at least those already played."""
+        """Folds `count` more events of the recorded run in play, but at least all events already played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))

@@ -1,7 +1,7 @@
 """The tokens of a text: the origin of each, search for words among them, and repetition within the text.
 
-A token may be half a character, so the pieces of a tree need not add up to the text; the rest belongs to the round's
-last token. Knows no screen.
+A token may be a part of a character, so the pieces of a tree need not add up to the text; the rest is given to the
+round's last token. Knows no screen.
 """
 
 import math
@@ -18,7 +18,7 @@ from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
 FARTHEST = 1 << 15
-"""Number of newest tokens of the text that are searched for repetitions: bounds the time of a frame."""
+"""Number of newest tokens of the text in which repetitions are searched: bounds the time of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Token:
     """One committed token of the watched method."""
 
     text: str
-    """Cleaned text of the token; empty for the first half of a character."""
+    """Cleaned text of the token; empty for a token that only begins a character."""
     origin: Origin
     round: int
     depth: int
     """Position within the round's tokens, from 1; for an accepted token, its depth in the tree."""
     node: int | None = None
-    """Index of its node in the round's tree; None for the target's own token."""
+    """Index of the token's node in the round's tree; None for the target's own token."""
     probability: float | None = None
     """The draft's probability of the token after its parent; None for a token that was not drafted."""
     spent_s: float = 0.0
@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Index among `tokens` of the generated token number `position`, or of its round where that is one entry."""
+    """Index in `tokens` of the generated token number `position`, or of its round if that is a single entry."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )
@@ -73,7 +73,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """Ranges of the tokens of each match of a query, in order and without overlap; none for a blank query.
+    """For each match of a query, the range of its tokens, in order and without overlap; none for a blank query.
 
     A blank matches any run of white space. Without a capital letter the search ignores case.
     """
@@ -89,7 +89,7 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
-    """Number of tokens of the longest suffix of `text` plus `path` that occurs in `text`; 0 where none does."""
+    """Length in tokens of the longest suffix of `text` + `path` that also occurs in `text`; 0 if none does."""
     code: dict[int, str] = {}
     # Strings are searched in linear time, so each distinct token becomes one character.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
@@ -99,7 +99,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: the common prefix with each piece in turn, and the rest as the last part."""
+    """The text divided into `count` parts: the common prefix with each piece in turn, and last the rest."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -49,7 +49,7 @@ def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) ->
 
 def test_a_pipe_that_nobody_writes_to_is_an_error_after_a_while(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PATIENCE_S", 0.1)
-    with opened(pipe) as file, pytest.raises(OSError, match="nobody writes to this pipe"):
+    with opened(pipe) as file, pytest.raises(OSError, match="no process writes to this pipe"):
         file.read()
 
 

@@ -1,6 +1,6 @@
 """Attention that is summed in float64 and rounded once, for native models and Hugging Face modules.
 
-In a draft tree, a path's keys lie at other places in the KV cache than in plain text, so they are summed in another
+In a draft tree, a path's keys lie at other places in the KV cache than in plain text, so attention sums them in another
 order. In float64 this changes about the sixteenth digit; after rounding to half precision the bits are equal, except
 with negligible probability.
 """
@@ -28,7 +28,7 @@ from decoder.forward.layer_states import LayerStates
 NAME = "dynatui_float64"
 """Name of this attention function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
-"""Arguments that some families pass to their attention function, and that this one does not support."""
+"""Arguments that some families pass to their attention function, and that `_of_module` does not support."""
 
 
 def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
@@ -37,7 +37,7 @@ def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
 
 
 class ExactModule:
-    """A Hugging Face module as a `Forward` with float64 attention, which is set only during its passes."""
+    """A Hugging Face module as a `Forward` with attention in float64; the module is changed only during passes."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Raises PairError if the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
@@ -106,7 +106,7 @@ def _of_module(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "1 N GH D"], None]:
-    """Attention function for transformers to call; query heads that share keys are stacked as further rows."""
+    """Attention function that transformers calls; the query heads of a key-value head are stacked as further rows."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
             f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not support; "

@@ -1,8 +1,9 @@
-"""Batch-invariant pass sizes, found by trial: smaller passes are padded to such a size, larger ones are split.
+"""Batch-invariant pass sizes, found by trial: small passes are padded to one of these sizes, large ones are split.
 
-The kernel of a matrix product depends on the number of rows, and so do the last digits of every row, which may decide a
-near tie differently. No library guarantees for which sizes the bits agree, so sizes are tried when a target is loaded:
-on this machine, with these weights and this number of threads. Knows nothing of attention and trees.
+The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row; they may
+decide a near tie differently. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
+when a target is loaded: on this machine, with these weights and this number of threads. Knows nothing of
+attention and trees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ class Exact:
         for start, stop, size in parts(len(tokens), self.sizes):
             padding, rows = size - (stop - start), slice(start, stop)
             if padding:
-                # The cache grows in steps, since growth by single rows would copy it for each row.
+                # The cache grows in steps, since growth by single rows would copy the cache for each row.
                 cache.reserve(-(-(first + start + size) // self.sizes[-1]) * self.sizes[-1])
             rows_logits = self.inner.forward(
                 cache,
@@ -58,7 +59,7 @@ class Exact:
         return torch.cat(logits) if len(logits) > 1 else logits[0]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`; not padded, since all methods read a prompt in the same chunks."""
+        """See `Forward`; chunks are not padded, since all methods read a prompt in the same chunks."""
         return self.inner.read(cache, tokens)
 
 
@@ -79,7 +80,7 @@ def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
-    """Raises ConfigError for float64 models, since sums in float64 are not more precise than their dtype."""
+    """Raises ConfigError for float64 models: a sum in float64 is no more precise than their own dtype."""
     if dtype is torch.float64:
         raise ConfigError(
             "--exact sums in float64 and rounds to the dtype, so it guarantees nothing for dtype float64; "
@@ -97,7 +98,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     Args:
         forward: Forward form whose attention is independent of the order of keys.
         words: Size of the vocabulary.
-        cuda: Whether the model runs on a GPU, where passes are larger, since many rows take about as long as one.
+        cuda: Whether the model runs on a GPU, where passes have more rows, since many rows take about as long as one.
 
     Raises:
         PairError: Bits differ even if rows are computed one by one.
@@ -108,7 +109,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
     agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # Smaller sizes may have agreed by chance; if so, passes that are all padded to one size still agree.
+    # The smaller sizes may have agreed by chance; if the tree disagrees, all passes are padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
         if Trial(exact, words).tree_agrees():
@@ -131,7 +132,7 @@ class Trial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits are precise enough to show a different order of summation.
+        """Whether logits are so precise that they differ if sums are computed in another order.
 
         After rounding to half precision most logits would be equal, and a few trials would prove nothing.
         """
@@ -178,7 +179,7 @@ class Trial:
         return logits
 
     def _decoded(self, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Logits after the text and these tokens, computed one by one."""
+        """Logits after the last of these tokens, which continue the trial's text and are decoded one by one."""
         cache, logits = self._forward.new_cache(len(self._text) + len(tokens)), torch.empty(0)
         self._forward.read(cache, self._text)
         for at, token in enumerate(tokens, len(self._text)):

@@ -2,7 +2,7 @@
 
 With plain weights, the time of a product grows with its rows, so that verifying a draft tree is slower than plain
 decoding; with packed weights, eight rows take little longer than one. If torch or the CPU lacks an operator, the next
-best one is used, and finally the public `linear`, which computes the same product.
+best operator is used, and in the last resort the public `linear`.
 """
 
 import functools
@@ -17,17 +17,17 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""Sizes in the speed trial: weights that exceed a core's caches, and as many rows as a small tree's verification."""
+"""Sizes of the speed trial: weights that exceed a core's caches, and the rows of a small tree's verification."""
 
 
 class Linear(Protocol):
     """A linear layer: rows x are mapped to x W^T + b."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Rows after the layer, in the dtype of the implementation."""
+        """Output rows of the layer, in the dtype of the implementation."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Sum of `residual` and the rows after the layer, in the dtype of `residual`, which may be overwritten."""
+        """Sum of `residual` and the layer's output rows, in the dtype of `residual`, which may be overwritten."""
 
 
 class PublicLinear:
@@ -49,7 +49,7 @@ class PublicLinear:
 
 
 class OneDnnLinear:
-    """A `Linear` with oneDNN's packed weights, and its fused sum if the residual has the weights' dtype."""
+    """A `Linear` with oneDNN's packed weights, and oneDNN's fused sum if the residual has the weights' dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         operators = torch.ops.mkldnn
@@ -97,7 +97,7 @@ class FbgemmLinear:
 
 
 def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "N Y"]:
-    """The product rows times matrix^T, for a matrix that is used only once, so that packing it would not pay.
+    """The product of rows and matrix^T, for a matrix that is used only once and so is not worth packing.
 
     For many rows oneDNN is up to twice as fast as torch's own product, whose library is tuned for one vendor's CPUs.
     """
@@ -131,13 +131,13 @@ def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
                 return maker(weight, bias, dtype)
             except NotImplementedError:
                 continue
-    # Without packed products, float16 arithmetic on a CPU costs more time than smaller weights save.
+    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save.
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
 @functools.cache
 def works(maker: Maker, dtype: torch.dtype) -> bool:
-    """Whether the maker's operators exist, run on this CPU in this dtype, and give the same result as `linear`."""
+    """Whether the operators of `maker` exist, run on this CPU in this dtype, and give the same result as `linear`."""
     if dtype not in (torch.float32, *HALF):
         return False
     weight, bias, rows = torch.linspace(-1, 1, 96).reshape(6, 16), torch.arange(6.0), torch.linspace(0, 2, 64)

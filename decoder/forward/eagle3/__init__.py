@@ -1,1 +1,1 @@
-"""Network of an EAGLE-3 head: one layer that predicts tokens from the target's hidden states."""
+"""Network of an EAGLE-3 head: a single layer that predicts tokens from the target's hidden states."""

@@ -1,8 +1,8 @@
 """Network of an EAGLE-3 head in plain torch, on any device, in the head's dtype.
 
 A row combines a token with the hidden state at the position before it: the target's state for tokens of the text, the
-head's own output for drafted tokens. Rows of text and tree share one KV cache and one form of mask, as in other models.
-Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor trees.
+head's own output for drafted tokens. As in other models, rows of text and of tree are stored in one KV cache and masked
+alike. Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor trees.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Head:
     embedding: Float[Tensor, "V X"] = field(repr=False)
     """Input embedding, the head's own or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
-    """The target's id of each token of the head's vocabulary; None if both have the same ids."""
+    """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -51,7 +51,7 @@ class Head:
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
 
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
-        """Hidden rows of a text, each computed from the concatenated target states at one token."""
+        """Hidden rows of a text; each row is computed from the concatenated target states at one token."""
         states = states.to(self.embedding)
         if self.shape.fc_norm:
             each = states.chunk(self.shape.states, -1)
@@ -68,14 +68,14 @@ class Head:
         positions: Sequence[int],
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
-        """Output rows of N new rows, which are appended to the cache.
+        """Outputs for N new rows, which are appended to the cache.
 
         Args:
             cache: All its committed rows are visible to every new row.
             tokens: Token ids of the new rows, N of them.
             hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
                 head.
-            positions: Position in the text before each token; siblings have the same.
+            positions: Position in the text before each token; siblings have the same position.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
         embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
@@ -86,11 +86,11 @@ class Head:
         return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Hidden inputs of drafted rows, from the outputs of their parents."""
+        """Hidden states that are input for drafted rows, from the outputs at their parents."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Logits of the next tokens after rows with these outputs, over the target's token ids."""
+        """Logits of the token after each row, from the rows' outputs; columns are the target's token ids."""
         own = self._times(self._normed(outputs, "norm"), "lm_head")
         if self.tokens is None:
             return own
@@ -147,7 +147,7 @@ class Head:
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
-    """Mask of all S rows, shape (N, S), from a mask of the last M rows, shape (N, M); earlier rows are visible."""
+    """Extends a mask of the last M rows, shape (N, M), to all S rows, shape (N, S): earlier rows are visible."""
     rows, recent = visible.shape
     seen = torch.ones((rows, width), dtype=torch.bool)
     seen[:, width - recent :] = torch.from_numpy(visible)

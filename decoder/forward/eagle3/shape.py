@@ -20,7 +20,7 @@ class HeadShape:
     """Configuration of an EAGLE-3 head."""
 
     layer: Architecture
-    """Architecture of the head's one layer; its vocabulary size is the target's."""
+    """Architecture of the head's single layer; `vocab_size` is that of the target."""
     draft_vocabulary: int
     """Size of the head's own vocabulary, the tokens that it can predict."""
     target_width: int
@@ -28,7 +28,7 @@ class HeadShape:
     target_layers: tuple[int, ...] | None = None
     """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
     norm_before_residual: bool = False
-    """Whether the residual starts from the normalised hidden row, not from the row itself."""
+    """Whether the residual starts from the normalised hidden row; otherwise from the hidden row itself."""
     norm_before_fc: bool = False
     """Whether the concatenated target states are normalised before the first linear layer."""
     fc_norm: bool = False
@@ -40,7 +40,7 @@ class HeadShape:
 
     @property
     def states(self) -> int:
-        """Number of target states that are combined to one hidden row."""
+        """Number of target states that are combined into one hidden row."""
         return USUAL_STATES if self.target_layers is None else len(self.target_layers)
 
     @property
@@ -95,6 +95,6 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
 
 
 def optional_shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
-    """Shapes of optional weights, by name: the head's own embedding, and maps between its and the target's ids."""
+    """Shapes of optional weights, by name: the head's embedding, and maps between its token ids and the target's."""
     words = shape.layer.vocab_size
     return {"embed_tokens.weight": (words, shape.layer.hidden_size), "t2d": (words,), "d2t": (shape.draft_vocabulary,)}

@@ -17,7 +17,7 @@ from decoder.forward.kv_cache import KvCache
 
 @dataclass(frozen=True)
 class Unguided:
-    """An EAGLE-3 head with zeros as hidden states; see this module."""
+    """An EAGLE-3 head whose hidden states are zeros, so that its passes can be timed without a target."""
 
     head: Head
 

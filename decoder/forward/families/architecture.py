@@ -21,13 +21,13 @@ ROTARY: Mapping[str, frozenset[str]] = {
 }
 """Supported kinds of rotary positions, which do not depend on the text length, and the parameters of each kind."""
 NO_LIMIT = 1 << 20
-"""Context length in tokens of a model whose configuration does not state it."""
+"""Context length, in tokens, that is assumed if a model's configuration states none."""
 LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
-"""Names of the context length in configurations; the first name present is used."""
+"""Configuration fields that may contain the context length; the first field present is used."""
 
 
 def longest_text(config: Any) -> int:
-    """Longest text, in tokens, for which rotary frequencies stay the same.
+    """Length of the longest text, in tokens, for which rotary frequencies stay the same.
 
     Beyond the original context length, longrope uses other frequencies for all positions, also those of cached keys;
     the generated text would then depend on the number of rows in each pass.
@@ -42,7 +42,7 @@ def longest_text(config: Any) -> int:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Architecture with the field names of Hugging Face's configurations, so that it can be used in place of one."""
+    """Architecture with the field names of Hugging Face's configurations, so that it can replace a configuration."""
 
     model_type: str
     vocab_size: int
@@ -61,7 +61,7 @@ class Architecture:
     mlp_bias: bool
     use_parallel_residual: bool
     dtype: torch.dtype | None
-    """Dtype of the checkpoint; None if it states none."""
+    """Dtype of the checkpoint; None if the checkpoint states none."""
 
     @classmethod
     def of(cls, config: Any) -> "Architecture":
@@ -94,7 +94,7 @@ class Architecture:
 
 
 def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
-    """Llama 3's frequency scaling: long wavelengths are stretched, short ones kept, and those between interpolated."""
+    """Llama 3's frequency scaling: long wavelengths are stretched, short ones kept, and others interpolated."""
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]
     waves = 2 * math.pi / turns
@@ -114,10 +114,10 @@ class Source:
     frequencies: Float[Tensor, "R"]
     """`Architecture.frequencies`, on the weights' device."""
     done: Callable[[str], None] = lambda _: None
-    """Called with the name of each layer after it was read."""
+    """Function that is called with the name of each layer after the layer was read."""
 
     def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
-        """All layers, each read by its name."""
+        """All layers; `read` makes a layer from the prefix of its weights' names."""
         loaded = []
         for number in range(self.architecture.num_hidden_layers):
             loaded.append(read(f"{prefix}.{number}"))
@@ -138,7 +138,7 @@ class Traits:
     device: torch.device
     dtype: torch.dtype
     eos: Any
-    """Ids of the end-of-text tokens, in the form that the checkpoint has."""
+    """Ids of the end-of-text tokens, in the checkpoint's form (one id, a list or None)."""
     skeleton: Callable[[], Any]
     """Makes a Hugging Face module with the model's structure, but without weights."""
     source: Source | None

@@ -19,12 +19,14 @@ from decoder.forward.cpu.packed import times
 from decoder.forward.kv_cache import KvCache
 
 MANY_SCORES = 1 << 15
-"""Number of scores per head and thread from which heads are computed one by one: products of that size use all
-threads, and their intermediate results stay in the CPU's caches."""
+"""Number of scores per head and thread from which heads are computed one by one: the products of a single head then use
+all threads, and intermediate results stay in the CPU's caches.
+"""
 FUSED_FROM = 256
-"""Number of rows from which attention is else one fused call; separate products would store all scores of all heads."""
+"""For fewer scores: number of rows from which attention is one fused call, which does not store all scores."""
 FEW, LONG = 4, 1024
-"""Keys times queries is faster than queries times keys for up to FEW rows and at least LONG keys, and for one row."""
+"""The product keys x queries is faster than queries x keys for up to FEW rows with at least LONG keys, and for one row.
+"""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
     [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
@@ -55,14 +57,14 @@ class Rotation:
         return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
-        # Computed in float32 for every dtype of the model, as in Hugging Face's modules.
+        # The rotations are computed in float32 for every dtype of the model, as in Hugging Face's modules.
         places = torch.tensor(positions, dtype=torch.float, device=self.frequencies.device)
         angles = places[:, None] * self.frequencies
         return torch.complex(angles.cos().to(self._dtype), angles.sin().to(self._dtype))[:, None, None]
 
 
 class Place(Protocol):
-    """Destination to which rows are copied: a view of a tensor, or an object with the same method."""
+    """Destination to which rows are copied: a view of a tensor, or an object with the method `copy_`."""
 
     def copy_(self, src: Tensor, /) -> object:
         """Writes the rows."""
@@ -111,7 +113,7 @@ def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Flo
 
 
 def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
-    """Attention of scaled queries to all cache rows in use, in layer `index`."""
+    """Attention output of layer `index`: scaled queries attend to all cache rows in use."""
     return given.attention(queries, given.keys[index], given.values[index], given.bias)
 
 
@@ -121,7 +123,7 @@ def gathered(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    """`Attention` by the fastest way for its sizes, in the dtype of its inputs."""
+    """`Attention` by the fastest implementation for the sizes of its inputs, in their dtype."""
     rows, count = queries.shape[1], keys.shape[2]
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)

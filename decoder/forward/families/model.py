@@ -21,7 +21,7 @@ from decoder.forward.families.attention import Attention, Pass, Rotation, attend
 from decoder.forward.kv_cache import KvCache
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
-"""(rows, state of the forward pass, number of this layer) -> rows; may overwrite its input rows."""
+"""(rows, state of the forward pass, number of this layer) -> rows; the function may overwrite its input rows."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Activation:
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
     """Applies GELU in place."""
     count, width = columns.shape
-    # A contiguous single row would be passed to oneDNN's activation, which wakes all threads for it.
+    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads.
     seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
     functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
     return columns
@@ -184,7 +184,7 @@ class NativeModel:
     heads: Heads
     attention: Attention = gathered
     stored: torch.dtype | None = None
-    """Dtype of stored keys and values; None: the same as `rows`."""
+    """Dtype of stored keys and values; None: that of `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""

@@ -1,7 +1,7 @@
 """Native families: models whose weights and configuration are fully known, so that they run without HF modules.
 
-Reads their weights by name, folds norms into the matrices after them, and packs the matrices. All other models (other
-families, changed layers) run by their Hugging Face modules; nothing is guessed.
+This module reads the weights of these models by name, folds each norm into the matrices after it, and packs the
+matrices. All other models (other families, changed layers) run by their Hugging Face modules.
 """
 
 import math
@@ -42,7 +42,7 @@ COPIES = 3
 
 @dataclass(frozen=True)
 class Family:
-    """Hugging Face's names for a family's parts, and the operations that differ between families."""
+    """A native family: Hugging Face's names of its parts, and the operations that differ between families."""
 
     name: str
     """Name of the family's model class in transformers."""
@@ -109,7 +109,7 @@ def runs(arch: Architecture) -> bool:
     """Whether a model of this architecture can run natively."""
     return (
         arch.hidden_act in FAMILIES[arch.model_type].activations
-        # Rotations view pairs of numbers as complex numbers, so their columns must begin at even indices.
+        # Rotations view pairs of columns as complex numbers, so queries and keys must begin at even columns.
         and arch.intermediate_size % 2 == 0
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
         and arch.rope_parameters["rope_type"] in ROTARY
@@ -129,7 +129,7 @@ class Arithmetic:
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """Dtypes for a model of this dtype; half precision is used only for weights, where it gains speed."""
+        """Dtypes for a model of this dtype; only weights are in half precision, where it gains speed."""
         return cls(torch.float32 if dtype in HALF else dtype, dtype)
 
 
@@ -161,7 +161,7 @@ class Matrix:
         return Matrix(self.weight * factor, self.bias * factor)
 
     def ordered(self, order: Tensor) -> "Matrix":
-        """The linear layer with its output columns in another order."""
+        """The same linear layer with reordered output columns: column i is the old column `order[i]`."""
         return Matrix(self.weight[order], self.bias[order])
 
     def packed(self, arithmetic: Arithmetic) -> Linear:
@@ -170,18 +170,18 @@ class Matrix:
 
 
 def stacked(*parts: Matrix) -> Matrix:
-    """One linear layer whose outputs are the concatenated outputs of the parts, which have the same input."""
+    """One linear layer in place of parts with the same input; its output is the concatenation of their outputs."""
     return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
 
 
 def summed(*parts: Matrix) -> Matrix:
-    """One linear layer for the concatenated inputs of the parts, whose output is the sum of their outputs."""
+    """One linear layer for the parts' concatenated inputs; its output is the sum of the parts' outputs."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
 def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
-    """Builds the native model of these weights, which are read layer by layer."""
+    """Builds the native model from the weights of `source`, which are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     rotation = Rotation(source.frequencies, arithmetic.rows)
     kept = arch.num_key_value_heads
@@ -225,12 +225,12 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
         part.ordered(torch.arange(len(part.bias)).view(-1, heads.width)[:, neighbours].flatten())
         for part in (queries, keys)
     )
-    # The scaling of the attention scores is folded into the queries.
+    # The scale of the attention scores, 1 / sqrt(head width), is folded into the queries' weights.
     return stacked(queries.scaled(heads.width**-0.5), keys, values)
 
 
 def shapes(arch: Architecture) -> Shapes:
-    """Shapes of all weights, by name; without the output head if it is tied to the embedding."""
+    """Shapes of all weights, by name; the output head is left out if it is tied to the embedding."""
     family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
     words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
     return (
@@ -265,7 +265,7 @@ def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
 
 
 def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Upper bound, in bytes, of the temporary memory for reading a model, in addition to its source and the result."""
+    """Upper bound, in bytes, of the temporary memory for reading a model, besides its source and the native model."""
     layer = sum(map(math.prod, _layer_shapes(arch).values()))
     largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as an HF module."""
+"""Passes of fixed shape by the layers of `decoder.forward.families`, with half the operations of an HF module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,19 +30,18 @@ class _Place:
 class NativeStatic:
     """A `StaticForward` of a native model with `PublicLinear` matrices, for texts of at most `context` tokens.
 
-    It is also a `Forward` for rounds that the host drives, so that no Hugging Face module is needed for trees that are
-    too large for fixed shapes.
+    It is also a `Forward`, so that rounds whose trees are too large for fixed shapes need no Hugging Face module.
     """
 
     def __init__(self, model: NativeModel, context: int) -> None:
         self._model, self._context = model, context
-        # Rotations are complex products, which bfloat16 lacks; then only the inputs of matrices are bfloat16.
+        # Rotations are complex products, and there are none in bfloat16; so only the inputs of matrices are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Table of rotations by store capacity; a graph keeps reading the table that it was captured with."""
+        """Tables of rotations by store capacity, kept since a CUDA graph goes on reading the table of its capture."""
 
     def for_a_compiler(self) -> "NativeStatic":
-        """The same model in layers that torch.compile can compile; weights and stores are shared."""
+        """The same model with layers that torch.compile can compile; it shares the weights and stores."""
         layers = [Fused(layer) if isinstance(layer, Parallel | Sequential) else layer for layer in self._model.layers]
         return NativeStatic(replace(self._model, layers=layers), self._context)
 
@@ -112,7 +111,7 @@ def aligned(rows: int) -> int:
 class Fused:
     """A layer without in-place operations and complex numbers, as torch.compile requires.
 
-    If not compiled, it is slower than `layer`, which computes the same in place.
+    If not compiled, it is slower than `layer`, which gives the same result in place.
     """
 
     layer: Parallel | Sequential

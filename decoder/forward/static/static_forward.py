@@ -42,14 +42,14 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, in addition to its current form; by its module if both do not fit."""
+    """The fastest static form of a model, beside its current form; without memory for both, the form by its module."""
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, in place of its module if possible: at most one layer is in memory twice.
+    """The fastest static form of a model; if possible, it replaces the module layer by layer, to save memory.
 
     The model then uses this form for all passes, and loads its module only when it is needed.
     """
@@ -83,7 +83,7 @@ def empty(layer: Any) -> None:
 
 
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
-    """Reason why no native model can be made, else empty; `beside`: whether the current form stays in memory."""
+    """Reason why no native model can be made, or an empty text; `beside`: whether the current form stays in memory."""
     if source is None:
         return f"{type(model.hf.module).__name__} has no native implementation"
     arch = source.architecture
@@ -103,7 +103,7 @@ def _read(model: "LanguageModel", source: Source) -> NativeStatic:
 def visibility(
     start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of N rows: slots before `start` are visible, and those of the next M slots that `seen` marks.
+    """Attention bias of N rows: visible are the slots before `start`, and of the next M slots those marked in `seen`.
 
     Slot 0 is always visible, since a padded row without visible slots would compute NaN; slot 0 holds text.
     """

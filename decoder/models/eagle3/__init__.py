@@ -1,1 +1,1 @@
-"""EAGLE-3 checkpoints as they are published: configuration and safetensors, read without transformers."""
+"""Published EAGLE-3 checkpoints: configuration and weights in safetensors, read without transformers."""

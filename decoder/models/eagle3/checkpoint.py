@@ -1,4 +1,4 @@
-"""Weights of EAGLE-3 heads: only from safetensors, each tensor with a known name and the expected shape.
+"""Reads weights of EAGLE-3 heads, only from safetensors; each tensor must have a known name and the expected shape.
 
 Pickled weights are never opened, and no code of a checkpoint is run. An error names the tensor, its shape and the
 expected shape.
@@ -55,7 +55,7 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
 
 
 def sizes_of(name: str, config: Any) -> TargetSizes:
-    """Vocabulary size, width and number of layers of a target that is not loaded yet, from its configuration."""
+    """Vocabulary size, width and number of layers of a target, from its configuration, before the target is loaded."""
     text = config if isinstance(config, Architecture) else config.get_text_config()
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
@@ -69,7 +69,7 @@ def fitting_layers(shown: str, shape: HeadShape, target: TargetSizes) -> tuple[i
         )
     if shape.target_width != target.width:
         raise PairError(
-            f"{shown} was made for hidden rows of width {shape.target_width}, and those of {target.name} have "
+            f"{shown} was made for hidden rows of width {shape.target_width}, and {target.name} has width "
             f"{target.width}; choose the head that was made for this target"
         )
     layers = shape.target_layers or usual_layers(target.layers)
@@ -99,7 +99,7 @@ def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
         raise ModelError(f"{shown} lacks {key} of shape {_written(wanted[key])}; {AGAIN}")
     if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
-            f"{shown} lacks {EMBEDDING} of shape {_written(known[EMBEDDING])}, in whose place the target's has width "
+            f"{shown} lacks {EMBEDDING} of shape {_written(known[EMBEDDING])}, and the target's embedding has width "
             f"{shape.target_width}; {AGAIN}"
         )
     return tensors
@@ -122,7 +122,7 @@ def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -
 
 
 def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
-    """Weights in a file that the head uses, as (name without the saving library's prefix, tensor)."""
+    """The weights in a file, without unused ones, as (name without the saving library's prefix, tensor)."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - it is no mapping
@@ -135,7 +135,7 @@ def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _tokens(shown: str, shape: HeadShape, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """The target's token id for each of the head's token ids, from the differences in `d2t`; shape (D,)."""
+    """For each of the head's token ids, the target's id, from the differences in `d2t`; shape (D,)."""
     if (offsets := tensors.get("d2t")) is None:
         return None
     words = shape.layer.vocab_size

@@ -1,8 +1,8 @@
-"""config.json of EAGLE-3 heads, in both published layouts, as a `HeadShape`.
+"""Reads config.json of an EAGLE-3 head, in either published layout, as a `HeadShape`.
 
 The flat layout, of the authors and SGLang, has the fields of the layer and of the head in one object. The nested
 layout, of the speculators library, has the fields of the layer within `transformer_layer_config`. Fields without effect
-here are ignored, among them `auto_map` and the code that it names. Knows no weights.
+on the head are ignored, also `auto_map`, so that the code it names never runs. Knows no weights.
 """
 
 from dataclasses import replace
@@ -52,7 +52,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nested(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the head that flat configurations may keep in `eagle_config`."""
+    """Fields of the head that a flat configuration may contain in an object `eagle_config`."""
 
     eagle_aux_hidden_state_layer_ids: list[Token] | None = None
     use_aux_hidden_state: bool = True
@@ -138,7 +138,7 @@ def _architecture(name: str, layer: Layer) -> Architecture:
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; `eagle_config` lists the layers before them instead."""
+    """Target layers whose inputs the head reads; `eagle_config` instead lists the layer before each of them."""
     layers = fields.eagle_aux_hidden_state_layer_ids
     if not layers:
         layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]

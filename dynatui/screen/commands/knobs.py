@@ -1,4 +1,4 @@
-"""Turning knobs: by step, by slider, by a typed value, and back."""
+"""Commands that turn knobs: by a step, by a slider, by a typed value, by undo and to presets."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,13 +31,13 @@ def turn(screen: Screen, cap: str) -> None:
         }
         key_list = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         refusal = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
-        screen.show_note(f"{method} has no such knob; its own: {key_list}" if key_list else refusal)
+        screen.show_note(f"{method} has no such knob; its knobs: {key_list}" if key_list else refusal)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
 
 def cycle(screen: Screen, name: KnobName) -> None:
-    """Turns a knob to its next named value that is possible for the present trees; the first follows the last."""
+    """Turns a knob to the next of its named values that the present trees permit; after the last, to the first."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -55,46 +55,46 @@ def cycle(screen: Screen, name: KnobName) -> None:
         screen.show_note(f"{now} as before: {unfitting} do not fit these trees")
     elif editor.sampling.greedy:
         warmer = _key(screen, turns(info("temperature"))[1])
-        screen.show_note(f"{now}, which has no effect at T 0: that is greedy; {warmer} raises T")
+        screen.show_note(f"{now}, which has no effect at T 0, where decoding is greedy; {warmer} raises T")
     else:
-        left_out = f"; {unfitting}: not for these trees" if following < value and unfitting else ""
+        left_out = f"; {unfitting} do not fit these trees" if following < value and unfitting else ""
         screen.show_note(f"{now}, from the {'next' if state.run else 'first'} round on{left_out}")
 
 
 def _owners(screen: Screen, name: KnobName, method: str) -> str:
-    """Message on a knob that the watched method lacks: the methods that have it."""
+    """Message about a knob that the watched method lacks; it names the methods that have the knob."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     racing_owners = [owner for owner in owners if owner in racing]
-    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
+    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has it"
     if racing_owners:
         return f"{has}: {_key(screen, 'watch(1)')} watches another method"
     return f"{has}, and does not race: start with --methods {','.join((*owners, *racing))}"
 
 
 def history(screen: Screen) -> None:
-    """Switches history on or off."""
+    """Switches the history rule of the watched method on or off."""
     if editor := _editor(screen):
         if isinstance(editor.rules(screen.viewpoint.newest), AdaptiveTree):
             editor.history(screen.viewpoint.newest)
         else:
             method = editor.watched(screen.viewpoint.newest)
-            screen.show_note(f"{method} has no history; {_key(screen, 'watch(1)')} watches another method")
+            screen.show_note(f"{method} has no history rule; {_key(screen, 'watch(1)')} watches another method")
 
 
 def hold(screen: Screen) -> None:
-    """Switches history off, and sets the knob that history has moved back."""
+    """Switches the history rule off, and restores the user's value of the knob that the rule has moved back."""
     if editor := _editor(screen):
         moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
-            screen.show_note("history has moved back no value that you set")
+            screen.show_note("the history rule has moved back no value that you set")
             return
         name, value = moved.name, moved.old
         editor.hold({name: value}, screen.viewpoint.newest)
-        screen.show_note(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
+        screen.show_note(f"the history rule is off; {info(name).symbol} stays at {info(name).written(value)}")
 
 
 def watch(screen: Screen, step: int) -> None:
-    """Watches the next or the previous method: shows its text, tree and curves, and knob keys act on it."""
+    """Watches the next or the previous method: shows its text, tree and curves, and keys of knobs act on it."""
     names = list(screen.viewpoint.state.lanes)
     if not names:
         screen.show_note("methods can be watched once the models are loaded")
@@ -105,7 +105,7 @@ def watch(screen: Screen, step: int) -> None:
 
 
 def drawer(screen: Screen) -> None:
-    """Opens or closes the drawer with the sliders of all knobs; those of a recording cannot be turned."""
+    """Opens or closes the drawer with the sliders of all knobs; the knobs of a recording cannot be turned."""
     screen.change_view(mode="watch" if screen.scene.mode == "knobs" else "knobs", typed="")
 
 
@@ -164,7 +164,7 @@ def _move(screen: Screen, name: KnobName, distance: float) -> None:
 
 
 def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], bool]) -> None:
-    """Turns a knob; for a shared one, also shows the new value and the token from which it is in force."""
+    """Turns a knob; for a knob that all methods share, also shows the new value and the first token that it affects."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -172,7 +172,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
         act(editor, state)
     elif name != "temperature" and editor.sampling.greedy:
         warmer = screen.scene.keys.cap(turns(info("temperature"))[1])
-        screen.show_note(f"{info(name).symbol} has no effect at T 0, which is greedy; {warmer} raises T")
+        screen.show_note(f"{info(name).symbol} has no effect at T 0, where decoding is greedy; {warmer} raises T")
     else:
         turned = act(editor, state)
         now = f"{info(name).symbol} {info(name).written(editor.sampling.knob(name))}"
@@ -181,7 +181,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
 
 
 def _from_where(state: RunState) -> str:
-    """The first token that a turn of temperature or top-p affects, in words: no method has decoded it yet."""
+    """In words, the first token that a turn of temperature or top-p affects: a token that no method has decoded yet."""
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
@@ -220,7 +220,7 @@ def preset(screen: Screen) -> None:
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
         owners = " and ".join(name for name, spec in METHODS.items() if spec.presets)
-        refusal = f"presets are values of {owners}'s knobs, and {method} is watched"
+        refusal = f"presets are for the knobs of {owners}, but {method} is watched"
         screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else refusal)
 
 
@@ -230,10 +230,10 @@ def pin(screen: Screen) -> None:
     before = screen.pins.get(state.watched)
     if before is not None and before.by_hand:
         del screen.pins[state.watched]
-        screen.show_note(f"A is given up; {_key(screen, 'pin')} pins a new one, and so does the next turn of a knob")
+        screen.show_note(f"A is removed; {_key(screen, 'pin')} pins a new A, and so does the next turn of a knob")
     elif state.rounds:
         screen.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
-        screen.show_note("A is pinned; what follows is B")
+        screen.show_note("A is pinned; later rounds are B")
     else:
         screen.show_note("there is no round to pin yet")
 

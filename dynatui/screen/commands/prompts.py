@@ -1,4 +1,4 @@
-"""Change of the prompt: leaving a run that is not recorded needs the same key twice."""
+"""Commands that change the prompt; if the run is not recorded, the same key must be pressed twice to leave it."""
 
 from dynatui.render.prompts import chosen, listed
 from dynatui.screen.commands import view
@@ -8,20 +8,20 @@ from dynatui.screen.protocol import Screen
 
 
 def prompt(screen: Screen, step: int) -> None:
-    """Begins the prompt `step` places further; 0 restarts the present one."""
+    """Begins the prompt `step` places further; 0 restarts the present prompt."""
     if _agreed(screen, f"{screen.scene.keys.cap(f'prompt({step})')} again leaves this run"):
         _leave(screen, step)
 
 
 def enter(screen: Screen) -> None:
-    """In the list of prompts, begins the chosen one; elsewhere maximises the panel, or shows all panels again."""
+    """In the list of prompts, begins the chosen prompt; elsewhere maximises the panel, or shows all panels again."""
     if screen.scene.panel != "prompts":
         view.maximise(screen)
         return
     screen.read_events()
     number, present = chosen(screen.scene, listed(screen.scene)), screen.viewpoint.newest.prompt
     if screen.source.controls is None and screen.source.playback is None:
-        screen.show_note("another process decodes; it chooses its prompts")
+        screen.show_note("another process decodes and chooses the prompts")
     elif number is None or present is None or number == present.number:
         live(screen)
     elif _agreed(screen, f"{screen.scene.keys.cap('enter')} again goes to prompt {number}"):
@@ -30,7 +30,7 @@ def enter(screen: Screen) -> None:
 
 
 def edit(screen: Screen) -> None:
-    """Opens the editor of the prompt, with a warning where the run would be lost."""
+    """Opens the editor of the prompt, with a warning if an unrecorded run would be lost."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("prompts of a recording cannot be edited")
@@ -52,7 +52,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: it is recorded, or this key confirms the shown question; otherwise asks."""
+    """Whether the run may be left: it is recorded, or this key confirms the displayed question; otherwise asks it."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

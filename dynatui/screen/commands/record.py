@@ -1,4 +1,4 @@
-"""Recording, export and copy: events, figures, the command line, the text."""
+"""Commands for recording, export and copying: of events, figures, the command line and the text."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -28,7 +28,7 @@ def record(screen: Screen) -> None:
 
 
 def export(screen: Screen) -> None:
-    """Writes everything about this run into a folder, in the background, since a long run takes a while."""
+    """Writes all figures and pictures of this run into a folder, in the background, since a long run takes a while."""
     if screen.aside.busy:
         screen.show_note("the previous export is still being written")
         return
@@ -47,7 +47,7 @@ def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
-    """Shows the path of an export, or the user's error; raises any other error, which is a bug."""
+    """Shows the path of an export, or an error that the user can remedy; raises any other error, which is a bug."""
     if fault is not None and not isinstance(fault, DecoderError):
         raise fault
     screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")
@@ -57,7 +57,7 @@ def command(screen: Screen) -> None:
     """Shows the command line of the present settings, and copies it."""
     line = screen.command_line()
     if not line:
-        screen.show_note("a recording does not contain all settings; its first line has those that it contains")
+        screen.show_note("a recording does not contain all settings; its first line lists the recorded ones")
         return
     screen.copy_to_clipboard(line)
     screen.push_screen(TextPage(screen.scene.keys, "command", "The present settings as a command line (copied)", line))

@@ -1,4 +1,4 @@
-"""Search in the watched method's text; in a recording also in the unplayed part and in other runs."""
+"""Commands that search the watched method's text; of a recording, also the unplayed part and the other runs."""
 
 import sys
 from contextlib import suppress
@@ -13,9 +13,9 @@ from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:
-    """Opens the line for words and moves to their first hit; an empty line repeats the last search.
+    """Opens the line for words and moves to the first hit; an empty line repeats the last search.
 
-    With the list of prompts as chosen panel, filters the list.
+    If the list of prompts is the chosen panel, filters the list instead.
     """
     if screen.scene.panel == "prompts":
         filter_prompts(screen)
@@ -30,7 +30,7 @@ def search(screen: Screen) -> None:
 
 
 def hit(screen: Screen, step: int) -> None:
-    """Moves to the next or previous hit; after the last one of a recording's run, to the next run with a hit."""
+    """Moves to the next or previous hit; after the last hit in a run of a recording, to the next run with a hit."""
     places, cursor = screen.scene.hits, screen.scene.cursor or 0
     ahead = [place for place in places if (place.start > cursor if step > 0 else place.stop <= cursor)]
     if ahead:
@@ -43,7 +43,7 @@ def hit(screen: Screen, step: int) -> None:
 
 
 def _find(screen: Screen, query: str) -> None:
-    """Moves the cursor to the first hit at or after its token, in this run or the next run with a hit."""
+    """Moves the cursor to the first hit at or after its token, in this run or else the next run with a hit."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     texts = [token.text for token in screen.viewpoint.whole.lane.tokens]
     searched = [playback.text(watched, playback.number)] if playback else texts
@@ -68,7 +68,7 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """Moves the cursor to a hit from it on, by index (0 or -1); in a recording, in the run `away` runs later."""
+    """Moves the cursor to the next hit (`place` 0) or the last (-1); in a recording, in the run `away` runs later."""
     if away:
         screen.source.go(away)
         screen.read_events()

@@ -1,4 +1,4 @@
-"""Movement in time: freeze, pause, step, scrub."""
+"""Commands that move in time: freeze, pause, step, scrub."""
 
 import sys
 
@@ -31,13 +31,13 @@ def pause(screen: Screen) -> None:
 
 
 def step(screen: Screen) -> None:
-    """Steps by one stage, or in a recording by one round; the first press pauses."""
+    """Steps by one stage, or in a recording by one round; the first key press only pauses."""
     if screen.source.playback:
         scrub(screen, 1)
         return
     live(screen)
     if screen.source.controls is None:
-        screen.show_note("another process decodes; it cannot be stepped from here")
+        screen.show_note("another process decodes and cannot be stepped from here")
     elif screen.source.paused:
         _note_whose_round(screen)
         screen.source.controls.step()
@@ -56,7 +56,7 @@ def _note_whose_round(screen: Screen) -> None:
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
         remainder = (
-            f"a step is a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches it"
+            f"a step is now a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches another method"
             if left
             else "so are all others"
         )
@@ -68,7 +68,7 @@ def breaks(screen: Screen) -> None:
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
-        screen.show_note("only decoding can pause at a condition")
+        screen.show_note("only live decoding can pause at a condition")
 
 
 def speed(screen: Screen, direction: int) -> None:
@@ -77,7 +77,7 @@ def speed(screen: Screen, direction: int) -> None:
 
 
 def scrub(screen: Screen, rounds: int) -> None:
-    """Moves by some rounds, back if negative."""
+    """Moves forward by a number of rounds, or back if it is negative."""
     scrub_to(screen, screen.scene.place.round + rounds)
 
 

@@ -1,4 +1,4 @@
-"""The view: cursor in the text and in the list of prompts, panels, colours and symbols."""
+"""Commands that change the view: cursors in the text and in the list of prompts, panels, colours and symbols."""
 
 import sys
 from typing import Any
@@ -15,7 +15,7 @@ from dynatui.state.tokens import entry_of
 
 _HEAT_NAMES = {
     "origin": "origin of the token",
-    "probability": "how probable the draft found it",
+    "probability": "the draft's probability",
     "round": "which tokens came together",
     "time": "time it took",
 }
@@ -35,7 +35,7 @@ def inspect(screen: Screen) -> None:
 
 
 def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
-    """Places the cursor on a token, or the nearest existing one; every panel shows the token's round."""
+    """Places the cursor on a token, or on the nearest existing token; every panel shows the token's round."""
     tokens = screen.viewpoint.whole.lane.tokens
     place = min(max(0, place), len(tokens) - 1)
     if screen.source.playback:
@@ -60,7 +60,7 @@ def cursor_line(screen: Screen, lines: int) -> None:
 
 
 def cursor_round(screen: Screen, rounds: int) -> None:
-    """Moves the cursor to the first token of the round `rounds` rounds further."""
+    """Moves the cursor `rounds` rounds forward, to the first token of that round."""
     tokens, inspected = screen.viewpoint.whole.lane.tokens, screen.scene.inspected
     if inspected is None:
         return
@@ -70,16 +70,18 @@ def cursor_round(screen: Screen, rounds: int) -> None:
 
 
 def difference(screen: Screen) -> None:
-    """Moves the cursor to the first token that differs from ar's."""
+    """Moves the cursor to the first token that differs from the text of method `ar`."""
     state = screen.viewpoint.whole
     figures = state.figures().get(state.watched)
     place = figures.first_difference if figures else None
     entry = None if place is None else entry_of(place, state.lane.tokens, state.lane.past)
     if entry is None:
         alone = is_alone(state, state.watched)
-        none = f"{state.watched}: {WHY_ALONE}" if alone else "there is no ar lane to compare with"
+        none = (
+            f"{state.watched}: {WHY_ALONE}" if alone else "method ar does not race, so there is no text to compare with"
+        )
         same = figures is not None and figures.identical_to_ar
-        screen.show_note("the text is that of ar so far" if same else none)
+        screen.show_note("the text is equal to ar's so far" if same else none)
         return
     look_at_token(screen, entry, mode="inspect", panel="text")
 
@@ -100,7 +102,7 @@ def filter_prompts(screen: Screen) -> None:
             screen.change_view(prompt_filter=typed.strip())
 
     screen.push_screen(
-        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists those that hold them"), run
+        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists the prompts with them"), run
     )
 
 
@@ -132,7 +134,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """Leaves the first of these that is active: drawer, cursor, choice of a prompt, maximised panel, earlier round."""
+    """Leaves one state, the first active of: drawer, cursor, choice of a prompt, maximised panel, earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")

@@ -1,1 +1,1 @@
-"""Pages over the main screen."""
+"""Pages that cover the main screen until they are closed, such as the help."""

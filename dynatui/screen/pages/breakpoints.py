@@ -1,4 +1,4 @@
-"""The page of break conditions, at which decoding pauses by itself; their numbers switch them."""
+"""The page of break conditions, at which decoding pauses automatically; digit keys switch conditions on and off."""
 
 from typing import ClassVar
 
@@ -32,13 +32,13 @@ class BreakScreen(Page):
         self.show()
 
     def action_limit(self, steps: int) -> None:
-        """Moves the threshold of the condition "under" by some steps."""
+        """Moves the threshold of the condition "under" by `steps` steps."""
         self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
         self.show()
 
     def _conditions(self) -> Text:
         conditions = self._controls.conditions
-        page = Text.assemble(("Pause by itself when …\n\n", "bold"))
+        page = Text.assemble(("Pause automatically when …\n\n", "bold"))
         for number, name in enumerate(BREAKS, 1):
             on = name in conditions.on
             page.append(f" {number} ", "bold")

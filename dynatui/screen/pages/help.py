@@ -34,16 +34,16 @@ _DOING: dict[Mode, str] = {
     "knobs": "all knobs are open",
 }
 _COMPARED = (
-    "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "
-    "speed of the show, nor other methods of the race count. So the one with more text is the faster one. Runs are "
-    "paired in the order of the files: first with first, second with second."
+    "Both recordings are shown after the same decode time of their watched method, the first method of the run; "
+    "pauses, the playback speed and other methods of the race do not count. So the recording with more text is the "
+    "faster one. Runs are paired in the order of the files: first with first, second with second."
 )
 
 _ATTACHED = (
-    "Figures are those of the server, over all that it does meanwhile. L-bar, the mean acceptance length, is 1 + "
-    "accepted / rounds; the acceptance rate is accepted / drafted; at a position it is the share of rounds in which "
-    "the token there was accepted. Upper figures and curves are of the last interval, those below of the session. A "
-    "dash is what the server does not tell; where it did not answer, curves have a gap."
+    "Figures describe all work of the server, for all its clients. L-bar, the mean acceptance length, is 1 + "
+    "accepted / rounds; the acceptance rate is accepted / drafted; the rate of a position is the share of rounds in "
+    "which the token there was accepted. Upper figures and curves are of the last interval, lower figures of the "
+    "session. A dash is a figure that the server does not report; curves have a gap where the server did not answer."
 )
 
 
@@ -57,10 +57,12 @@ class HelpScreen(Page):
         self._words = ""
 
     def on_key(self, event: events.Key) -> None:
-        """Opens the filter on the main screen's key for search; Textual calls `Page.on_key` afterwards."""
+        """Opens the filter if the key is the main screen's key for search; Textual calls `Page.on_key` afterwards."""
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
-            self.app.push_screen(SearchScreen(self._words, "words of the help; enter lists their lines"), self._find)
+            self.app.push_screen(
+                SearchScreen(self._words, "words of the help; enter lists the lines with them"), self._find
+            )
 
     def action_back(self) -> None:
         """Removes the filter, or without one closes the page."""
@@ -77,29 +79,29 @@ class HelpScreen(Page):
 
 
 def compare_help(keys: Keymap) -> Page:
-    """The help of the comparison of two recordings: keys, and an explanation of the comparison."""
+    """The help page of the app that compares two recordings: keys, and an explanation of the comparison."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
 
 
 def server_help(keys: Keymap) -> Page:
-    """The help of a watched server: keys, and an explanation of its figures."""
+    """The help page of the app that watches a server: keys, and an explanation of the server's figures."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED} {_wasted()}")), "attach")
 
 
 def _wasted() -> str:
-    """The conditions of the warning that a server's drafts are wasted."""
+    """Explains when the app warns that a server's drafts are wasted."""
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
-        f"Drafts count as wasted where {ROUNDS} rounds or more, over {SECONDS:g} s or more, brought fewer than "
-        f"{WASTED_BELOW:g} tokens each, until they bring {PAYING_FROM:g}: tokens a round are an upper bound of the "
-        "speed-up over decoding without drafts."
+        f"Drafts count as wasted when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave fewer than "
+        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g}. Tokens per round are an "
+        "upper bound of the speed-up over decoding without drafts."
     )
 
 
 def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
-    """Keys, terms, figures and the run, each under its heading; only lines that contain all of `words`."""
-    figures = "Every figure: its formula, its name in JSON, and what other engines call it"
+    """Keys, terms, figures and the run, each under a heading; only the lines that contain all of `words`."""
+    figures = "Every figure: formula, name in JSON, and names in other engines"
     sections = [
         *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
         ("What you see", [(Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE], _TERMS),
@@ -133,7 +135,7 @@ def _run_facts(run: Run) -> list[tuple[Text, Text]]:
 
 
 def _head(keys: Keymap, words: str, count: int) -> Text:
-    """Title of the page with hints on its keys, or the filter with the number of its lines."""
+    """Title of the page with hints on keys, or the filter with the number of lines that it leaves."""
     find = keys.cap("search")
     if words:
         hint = f"   {count or 'no'} line{'s' * (count != 1)}   esc shows all, {find} finds other words"
@@ -172,6 +174,6 @@ def _meaning(figure: Figure) -> Text:
 
 
 def _action(key: Key) -> Text:
-    """The action of a key, with its modes unless it works in the usual ones."""
+    """The action of a key, with the key's modes unless these are the usual modes."""
     where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

@@ -25,7 +25,7 @@ class EditScreen(Modal[str | None]):
     ]
 
     def __init__(self, prompt: str, *, losing: bool = False) -> None:
-        """Edits `prompt`; `losing` adds a warning that the run in progress is not recorded."""
+        """Opens the editor on `prompt`; `losing` adds a warning that the run in progress is not recorded."""
         super().__init__()
         self._prompt = prompt
         self._losing = losing
@@ -36,7 +36,7 @@ class EditScreen(Modal[str | None]):
     def compose(self) -> ComposeResult:
         """Composes a line of help above the text."""
         loses = " and ends this run, which is not recorded" if self._losing else ""
-        key_help = f"ctrl+r runs it{loses}, esc leaves it as it was"
+        key_help = f"ctrl+r runs it{loses}, esc discards the changes"
         help_line = Text.assemble(("Edit the prompt   ", "bold"), (key_help, "dim"))
         with Vertical(classes="page editor"):
             yield Static(help_line, markup=False)

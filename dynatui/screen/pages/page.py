@@ -1,6 +1,6 @@
-"""Pages over the main screen, with the usual keys to close and those of vim and less to scroll.
+"""Pages over the main screen, closed by the usual keys and scrolled also by the keys of vim and less.
 
-From the key map uses only the key that opened the page and those that quit.
+Of the key map, a page uses only the key that opened it and the keys that quit.
 """
 
 from collections.abc import Callable

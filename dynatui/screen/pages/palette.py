@@ -1,6 +1,6 @@
 """Textual's command palette: search of the key map's actions by name, help and synonyms, with their keys.
 
-Made safe against a shrinking terminal and against keys that close it while it opens.
+It withstands a shrinking terminal, and keys that close it while it opens.
 """
 
 from typing import Any, cast
@@ -18,7 +18,7 @@ from dynatui.screen.pages.page import Modal, holds
 from dynatui.screen.protocol import Screen
 
 _BY_MEANING = 2.0
-"""Score per letter of a match in help or synonyms: below a contiguous match in the title, above a scattered one."""
+"""Score per letter of a match in help or synonyms: below a contiguous match in the title, above a scattered match."""
 
 
 class KeyCommands(Provider):
@@ -69,7 +69,7 @@ class Palette(CommandPalette, Modal[None]):
             yield Commands() if isinstance(widget, CommandList) else widget
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """The widget at a position; the palette itself where no widget is left."""
+        """The widget at a position; the palette itself if no widget is left there."""
         try:
             return super().get_widget_at(x, y)
         except NoWidget:

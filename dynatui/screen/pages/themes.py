@@ -1,4 +1,4 @@
-"""A list of all themes at the side of the screen: shows the theme under the cursor, and keeps it on enter.
+"""A list of all themes at the side of the screen: applies the theme under the cursor, and keeps it on enter.
 
 Knows only names of themes, and a function that shows a theme by its name.
 """

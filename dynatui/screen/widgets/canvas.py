@@ -1,7 +1,7 @@
-"""The widget of a panel: draws its rows by a pure function and sends the changed ones.
+"""The widget of a panel: draws its rows by a pure function and sends the changed rows.
 
-While nothing covers it, the app writes its changed cells to the terminal (`patch`); otherwise, and after every change
-of size, layout or theme, Textual composes it from `render_lines`. Both may alternate at any time.
+While nothing covers the widget, the app writes its changed cells to the terminal (`patch`); otherwise, and after every
+change of size, layout or theme, Textual draws it from `render_lines`. The two ways may alternate at any time.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look
 Change: TypeAlias = tuple[int, Cells, Cells]
 """Change of a row: its number, its old cells, its new cells."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
-"""Draws a scene in a width and a height, in cells."""
+"""Function that draws a scene; arguments: the scene, and width and height in cells."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Still:
 
 
 _WORTH_SCROLLING = 4
-"""Least number of changed rows for an attempt to scroll; fewer are written."""
+"""Least number of changed rows for which scrolling is tried; fewer rows are simply written."""
 
 
 class Canvas(Widget):
@@ -46,19 +46,22 @@ class Canvas(Widget):
     def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
         super().__init__(id=panel, classes=classes)
         self.flowing = flowing
-        """Whether it is drawn at every frame; all other canvases are drawn together, less often."""
+        """Whether the canvas is drawn at every frame; all other canvases are drawn together, less often."""
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn_rows: Rows = []
         """The last drawn rows, before they were cut or filled to the width."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
-        """Size of `_rows`; None: draw again. Textual may compose in a new size before the resize event."""
+        """Size for which `_rows` was drawn; None: draw again.
+
+        Textual may ask for a new size before the resize event.
+        """
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
         self._looks: dict[Ink, Look] = {}
-        """The inks as styles of the terminal."""
+        """The same styles as looks of the terminal."""
 
     @property
     def top(self) -> Row:
@@ -79,7 +82,7 @@ class Canvas(Widget):
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def still(self) -> Still:
-        """The panel with its place, in true colour: a player may have more colours than this terminal."""
+        """The panel with its place, in true colour: the player of a film may have more colours than this terminal."""
         looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
         return Still(self._draw_panel, self.region, looks)
 
@@ -105,12 +108,12 @@ class Canvas(Widget):
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Rows for Textual's compositor, without its cache, which does not know of patches."""
+        """Rows for Textual's compositor, without Textual's cache of lines, which does not know of patches."""
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """Draws, and yields the changed rows; after a change of size none, since Textual sends all rows."""
+        """Draws, and yields the changed rows; yields none after a change of size, since Textual then sends all rows."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -136,7 +139,7 @@ class Canvas(Widget):
         ]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
-        """Scrolls rows that have only moved up; returns the remaining changes."""
+        """Scrolls the rows that have only moved up; returns all other changes."""
         top, bottom = changes[0][0], changes[-1][0]
         after = self._rows[top : bottom + 1]
         before = [*after]
@@ -177,7 +180,7 @@ def fitted(row: Row, width: int, scene: Scene) -> Cells:
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
-    """The canvases of a screen that nothing covers, with their places: only these may be patched."""
+    """The canvases that no other widget covers, with their places on the screen; only these may be patched."""
     regions = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
     canvases = [widget for widget in regions if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}

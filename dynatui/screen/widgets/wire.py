@@ -1,7 +1,7 @@
-"""Updates of rows in as few bytes as possible; knows neither widgets nor their places.
+"""Writes changed rows to the terminal in as few bytes as possible; knows neither widgets nor their places.
 
-Textual sends whole regions and opens and closes the style of every span, which takes several times the bytes. Widths
-are those of `rich.cells`; a row with characters wider than one cell is sent whole.
+Textual would send whole regions, and open and close the style of every span, which takes several times as many bytes.
+Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole.
 """
 
 import re
@@ -22,13 +22,14 @@ _ONE_CELL_WIDE = re.compile(
     "[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u22ff\u23ce\u2400-\u2426\u2500-\u25fc\u2800-\u28ff]*"
 )
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronised output: terminals that support it show all output between these at once."""
+"""Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
-"""Largest number of unchanged cells that are sent again: a move of the cursor would take as many bytes."""
+"""Largest number of unchanged cells between changes that are sent again: to move the cursor would take as many bytes.
+"""
 _WORTH_SCROLLING = 3
 """Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
-"""The SGR code that ends each attribute; bold and dim share one."""
+"""The SGR code that ends each attribute; bold and dim have the same code."""
 _REVERSE = 7
 _SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
@@ -92,7 +93,7 @@ class Cells:
 
     row: Row
     cells: list[Cell] | None
-    """Character and ink of each cell; None where a character is not one cell wide."""
+    """Character and ink of each cell; None if any character of the row is not one cell wide."""
 
 
 NOTHING = Cells((), None)
@@ -107,7 +108,7 @@ def cells(row: Row) -> Cells:
 
 
 class Frame:
-    """The escape sequences of one frame; a look stays in force from row to row."""
+    """The escape sequences of one frame; a look stays set from one row to the next."""
 
     def __init__(self) -> None:
         self._pieces = list[str]()
@@ -130,7 +131,7 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Scrolls whole lines of the terminal up; the last ones have undefined contents."""
+        """Scrolls lines `top` to `bottom` of the terminal up by `rows`; the last lines are then undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
@@ -139,7 +140,7 @@ class Frame:
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
-    """Number of rows by which a block has moved up, if scrolling saves bytes; else 0."""
+    """Number of rows by which `after` is `before` moved up, if scrolling saves bytes; else 0."""
     for rows in range(1, len(after)):
         same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:

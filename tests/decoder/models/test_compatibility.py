@@ -92,9 +92,7 @@ def test_full_attention_is_accepted_however_it_is_written(settings: dict[str, An
 
 @pytest.mark.parametrize(("config", "kind"), [(ViTConfig, "vit"), (CLIPConfig, "clip")])
 def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callable[[], Any], kind: str) -> None:
-    with pytest.raises(
-        PairError, match=f"owner/model is a model of type {kind}, which writes no text by itself; choose"
-    ):
+    with pytest.raises(PairError, match=f"owner/model is a model of type {kind}, which does not generate text; choose"):
         check_config("owner/model", config())
 
 

@@ -64,7 +64,7 @@ def test_a_recording_from_before_is_read_and_one_process_tells_no_memory_of_rank
 def test_text_names_them_and_their_memory() -> None:
     _, said = printed(spread(), as_json=False)
     assert "on 2 processes on cuda:0, cuda:1 in" in said
-    assert "most memory in use by process: 2.50, 1.25 GB\n" in said
+    assert "peak memory by process: 2.50, 1.25 GB\n" in said
 
 
 def test_many_devices_are_named_by_the_first_and_the_last() -> None:
@@ -76,7 +76,7 @@ def test_many_devices_are_named_by_the_first_and_the_last() -> None:
 def test_pages_name_them_and_their_memory() -> None:
     page = replay_page("run", [spread()]).body
     assert "on 2 processes on cuda:0, cuda:1" in page
-    assert "most memory in use by process: 2.50, 1.25 GB" in page
+    assert "peak memory by process: 2.50, 1.25 GB" in page
     assert "by process" not in replay_page("run", [story()]).body
 
 
@@ -95,7 +95,7 @@ def test_the_header_names_them() -> None:
 
 def test_the_summary_at_the_end_tells_their_memory() -> None:
     _, log = after([*spread(), *spread()[:3]])
-    assert "most memory in use by process: 2.50, 1.25 GB" in closing_lines(log)
+    assert "peak memory by process: 2.50, 1.25 GB" in closing_lines(log)
     assert not any("by process" in line for line in closing_lines(after(story())[1]))
 
 

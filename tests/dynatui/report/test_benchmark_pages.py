@@ -66,7 +66,7 @@ def test_a_target_over_several_processes_names_them_their_memory_and_what_nobody
     report = structs.replace(alone, setup=setup, differences=unjudged, peak_bytes_by_rank=peaks)
     body = plain(speed_page("x", [report]).body)
     assert "float32 on 2 processes on cuda:0, cuda:1" in body
-    assert "most memory in use by process: 2.50, 1.25 GB" in body
+    assert "peak memory by process: 2.50, 1.25 GB" in body
     assert "not judged" in body
     assert "by process" not in plain(speed_page("x", [alone]).body)
 

@@ -122,7 +122,7 @@ def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:
     assert told == [
         "best knobs seen of dynatree: --tau-h 0.85 --d0 6 --history",
         "  150 tokens/s, L-bar 3.00 over 25 rounds",
-        "  of 2 settings seen for 20 rounds or more in this session; a hint, no proof",
+        "  of 2 settings seen for 20 rounds or more in this session; only a hint",
     ]
 
 

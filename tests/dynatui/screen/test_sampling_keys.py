@@ -60,7 +60,7 @@ async def test_at_0_the_note_says_greedy_and_at_a_bound_that_nothing_was_turned(
 async def test_top_p_is_refused_where_nothing_is_drawn() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("comma")
-        assert app.scene.note == "top-p has no effect at T 0, which is greedy; ) raises T"
+        assert app.scene.note == "top-p has no effect at T 0, where decoding is greedy; ) raises T"
         assert source.turns == []
 
 

@@ -26,7 +26,7 @@ async def test_a_key_goes_through_the_verifiers_that_fit_the_trees_and_begins_ag
         assert app.scene.note == "verifier khisti, from the next round on"
         await pilot.press("V", "V")
         assert source.steering.config.verifier == "nss"
-        assert app.scene.note == "verifier nss, from the next round on; coupled, block: not for these trees"
+        assert app.scene.note == "verifier nss, from the next round on; coupled, block do not fit these trees"
         await pilot.press("V", "V", "V", "V")
         assert source.steering.config.verifier == "specinfer"
 
@@ -72,11 +72,11 @@ async def test_another_method_says_which_one_has_them() -> None:
     async with shown(DRAWN) as (app, source, pilot):
         drawing(source)
         await pilot.press("w", "V")
-        assert app.scene.note == "ar has no verifier to turn; delayed has one: w watches another method"
+        assert app.scene.note == "ar has no verifier to turn; delayed has it: w watches another method"
         assert source.turns == []
     async with shown([sampled_run(("dynatree", "ar"))]) as (app, source, pilot):
         await pilot.press("D")
-        told = "dynatree has no drafting to turn; delayed has one, and does not race: start with --methods "
+        told = "dynatree has no drafting to turn; delayed has it, and does not race: start with --methods "
         assert app.scene.note == told + "delayed,dynatree,ar"
         assert source.turns == []
 
@@ -85,7 +85,7 @@ async def test_at_temperature_0_the_note_says_that_nothing_changes() -> None:
     async with shown(DRAWN) as (app, source, pilot):
         drawing(source, temperature=0.0)
         await pilot.press("V")
-        assert app.scene.note == "verifier khisti, which has no effect at T 0: that is greedy; ) raises T"
+        assert app.scene.note == "verifier khisti, which has no effect at T 0, where decoding is greedy; ) raises T"
 
 
 async def test_while_the_models_are_loaded_a_turn_counts_from_the_first_round_on() -> None:

@@ -178,7 +178,7 @@ def source(path: Path) -> Iterator[FollowSource]:
 
 
 def test_a_source_says_that_it_waits_and_numbers_the_runs(path: Path, source: FollowSource) -> None:
-    assert source.records == [Loading(f"waiting for what is written to {path}")]
+    assert source.records == [Loading(f"waiting for events in {path}")]
     source.advance(0.0)
     add(path, lines(TWO))
     source.advance(0.1)

@@ -57,7 +57,7 @@ def test_a_server_without_speculative_decoding_is_told_by_the_metric_that_is_mis
 def test_another_kind_of_server_is_told_for_a_while_and_other_models_are_not() -> None:
     other = structs.replace(SERVER, t=61.0, kind="llamacpp")
     state = fold([*session(60), other, reading(61.0)])
-    assert "another server answers there now" in remark(state)
+    assert "another server answers at this address now" in remark(state)
     assert remark(applied(state, reading(72.0))) == ""
     assert remark(fold([*session(60), structs.replace(SERVER, t=61.0, models=["small"]), reading(61.0)])) == ""
 
