@@ -45,8 +45,7 @@ class Finding:
     """One result of a probe, with a remedy if one is needed."""
 
     verdict: Verdict
-    """The finding's severity. problem: dynatui cannot run with these options; note: works, but is worth knowing; ok:
-    works."""
+    """Severity. problem: dynatui cannot run with these options; note: works, but the user should know it; ok: works."""
     text: str
     remedy: str = ""
 
@@ -68,7 +67,7 @@ Probe = Callable[[Case], Iterator[Finding]]
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """One finding in the output of `--json`."""
+    """One finding, as the output of `--json`."""
 
     topic: str
     verdict: Verdict
@@ -77,7 +76,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings in the output of `--json`."""
+    """All findings, as the output of `--json`."""
 
     ok: bool
     findings: list[Examined]
@@ -325,11 +324,13 @@ def _model(role: str, name: str) -> Iterator[Finding]:
         shown = checkpoints.display_name(name)
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {_bytes(weights)}")
     else:
-        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+        yield Finding(
+            "problem", f"{role} {name} has no safetensors weights", "choose a model that has them, or convert this one"
+        )
 
 
 def _windows(target: str, dtype: str) -> Iterator[Finding]:
-    """Reports the memory of a target's keys and values beside that of ring buffers, if its layers attend to windows."""
+    """If layers of the target attend to windows, compares the memory of its full KV cache with that of ring buffers."""
     import torch  # noqa: PLC0415 - as its other imports here
 
     from decoder.forward.families.architecture import longest_text  # noqa: PLC0415 - imports torch
@@ -353,7 +354,7 @@ def _windows(target: str, dtype: str) -> Iterator[Finding]:
 
 
 def _kind(role: str, name: str) -> str:
-    """Model type of a checkpoint, or "an EAGLE-3 head"; raises DecoderError if it cannot serve in the role."""
+    """Model type of a checkpoint, or "an EAGLE-3 head"; raises DecoderError if the model cannot have this role."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
