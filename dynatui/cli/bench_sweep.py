@@ -124,7 +124,7 @@ def sweep(
         settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
         return run_and_report(lambda: _shown(database, study), json_file)
     if space is None:
-        raise ConfigError(f"no grid was named; give one of {', '.join(SPACES)}")
+        raise ConfigError(f"no space was named; give one of {', '.join(SPACES)}")
     job = OnSettings(
         space=space.name,
         axes=axes_with(space, {name: axis_values(space, name, listed) for name, listed in axis}),

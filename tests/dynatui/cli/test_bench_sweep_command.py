@@ -40,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "no grid was named; give one of thresholds, breadth, depth, fixed"),
+        ([], "no space was named; give one of thresholds, breadth, depth, fixed"),
         (["wide"], "there is no space 'wide'; choose from thresholds, breadth, depth, fixed"),
         (["fixed", "--axis", "tau"], "--axis is 'tau'; give NAME=V,V,.., for example T=100,200"),
         (["fixed", "--axis", "tau_h=.9"], "fixed has no axis 'tau_h'; it has D, B, tau, T"),

@@ -131,7 +131,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    assert "holds no report.json; give a recording" in refusal(tmp_path)
+    assert "contains no report.json; give a recording" in refusal(tmp_path)
 
 
 def test_what_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
