@@ -1,4 +1,4 @@
-"""Makes the events of a metrics page from its difference to the previous pages. Knows neither network nor clock."""
+"""Makes events by comparing each metrics page with the previous pages. Knows neither network nor clock."""
 
 from collections.abc import Iterator, Sequence
 

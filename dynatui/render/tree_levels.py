@@ -1,6 +1,6 @@
 """Position of each level of a tree: a column, from left to right, or an indent if columns do not fit.
 
-Knows only widths. Levels that do not fit continue in a second band of rows below, again from the left. A numbered arrow
+Knows only widths. Levels that do not fit continue in another band of rows below, again from the left. A numbered arrow
 leads there; it takes cells at the end of one row and at the beginning of the other.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 _STEP = 2
 """Width of an indent, in cells."""
 _LEAST_LABEL, _ENOUGH = 3, 10
-"""Least width of a label, and least width of an indented label if a further level follows, in cells."""
+"""Least width of any label, and least width to which further levels may narrow an indented label, in cells."""
 LEAST_COLUMNS = 34
 """Least width of a row, in cells, for levels as columns: from this width on, most rows fit three levels."""
 

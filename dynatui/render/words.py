@@ -25,7 +25,10 @@ _LARGEST = 1e6
 
 
 def turned(change: Change) -> str:
-    """A knob's old and new value, such as τh .60 → .65; if the history rule changed D0, whole depths that differ."""
+    """A knob's old and new value, such as τh .60 → .65.
+
+    Values of D0 that the history rule changed are rounded to whole depths if these differ.
+    """
     knob = info(change.name)
     old, new = _base_depth(change.old), _base_depth(change.new)
     if change.name == "d0" and not change.by_user and old != new:
