@@ -177,4 +177,4 @@ def _decoded(text: str, kind: type[T], name: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise PageError(f"the answer is no {name}: {quoted(first_line(error))}") from None
+        raise PageError(f"the answer is not a {name}: {quoted(first_line(error))}") from None

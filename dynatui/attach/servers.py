@@ -41,7 +41,7 @@ class Kind:
     draft_tokens: str = ""
     """Name of the gauge of positions verified per round, that of the target's own token included."""
     cap_length: str = ""
-    """Name of the gauge of the mean number of positions verified, if a round may verify fewer than `draft_tokens`."""
+    """Name of the gauge of the mean number of verified positions, if a round may verify fewer than `draft_tokens`."""
     block_length: str = ""
     """Name of the gauge of the mean acceptance length that would result from verifying every draft in full."""
     ranks: Names = ()

@@ -60,7 +60,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
 def _interruptible() -> Iterator[None]:
     """Context in which a signal interrupts the measurement; a second signal is ignored, and a third interrupts again.
 
-    The second signal arrives while the result is being printed.
+    The second signal is ignored because it arrives while the result is being printed.
     """
     signals = 0
 

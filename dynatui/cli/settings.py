@@ -58,7 +58,7 @@ def typed(context: typer.Context) -> dict[str, Any]:
 
 
 def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
-    """Raises ConfigError if an option without effect was given; `idle` has the reason by parameter name."""
+    """Raises ConfigError if an option without effect was given; `idle` maps parameter names to reasons."""
     for name, option in typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
 

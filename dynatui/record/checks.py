@@ -113,7 +113,7 @@ def _fault_of_run(run: Run) -> str:
 
 
 def _fault_of_round(event: Round, lane: Lane) -> str:
-    """The first fault of a round; empty if the round is valid, which is then added to the method's progress."""
+    """The first fault of a round; empty if the round is valid. A valid round is added to the method's progress."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t

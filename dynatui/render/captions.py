@@ -1,4 +1,4 @@
-"""Explanations beside the text in the tour: the idea before the first round, then each stage of a held round."""
+"""Explanations beside the text in the tour: the idea before the first round, then each stage of a paused round."""
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round

@@ -22,7 +22,7 @@ from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Axes from the rules and the length limit of the watched method; two compared runs share their axes."""
+    """Upper ends of the axes, from rules and length limit of the watched method; equal for two compared runs."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run

@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for GPU readings by device number; for several GPUs the shortest give minimum and maximum."""
+    """Wordings for the readings of GPUs by device number; the shortest, for several GPUs, give minimum and maximum."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))

@@ -208,7 +208,7 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
         draw_words = "such a draw" if draws.count == 1 else f"one of {draws.count} such draws"
         statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time, {statement}"
     else:
-        statement = f"keeps one or more of such draws: {statement}"
+        statement = f"keeps at least one such draw: {statement}"
     return [*parts, _plain(statement), _plain(f"L1 distance of draft and target {short(draws.l1)}: 0 same, 2 disjoint")]
 
 
@@ -236,7 +236,7 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
     differs, figures = first_difference(tally.tokens, ar.tokens), state.figures()[state.watched]
     ink: Ink = "warn" if figures.identical_to_ar is False else "dim"
     if differs is not None and first > differs:
-        return [_plain(choice), (("not ar's text: ", ink), (f"they part at token {differs}", "plain"))]
+        return [_plain(choice), (("not ar's text: ", ink), (f"they differ at token {differs}", "plain"))]
     if differs is not None and differs <= last:
         return [_plain(choice), ((f"ar has another one here{tie_words(figures, ': ')}", ink),)]
     return [_plain(choice if last >= len(ar.tokens) else f"{choice}, as did ar")]
@@ -247,7 +247,7 @@ def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
     if not event.draft_logprobs or state.run is None:
         return {}
     noise_source = f"seed {state.run.seed} and the position in the text decide it"
-    return {"noise": [_plain(noise_source), _plain("chances are what the draft expects, knowing it")]}
+    return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given it")]}
 
 
 def _node_row(event: Round, node: int) -> Row:

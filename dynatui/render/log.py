@@ -67,7 +67,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 
 def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
-    """All lines, the newest last; `pinned` is A of the watched method."""
+    """All lines, the newest last; `pinned` is the pinned measurement A of the watched method."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     ended = [
         Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")

@@ -1,7 +1,7 @@
 """Style of each ink, from the theme's colours.
 
-Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so that inks differ
-without colours too.
+Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so that inks can be
+distinguished without colours.
 """
 
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ _LARGE = (38, 23), (61, 18)
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
-    """The tree of a round in a frame: the inspected token's round, the held one, or the newest."""
+    """The tree of a round in a frame: the round of the inspected token, the paused round, or the newest round."""
     if scene.mask:
         return mask(scene, width, height)
     event = rounds.shown_round(scene)

@@ -52,7 +52,7 @@ def test_one_run_of_several_can_be_asked_for(tmp_path: Path) -> None:
     path = put(tmp_path / "x", RECORDING + encode(run(prompt="Another")))
     assert "Another" in page_of(path, 2).body
     assert "Another" not in page_of(path, 1).body
-    assert "has no run 3; let --run be at most 2" in refusal(path, 3)
+    assert "has no run 3; give --run at most 2" in refusal(path, 3)
 
 
 def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
