@@ -22,7 +22,7 @@ STATUS, OUTPUT = "status.json", "output.txt"
 BEGINNING_BYTES, END_BYTES = 50_000, 100_000
 """Bytes kept of the beginning and the end of a step's output; the middle of a longer output is dropped."""
 FILES_BYTES = 600_000
-"""Most bytes kept of a step's other files together."""
+"""Maximum total size in bytes of the other files that are kept of a step."""
 State = Literal["done", "failed", "timed out", "stopped"]
 
 
@@ -31,9 +31,9 @@ class Status:
     """How a step ended, or that it was interrupted."""
 
     state: State
-    """End of the step; "stopped": it began, but this program was killed before the step ended."""
+    """How the step ended; "stopped": this program was killed after the step began and before it ended."""
     exit_code: int | None
-    """Exit code of the step; None: the step was killed or is "stopped"."""
+    """Exit code of the step; None if the step was killed or "stopped"."""
     seconds: float
     began_at: str
     command: tuple[str, ...]
@@ -55,9 +55,9 @@ Results = Mapping[str, Result]
 
 
 def files_in(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Contents of the files in a folder that are kept, by name, and the names of the other files.
+    """Contents, by name, of the files in a folder that are kept, and names of the files that are not.
 
-    Of the output only the beginning and the end are kept.
+    Of a step's output only the beginning and the end are kept.
     """
     contents: dict[str, bytes] = {}
     left_out: list[str] = []
@@ -93,7 +93,7 @@ def latest_results(places: Iterable[Path]) -> dict[str, Result]:
     """Latest result of each step, by step name, from archives and folders of archives.
 
     Raises:
-        ConfigError: There is no such file or folder, or a file is no intact archive.
+        ConfigError: There is no such file or folder, or a file is not an intact archive.
     """
     results: dict[str, Result] = {}
     for place in places:
@@ -105,7 +105,7 @@ def latest_results(places: Iterable[Path]) -> dict[str, Result]:
 
 
 def _age(status: Status) -> tuple[str, bool]:
-    """Sort key of a status, by age; of one start, the final status sorts after "stopped"."""
+    """Sort key of a status, by start time; for equal start times, the final status comes after "stopped"."""
     return status.began_at, status.state != "stopped"
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
-Reported round times exclude captures, although the screen waits while a graph is captured. Random tokens are decoded
-with random weights, as by `dynatui bench speed --shapes`, so `auto` cannot be faster than `ar`.
+Reported round times exclude captures, although a user waits while a graph is captured. Random tokens are decoded with
+random weights, as in `dynatui bench speed --shapes`, so method `auto` cannot be faster than method `ar`.
 """
 
 import argparse
@@ -44,18 +44,18 @@ class Measurements:
     reserved_bytes: int
     """Device memory reserved by all captured graphs together, in bytes."""
     first_s: float
-    """Decode time of the first text of `auto` without prefill, captures included."""
+    """Decode time of the first text of `auto` without prefill, including captures."""
     first_captures_s: float
     """Part of `first_s` that was spent in captures."""
     auto: list[float]
-    """Speed of each later text of `auto`, in tokens per second."""
+    """Speed of `auto` on each later text, in tokens per second."""
     ar: list[float]
-    """Speed of each text of `ar`, in tokens per second; `auto` and `ar` take turns."""
+    """Speed of `ar` on each text, in tokens per second; `auto` and `ar` are run alternately."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """CUDA graph that `auto` may need."""
+    """A CUDA graph that `auto` may need."""
 
     kind: str
     size: int
@@ -65,7 +65,7 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that `auto` may need in a text of `tokens` tokens of which the draft has read all but the last."""
+    """CUDA graphs that `auto` may need for a text of `tokens` tokens, if the draft has processed all but the last."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - after the options are known to be right
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
@@ -151,7 +151,7 @@ def by_kind(captures: Sequence[Capture], reserved_bytes: int) -> str:
 
 
 def texts(result: Measurements) -> str:
-    """Sentence about the first text's time and the speeds of the later ones."""
+    """Sentence about the time of the first text and the speeds on later texts."""
     ratio = median(auto / plain for auto, plain in zip(result.auto, result.ar, strict=True))
     return (
         f"the first text of auto: {result.first_s:.2f} s, of which {result.first_captures_s:.2f} s for graph capture\n"
@@ -165,14 +165,16 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--tokens", type=int, default=1900, help=f"tokens of each text, {PROMPT} of them the prompt")
+    parser.add_argument(
+        "--tokens", type=int, default=1900, help=f"tokens of each text, including {PROMPT} of the prompt"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     return parser
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Measures and prints the results; returns 1 where rounds are not CUDA graphs on the device."""
+    """Measures and prints the results; returns 1 if rounds are not CUDA graphs on the device."""
     arguments = options().parse_args(command_line)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415

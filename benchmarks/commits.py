@@ -5,11 +5,12 @@
     python benchmarks/commits.py speed ../before --repeats 12
 
 `same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
-depend on time (log-probabilities up to rounding), the output of both for the tests' recordings, and the tests'
-snapshots of the screen. `speed` loads the embedded pair in one process of each checkout. The processes decode in turns,
+depend on time (log-probabilities up to rounding), the output for the tests' recordings, and the tests' snapshots of the
+screen. `speed` loads the embedded pair in one process of each checkout. The processes decode in turns,
 prompt by prompt and method by method, so that changes of the machine's load affect both alike, and the ratio of their
-tokens per second is printed. Two processes of the same code differ by several percent from start to start, so a small
-difference needs many `--starts`. Both use this Python environment. The exit code is 1 if anything differs, or if a
+tokens per second is printed. Two processes of the same code differ by several percent each time that they are started,
+so detecting a small difference needs many `--starts`. Both use this Python environment. The exit code is 1 if anything
+differs, or if a
 ratio's whole confidence interval lies outside the tolerance.
 """
 
@@ -37,7 +38,7 @@ TIMES = (
     *("t", "started_at", "speedup", "tokens_per_second", "peak_bytes", "version"),
     *("stalled_rounds", "left_out_rounds"),
 )
-"""Names of figures that differ from run to run, besides all names that end in "_s"."""
+"""Names of figures that differ from run to run, in addition to all names that end in "_s"."""
 RUNS = (
     ("--dtype", "float32"),
     ("--dtype", "float32", "--preset", "paper"),
@@ -86,7 +87,7 @@ def without_times(value: Any) -> Any:
 
 
 def figures(recording: Path) -> dict[str, list[Any]]:
-    """Values that must be equal in both checkouts, by name: events of each method and round, and texts.
+    """Values, by name, that must be equal in both checkouts: events of each method and round, and texts.
 
     Events are grouped by method, since the order of events of different methods depends on time.
     """
@@ -122,7 +123,7 @@ def alike(one: Any, two: Any) -> bool:
 
 
 def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Yields for each kind of run: its name, the number of compared values, and the names of those that differ."""
+    """Yields, for each kind of run, its name, the number of compared values, and the names of differing values."""
     for options in RUNS:
         recordings = []
         with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +138,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares the output for each recording of the tests, as text and as JSON; yields as `decoded` does."""
+    """Compares the output for each recording of the tests, as text and as JSON; yields the same fields as `decoded`."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
@@ -147,7 +148,7 @@ def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
 
 
 def snapshots(other: Path) -> tuple[str, int, list[str]]:
-    """Compares the tests' screen snapshots: a name, the number of files, and the names of those that differ."""
+    """Compares the tests' screen snapshots: returns a name, the number of files, and the names of differing files."""
     mine, theirs = (
         {file.name: file.read_bytes() for file in (checkout / "tests").rglob("*.svg")} for checkout in (HERE, other)
     )
@@ -155,7 +156,7 @@ def snapshots(other: Path) -> tuple[str, int, list[str]]:
 
 
 class Worker:
-    """Process that has a checkout's embedded pair loaded and decodes on request."""
+    """Process that has loaded a checkout's embedded pair and decodes on request."""
 
     def __init__(self, checkout: Path, dtype: str, tokens: int) -> None:
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout)}
@@ -183,7 +184,7 @@ class Worker:
 
 
 def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
-    """Ratios of this checkout's speed to the other's: by method, a group for each prompt, a ratio for each repeat."""
+    """Ratios of this checkout's speed to the other's: by method, a list per prompt, with one ratio per repeat."""
     ratios_of: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
     # The first round is a warm-up of both processes.
     for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):
@@ -195,7 +196,7 @@ def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[flo
 
 
 def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
-    """Prints the comparison of `same`; returns 1 where anything differs."""
+    """Prints the comparison of `same`; returns 1 if anything differs."""
     worst = 0
     for name, count, differ in (*replayed(other), snapshots(other), *decoded(other, prompts, tokens)):
         names = ", ".join(differ[:8]) + (", ..." if len(differ) > 8 else "")
@@ -207,7 +208,7 @@ def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
 
 
 def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) -> int:
-    """Prints each method's ratio of speeds; returns 1 where a whole confidence interval lies outside the tolerance."""
+    """Prints each method's ratio of speeds; returns 1 if a whole confidence interval is outside the tolerance."""
     groups: dict[str, list[list[float]]] = {name: [] for name in MEASURED}
     for start in range(starts):
         # Of two equal processes, the one started first decodes a few percent slower on this machine, so the order
@@ -228,7 +229,7 @@ def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) 
 
 
 def main() -> int:
-    """Runs the comparison of the command line; returns 1 where the two checkouts differ."""
+    """Runs the comparison of the command line; returns 1 if the checkouts differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     same, speed = kinds.add_parser("same"), kinds.add_parser("speed")

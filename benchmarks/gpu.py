@@ -3,24 +3,25 @@
     python benchmarks/gpu.py --output DIR
     python benchmarks/gpu.py --output DIR --list
 
-runs the steps that are not done yet, each in a process of its own with a time limit, as far as they fit into
-`--minutes`. After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The
+runs the steps that are not done yet, each in a process of its own with a time limit, as many as fit into `--minutes`.
+After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The
 same command resumes an interrupted run; failed steps are repeated after all others. The exit code is 0 when all steps
-are done, 1 while some are not, and 2 when it cannot begin, for a reason that it prints. Needs torch with CUDA,
+are done, 1 while some are not, and 2 when the program cannot begin, and prints the reason. Needs torch with CUDA,
 transformers and a few small packages, but neither the screen's packages nor an installed dynatui.
 
-On a fresh machine that is lent for ten minutes at a time:
+On a machine that is available for ten minutes at a time and keeps no files:
 
 1. Copy this checkout to it, and wheels of the packages in `NEEDED` that it lacks; the first line of output names them.
 2. Run `python benchmarks/gpu.py --output OUT`, where OUT is a folder whose files are copied back.
-3. Keep OUT/results.tar.gz. Next time copy it to the machine too, the same or another one, and run
+3. Keep OUT/results.tar.gz. Next time copy this file to the machine too (the same or another one), and run
    `python benchmarks/gpu.py --output OUT --earlier results.tar.gz`, until the exit code is 0.
 
 Each archive contains all earlier results, so only the last one has to be kept; `--earlier` also accepts several files
-or folders. By default a run takes at most nine minutes, which leaves one for start-up and copying. If a run is killed,
+or folders. By default a run takes at most nine minutes, which leaves one minute for start-up and copying. If a run is
+killed,
 the last complete archive remains, no process of the run survives, and OUT/running has the output of its last step. DIR
-contains nothing but results.tar.gz, a hidden file while that is written, and two or three files of the running step in
-DIR/running; results.tar.gz stays below 16 MiB.
+contains only results.tar.gz, a hidden file while results.tar.gz is being written, and two or three files of the running
+step in DIR/running; results.tar.gz stays below 16 MiB.
 """
 
 import argparse
@@ -61,9 +62,9 @@ WAITS = "hidden or captured_while or waits"
 
 
 def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) -> Step:
-    """Step that runs the tests of these files that need a GPU and match `selected`.
+    """Step that runs those tests in these files that need a GPU and match `selected`.
 
-    pytest's plugins are not loaded: the tests need none, and the warnings of one would be errors.
+    No pytest plugin is loaded: the tests need none, and a plugin's warnings would become errors.
     """
     options = ("-m", "pytest", "-o", "addopts=", "-W", "ignore:Unknown config option", "-q", "-m", "gpu")
     command = (*options, "--maxfail=15", "--durations=10", "-k", selected, *files)
@@ -71,7 +72,7 @@ def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) ->
 
 
 def _rounds(shapes: str, dtype: str, context: str, trees: str, *options: str) -> tuple[str, ...]:
-    """Command that measures rounds of a pair with random weights, drawn on the device, for all lengths and trees."""
+    """Command that measures rounds, for all lengths and trees, of a pair with random weights made on the device."""
     measured = ("--shapes", shapes, "--dtype", dtype, "--context", context, "--trees", trees, "--repeats", "3")
     return _bench(*measured, *options)
 
@@ -95,9 +96,9 @@ STEPS = (
     _tests("waits", "tests: CUDA graphs never make the host wait", 120, WAITS, GRAPHS, SAMPLED_GRAPHS),
     _tests("calls", "tests: CUDA graphs compute the same as direct calls", 240, "plain_calls", GRAPHS),
     Step("shapes", "rounds by length of the text", _rounds(PYTHIA, "float16", "256,1024,1900", "1x2,4x16,8x64"), 260),
-    Step("profile", "kernels, graph nodes and gaps of rounds of 8x64", _program("kernels", *SAMPLINGS), 160),
+    Step("profile", "kernels, graph nodes and gaps in rounds with 8x64 trees", _program("kernels", *SAMPLINGS), 160),
     Step("truncated", "rounds at temperature 1 with top-k and top-p", _rounds(*LARGEST, *TRUNCATED), 140),
-    Step("auto", "capture times of the graphs of auto, and its speed", _program("captures", "--tokens", "1900"), 240),
+    Step("auto", "method auto: capture times of its graphs, and speed", _program("captures", "--tokens", "1900"), 240),
     Step("cudnn", "rounds with cuDNN's attention preferred", _rounds(*LARGEST), 150, CUDNN),
     Step("embedded-bf16", "the embedded pair in bfloat16", _embedded("bfloat16"), 110),
     Step("embedded-f32", "the embedded pair in float32", _embedded("float32"), 110),
@@ -105,14 +106,14 @@ STEPS = (
     Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "2x4,4x16"), 200),
     _tests(
         "rounds",
-        "tests: rounds equal those driven by the host",
+        "tests: rounds equal rounds driven by the host",
         240,
         f"not ({WAITS} or plain_calls or compiled)",
         GRAPHS,
     ),
     _tests(
         "sampling",
-        "tests: sampled rounds equal those driven by the host",
+        "tests: sampled rounds equal rounds driven by the host",
         240,
         f"not ({WAITS})",
         SAMPLED_GRAPHS,
@@ -124,7 +125,7 @@ STEPS = (
 
 
 def missing(needed: Sequence[str] = NEEDED) -> str:
-    """Line that names packages that are not installed and how to install them; empty where all are installed."""
+    """Line on missing packages and how to install them; empty if all packages are installed."""
     absent = " ".join(name for name in needed if importlib.util.find_spec(name) is None)
     if not absent:
         return ""
@@ -135,7 +136,7 @@ def missing(needed: Sequence[str] = NEEDED) -> str:
 
 
 def main(command_line: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) -> int:
-    """Runs or lists the steps; returns 0 when all chosen steps are done, 1 when not, 2 when it cannot begin."""
+    """Runs or lists the steps; returns 0 if all chosen steps are done, 1 if not, 2 if the program cannot begin."""
     arguments = _options().parse_args(command_line)
     try:
         results = latest_results([*arguments.earlier, *([arguments.output] if arguments.output.exists() else [])])

@@ -2,8 +2,8 @@
 
     python keeper.py SECONDS GRACE COMMAND ...
 
-The starting process keeps the other end of standard input open. When that end closes, even because the starting process
-was killed, the keeper kills the command and all its descendants, in whatever session they are. GRACE seconds before
+The starting process holds the writing end of the keeper's standard input. When that end closes, even because the
+starting process was killed, the keeper kills the command and all its descendants, in any session. GRACE seconds before
 SECONDS are over, the command is interrupted (SIGINT), so that it can still report its results; after SECONDS it is
 killed. The keeper prints two lines: the command's process group when it starts, and a JSON object when it ends. The
 command's own output goes to standard error. Linux only; needs nothing but Python, and belongs to no package.
@@ -23,7 +23,7 @@ from threading import Thread
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 5.0
-"""Seconds after which the keeper gives up killing: a process that is blocked in a driver cannot be killed."""
+"""Seconds after which the keeper stops trying to kill, since a process that is blocked in a driver cannot be killed."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def _end_with_the_asker() -> None:
 
 
 def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) -> tuple[int | None, bool]:
-    """(exit code, None where the command does not end by itself; whether it ended before the interruption)."""
+    """Exit code (None if the command was killed), and whether the command ended before the interruption."""
     with suppress(subprocess.TimeoutExpired):
         return command.wait(limit_s - grace_s), True
     os.killpg(command.pid, signal.SIGINT)
@@ -66,9 +66,9 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 
 
 def end_children() -> None:
-    """Kills all descendants: those whose parent is dead become children of this process and are killed next."""
+    """Kills all descendants: processes whose parent is dead become children of this process, which kills them next."""
     until = time.monotonic() + PATIENCE_S
-    with suppress(ChildProcessError):  # only this error proves that none is left: a listing may miss new processes
+    with suppress(ChildProcessError):  # only this error proves that no child is left; a list may miss new processes
         while time.monotonic() < until:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -83,7 +83,7 @@ def _children() -> list[int]:
 
 
 def _parent(place: Path) -> int | None:
-    """Parent of a process; its field in /proc/PID/stat follows the name in parentheses, which may hold any text."""
+    """Parent of a process, from /proc/PID/stat; the field follows the name in parentheses, which may be any text."""
     with suppress(OSError):  # the process has just ended
         return int((place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     return None

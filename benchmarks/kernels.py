@@ -2,9 +2,9 @@
 
     python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
 
-decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and records a few rounds after
-warm-up with torch's profiler, which slows them down a little. `--sampling 0 1,50,.95` measures greedy rounds and then
-rounds at temperature 1 with top-k 50 and top-p .95, with the same pair.
+decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and after a warm-up records a few
+rounds with torch's profiler, which slows these rounds a little. With the same pair, `--sampling 0 1,50,.95` measures
+greedy rounds, then rounds at temperature 1 with top-k 50 and top-p .95.
 """
 
 import argparse
@@ -37,12 +37,12 @@ class Kernel:
     start_us: float
     end_us: float
     launch: int
-    """Identifier of the host's launch; all nodes of one graph replay share it."""
+    """Identifier of the host's launch, which all nodes of one graph replay share."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Time and number of all executions of one kernel, per round."""
+    """Time and number of all executions of a kernel, per round."""
 
     name: str
     runs: float
@@ -51,19 +51,19 @@ class Share:
 
 @dataclass(frozen=True)
 class Replays:
-    """Launches with the same number of nodes, normally replays of one CUDA graph."""
+    """Launches with the same number of nodes, which are normally replays of one CUDA graph."""
 
     nodes: int
     a_round: float
     span_us: float
-    """Time from the start of the first node to the end of the last one; median over launches, as is `busy_us`."""
+    """Time from the start of the first node to the end of the last node; like `busy_us`, a median over launches."""
     busy_us: float
-    """Time within the span in which at least one node ran."""
+    """Time within the span during which at least one node ran."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Device activity of the profiled rounds; all figures but `rounds` and `longest_gap_us` are means per round."""
+    """Device activity of the profiled rounds; all figures except `rounds` and `longest_gap_us` are means per round."""
 
     rounds: int
     nodes: float
@@ -120,7 +120,7 @@ def _total(nodes: Iterable[Kernel]) -> float:
 
 
 def _busy(ordered: Sequence[Kernel]) -> float:
-    """Time in which at least one kernel ran; kernels may run concurrently."""
+    """Time during which at least one kernel ran, since kernels may run concurrently."""
     busy, until = 0.0, float("-inf")
     for kernel in ordered:
         busy += max(0.0, kernel.end_us - max(until, kernel.start_us))
@@ -213,7 +213,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Prints the tables; returns 1 when the device ran no kernels."""
+    """Prints the tables; returns 1 if the device ran no kernels."""
     arguments = options().parse_args(command_line)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
 
@@ -226,7 +226,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
             with arguments.json.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"about": setting, **asdict(rounds_profile)}) + "\n")
         if not rounds_profile.kernels:
-            _say("no kernel was seen: is this a CUDA device?")
+            _say("no kernel was recorded: is this a CUDA device?")
             return 1
     return 0
 

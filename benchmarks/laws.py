@@ -3,9 +3,10 @@
     python benchmarks/laws.py run --output DIR
     python benchmarks/laws.py report --output DIR
 
-`run` samples and counts outcomes for all cases that are not complete. It writes the counts to DIR every few seconds,
-one file for each case, so the same command resumes even within a case. `report` prints the counts' verdicts as
-Markdown. Needs a checkout with its tests, and DYNATUI_DATA for the cases of the embedded pair. Both return exit code 0
+The command `run` samples and counts outcomes for all incomplete cases. It writes the counts to DIR every few seconds,
+one file for each case, so the same command resumes even within a case. The command `report` prints verdicts on the
+counts as Markdown. Needs a checkout with its tests, and DYNATUI_DATA for the cases of the embedded pair. Both return
+exit code 0
 when every case is complete and passes, else 1.
 """
 
@@ -36,9 +37,9 @@ class State(msgspec.Struct):
     """Progress and counts of a case."""
 
     setting: str
-    """Setting of the case; counts made under another setting are discarded."""
+    """Setting of the case; counts from another setting are discarded."""
     done: int = 0
-    """Units of the case, such as texts, that are counted."""
+    """Number of units of the case, such as texts, that are already counted."""
     seconds: float = 0.0
     counts: dict[str, float] = {}
 
@@ -49,7 +50,7 @@ def file_of(group: Group, case: Case, output: Path) -> Path:
 
 
 def state(group: Group, case: Case, output: Path) -> State:
-    """State of a case from its file; empty where there is none or the case has changed."""
+    """State of a case from its file; empty if there is no file or the case has changed."""
     try:
         saved = msgspec.json.decode(file_of(group, case, output).read_bytes(), type=State)
     except FileNotFoundError:
@@ -58,7 +59,7 @@ def state(group: Group, case: Case, output: Path) -> State:
 
 
 def keep(group: Group, case: Case, output: Path, case_state: State) -> None:
-    """Writes a case's state atomically: a reader sees the new file or the previous one."""
+    """Writes a case's state atomically: a reader sees either the new or the previous state."""
     file = file_of(group, case, output)
     new = file.with_suffix(".new")
     new.write_bytes(msgspec.json.encode(case_state))
@@ -66,7 +67,7 @@ def keep(group: Group, case: Case, output: Path, case_state: State) -> None:
 
 
 def run(group: Group, case: Case, output: Path) -> State:
-    """Counts the remaining units of a case, block by block."""
+    """Counts the remaining units of a case, a few units at a time."""
     case_state = state(group, case, output)
     while case_state.done < case.units:
         end = min(case_state.done + case.block, case.units)
@@ -106,7 +107,7 @@ def report(groups: Sequence[Group], output: Path) -> tuple[list[str], bool]:
         f"`{COMMAND}`, {seconds / 60:.0f} minutes in all on one thread of {platform.machine()}, Python "
         f"{platform.python_version()}, torch {torch.__version__}.",
         "",
-        f"{len(complete)} of {len(cases)} cases are done; {len(right)} of these are as they should be.",
+        f"{len(complete)} of {len(cases)} cases are done; {len(right)} of these pass.",
     ]
     return [*lines, *(line for lines_of_table in tables for line in lines_of_table)], len(right) == len(cases)
 
@@ -133,7 +134,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def main(command_line: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
-    """Runs or reports; returns 0 when all cases pass, 1 when not, 2 when it cannot begin."""
+    """Runs or reports; returns 0 if all cases pass, 1 if not, 2 if it cannot begin."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     for name, help_text in (

@@ -1,4 +1,4 @@
-"""Cost of the Gumbel noise of coupled sampling: its share of each method's round time, embedded pair in float32.
+"""Cost of the Gumbel noise of coupled sampling, as a share of each method's round time; embedded pair in float32.
 
     python benchmarks/noise.py FILE ...
 
@@ -59,10 +59,10 @@ def share(engine: Engine, prompt: str, method: str) -> float:
 
 
 def main() -> int:
-    """Prints the share of each method; returns 1 where one may exceed the limit."""
+    """Prints the share of each method; returns 1 if a share may exceed the limit."""
     parser = argparse.ArgumentParser(description="Cost of the Gumbel noise of coupled sampling.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="how often each prompt is decoded")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="times that each prompt is decoded")
     arguments = parser.parse_args()
     engine, failed = load_pair(dtype="float32"), False
     prompts = [file.read_text(encoding="utf-8")[:_CHARACTERS] for file in arguments.files]

@@ -1,11 +1,11 @@
-"""Cost of the screen: bytes written to the terminal and CPU time per frame, in a pseudo-terminal on a recorded trace.
+"""Cost of the screen: bytes written to the terminal and CPU time per frame, for a recorded trace in a pseudo-terminal.
 
     python benchmarks/screen.py
 
 plays a trace in which every method writes 200 tokens per second, for each terminal size and symbol set. The exit code
-is 1 when a cost exceeds its limit. CPU time is given relative to a reference task that wakes up as often on the same
-machine and is timed before and after, since speed differs between machines, changes by the hour on shared ones, and the
-same code takes twice the time after a pause. Linux only: the CPU time of the app is read from /proc.
+is 1 when a cost exceeds its limit. CPU time is given relative to a reference task that wakes up equally often on the
+same machine and is timed before and after the app. The speed of machines differs and, on shared machines, changes by
+the hour; and code that runs after a pause takes twice the time. Linux only: the CPU time of the app is read from /proc.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Terminal:
         os.close(inner)
 
     def read(self, seconds: float, *, bytes_per_second: float | None = None) -> None:
-        """Reads output for some seconds, at full speed or as slowly as a line of `bytes_per_second`."""
+        """Reads output for some seconds, at full speed, or at most at `bytes_per_second`."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if not select.select([self.outer], [], [], left)[0]:
@@ -75,7 +75,7 @@ class Terminal:
                 time.sleep(len(chunk) / bytes_per_second)
 
     def press(self, keys: str) -> None:
-        """Sends keys to the program."""
+        """Sends keys to the program, as if typed."""
         os.write(self.outer, keys.encode())
 
     def cpu_s(self) -> float:
@@ -102,7 +102,7 @@ class Bar:
 
     bytes_per_second: float
     reference_tasks_per_frame: float = float("inf")
-    """CPU time of a frame, in multiples of the reference task's."""
+    """CPU time of a frame, in multiples of the reference task's CPU time."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Cost:
 
     @property
     def reference_tasks_per_frame(self) -> float:
-        """CPU time per frame, in multiples of the reference task's."""
+        """CPU time per frame, in multiples of the reference task's CPU time."""
         return self.cpu_ms_per_frame / 1000 / self.reference_s
 
     def row(self, bar: Bar) -> str:
@@ -154,7 +154,7 @@ SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
     (120, 40): (10, Bar(40_000, 20)),
     (200, 60): (10, Bar(float("inf"))),
 }
-"""Frames per second and limits, by terminal size; the CPU limit was set where a frame took 12 to 17 reference tasks."""
+"""Frames per second and limits, by terminal size; the CPU limit was set when a frame took 12 to 17 reference tasks."""
 
 
 def reference_s(ticks_per_second: int) -> float:

@@ -1,7 +1,7 @@
-"""Runs measuring steps one after another, each in a process of its own with a time limit.
+"""Runs measurement steps one after another, each in a process of its own with a time limit.
 
-After each step all results so far are written to the archive, `archive.NAME`; the folder `RUNNING` has the files of the
-running step, its output so far among them.
+After each step all results so far are written to the archive, `archive.NAME`; the folder `RUNNING` contains the files
+of the running step, including its output so far.
 """
 
 import json
@@ -26,7 +26,7 @@ RUNNING = "running"
 FOLDER = "{folder}"
 """Placeholder in a command for the folder in which the step writes its files."""
 GRACE_S = 20.0
-"""Seconds before the end of a step's limit at which it is interrupted, so that it can report what it has measured."""
+"""A step is interrupted this many seconds before its limit, so that it can report its measurements so far."""
 RESERVE_S = 15.0
 """Seconds of the total time that are reserved for ending a step that hangs and for writing the archive."""
 Say = Callable[[str], object]
@@ -45,7 +45,7 @@ class Step:
 
 
 def status(step: Step, results: Results) -> Status | None:
-    """Status of a step's last run; None if it never ran, or ran with another command or environment."""
+    """Status of a step's last run; None if it never ran with this command and environment."""
     last_status = results[step.name].status if step.name in results else None
     return (
         last_status
@@ -79,7 +79,7 @@ def run_all(
     say: Say,
     clock: Callable[[], float] = time.monotonic,
 ) -> Results:
-    """Runs steps in order; skips those whose limits exceed the time that is left.
+    """Runs steps in order; skips steps whose limits exceed the remaining time.
 
     Raises:
         ConfigError: The archive cannot be written.
@@ -100,7 +100,7 @@ def run(step: Step, output: Path, results: Results, say: Say) -> Results:
     made_folder(work)
     say(f"{step.name}: {step.about}, at most {step.limit_s:.0f} s")
     began_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # Written before the run: a step that takes the machine down then counts as stopped, and others are tried first.
+    # Written before the run: if the step crashes the machine, it counts as stopped, and others are tried first.
     begun = Status("stopped", None, 0.0, began_at, step.command, step.environment)
     results = {**results, step.name: Result(begun, {})}
     keep(results, output)

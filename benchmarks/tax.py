@@ -1,10 +1,10 @@
-"""Slow-down of decoding by the screen: rounds per second of the embedded pair with the screen drawing and without.
+"""Slow-down of decoding by the screen: rounds per second of the embedded pair, with and without drawing the screen.
 
     python benchmarks/tax.py
 
-decodes the same prompt again and again in one process, the engine on one thread, in a real pseudo-terminal of 120x40.
-Runs come in pairs: in one the screen draws 10 frames per second, in the other it draws none, in random order, so that
-changes of the machine's load affect both alike. The exit code is 1 when the upper end of the slow-down's 95 %
+repeatedly decodes the same prompt in one process in a pseudo-terminal of 120x40; the engine uses one thread.
+Each pair of runs, in random order, has one run with 10 drawn frames per second and one without drawing, so that changes
+of the machine's load affect both alike. The exit code is 1 when the upper end of the slow-down's 95 %
 confidence interval exceeds the limit.
 """
 
@@ -40,7 +40,7 @@ _TOKENS = 320
 _CONFIG = RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS, dynatree=PRESETS["paper"])
 """Configuration with a fixed tree rule, so that the kind of rounds does not depend on measured times."""
 _SETTLE_S = 0.4
-"""Seconds before each run in which the screen draws what it has not drawn yet."""
+"""Seconds before each run in which the screen draws pending changes."""
 _WARM_RUNS = 2
 _LONG_S = 60.0
 _RESAMPLES = 10_000
@@ -49,7 +49,7 @@ _PROMPT = "The captain went down to the harbour before the sun was up, and there
 
 
 class Trial:
-    """Pairs of runs, one with the screen drawing and one without; records the rounds per second of each."""
+    """Pairs of runs, one with drawing and one without; records the rounds per second of each run."""
 
     def __init__(self, pairs: int, notes: Path) -> None:
         self.drawing = True
@@ -61,7 +61,7 @@ class Trial:
         self._notes = notes
 
     def loader(self, session: Session) -> Load:
-        """Loads the engine, wrapped so that this trial observes its runs."""
+        """Loads the engine, with a wrapper through which this trial observes runs."""
         load = load_engine(session)
 
         def observed(report: Report, progress: Report) -> Decode:
@@ -100,7 +100,7 @@ def inside(pairs: int, notes: Path) -> None:
     trial = Trial(pairs, notes)
 
     class Observed(app.DynaApp):
-        """The app, drawing nothing while the trial has paused the screen."""
+        """The app, which draws nothing while the trial has paused the screen."""
 
         def _timed_tick(self) -> None:
             if trial.done:
@@ -114,7 +114,7 @@ def inside(pairs: int, notes: Path) -> None:
     source = EngineSource(session, trial.loader(session), rest_s=0.0)
     with guard.screen_only(Path(os.devnull)) as output:
         Observed(source, View(speed=1.0, fps=_FPS), output=output).run(mouse=False)
-    os._exit(0)  # exit at once: the engine's thread is blocked in the middle of a prompt
+    os._exit(0)  # exit without cleanup: the engine's thread is blocked within a prompt
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
@@ -129,7 +129,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Prints both rates and the slow-down; returns 1 when it may exceed the limit."""
+    """Prints both rates and the slow-down; returns 1 if the slow-down may exceed the limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)

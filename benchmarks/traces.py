@@ -12,7 +12,7 @@ TRACE = Path(__file__).parents[1] / "tests" / "traces" / "demo.jsonl"
 
 
 def steady(events: Sequence[Event], *, tokens_per_second: float, seconds: float) -> Iterator[Event]:
-    """Events of one long run: the rounds of all recorded runs, repeated, renumbered and evenly spaced in time."""
+    """Events of one long run: rounds of all recorded runs, repeated, renumbered and evenly spaced in time."""
     first = next(event for event in events if isinstance(event, Run))
     watched = next(iter(first.methods))
     stretch = _tokens_per_second(events, watched) / tokens_per_second
@@ -41,7 +41,7 @@ def write(path: Path, events: Iterator[Event]) -> Path:
 
 
 def _laps(events: Sequence[Event]) -> list[list[Round]]:
-    """Rounds of each run, in the order of time."""
+    """Rounds of each run, in chronological order."""
     places = [place for place, event in enumerate(events) if isinstance(event, Run)]
     laps = [[event for event in events[a:b] if isinstance(event, Round)] for a, b in pairwise([*places, len(events)])]
     return [sorted(lap, key=lambda event: event.wall_s) for lap in laps]

@@ -1,8 +1,8 @@
-"""Writes the manual page from the command line itself: options, their defaults and help texts, commands and keys.
+"""Writes the manual page from the declarations of the command line: options with defaults and help, commands, keys.
 
     python man/make.py
 
-What stands here in words is only what no option says. Knows nothing of how typer lays out `--help`.
+This module contains only texts that no option's help contains. Knows nothing of typer's layout of `--help`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,36 +20,36 @@ from dynatui.keymap import ATTACHED, CURSOR, GROUPS, SIDE_BY_SIDE, Mode
 PAGE = Path(__file__).with_name("dynatui.1")
 
 _SETTINGS = """\
-A flag comes before a variable of the environment, that before the settings file, that before the default. A setting is
-called as its option, with underscores: tau_h = 0.8, history = false, symbols = "ascii", prompt = ["one", "two"].
-dynatui config prints what is in force and where it comes from. The table [keys], at the end of the file, binds keys
-anew: pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
+A flag overrides an environment variable, which overrides the settings file, which overrides the default. A setting has
+the name of its option, with underscores: tau_h = 0.8, history = false, symbols = "ascii", prompt = ["one", "two"].
+dynatui config prints the settings in force and the source of each. The table [keys], at the end of the file, changes
+key bindings: pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
 """
 _EXAMPLES = (
     ("The embedded pair of models, live:", "dynatui"),
-    ("Two models of the Hugging Face hub:", "dynatui --target EleutherAI/pythia-2.8b --draft EleutherAI/pythia-70m"),
+    ("Two models from the Hugging Face hub:", "dynatui --target EleutherAI/pythia-2.8b --draft EleutherAI/pythia-70m"),
     ("Without a screen, recorded:", 'dynatui --headless --prompt "The door opened" --record run.jsonl'),
-    ("The recording again, and a file to begin settings with:", "dynatui replay run.jsonl"),
+    ("Replay the recording; write a template of the settings file:", "dynatui replay run.jsonl"),
     ("", "dynatui config --print-default > ~/.config/dynatui/config.toml"),
 )
 _VARIABLES = (
-    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is as --tau-h 0.8. One value, also where an option repeats."),
-    ("DYNATUI_CONFIG", "Names another settings file."),
-    ("DYNATUI_ATTACH_TOKEN", "The token that dynatui attach sends; never shown, never recorded."),
-    ("DYNATUI_DATA", "Names the folder of texts, as --data of dynatui bench paper and bench sampling does."),
-    ("NO_COLOR", "When it is not empty, there are no colours."),
-    ("SSH_CONNECTION", "When it is set, there are 5 frames a second instead of 10."),
-    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where the folders named under FILES are, when they are set."),
+    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. Only one value for options that repeat."),
+    ("DYNATUI_CONFIG", "Path of another settings file."),
+    ("DYNATUI_ATTACH_TOKEN", "The token that dynatui attach sends; it is never shown or recorded."),
+    ("DYNATUI_DATA", "Folder of texts, like --data of dynatui bench paper and bench sampling."),
+    ("NO_COLOR", "If not empty, the screen has no colours."),
+    ("SSH_CONNECTION", "If set, the default is 5 frames per second instead of 10."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "If set, they replace ~/.config and ~/.local/state under FILES."),
 )
 _FILES = (
-    ("~/.config/dynatui/config.toml", "Settings: a name and a value a line. dynatui config --path says where it is."),
-    ("~/.local/state/dynatui/log/dynatui.log", "Messages of libraries and faults, unless --log-file names another."),
-    ("~/.local/state/dynatui/recordings/", "Recordings that a key began."),
+    ("~/.config/dynatui/config.toml", "Settings, one name and value per line. dynatui config --path prints the path."),
+    ("~/.local/state/dynatui/log/dynatui.log", "Messages of libraries and errors, unless --log-file is given."),
+    ("~/.local/state/dynatui/recordings/", "Recordings started by a key."),
 )
 _CODES = (
     ("0", "Done."),
-    ("2", "Something is wrong with the request; a line on standard error says what and what to do."),
-    ("3", "A model or a device failed; for dynatui doctor: something that is needed is broken."),
+    ("2", "The request is invalid; a line on standard error gives the reason and the remedy."),
+    ("3", "A model or a device failed; for dynatui doctor: something required does not work."),
     ("130", "Interrupted; the text so far has been printed."),
 )
 
@@ -100,7 +100,7 @@ def _synopsis(live: Any) -> Iterator[str]:
 
 
 def _commands(group: Any) -> Iterator[tuple[str, Any]]:
-    """Every command that does something, by all the words of its name."""
+    """Every command that is not a group, with all words of its name."""
     for name, sub in group.commands.items():
         if hasattr(sub, "commands"):
             yield from ((f"{name} {inner}", command) for inner, command in _commands(sub))
@@ -109,12 +109,12 @@ def _commands(group: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _options(live: Any) -> Iterator[str]:
-    """The options under the headings that they have in `--help`."""
+    """The options under their headings from `--help`."""
     options = [option for option in live.params if isinstance(option, TyperOption)]
     for panel, group in groupby(options, lambda option: option.rich_help_panel or "General"):
         yield f".SS {_text(str(panel))}"
         yield from _described(group)
-    yield from _item(_bold("-h, --help"), "Show a summary and leave.")
+    yield from _item(_bold("-h, --help"), "Show a summary and exit.")
 
 
 def _described(parameters: Iterable[Any]) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _described(parameters: Iterable[Any]) -> Iterator[str]:
 
 
 def _default(option: TyperOption) -> str:
-    """What holds where the option is not given, unless that is nothing at all."""
+    """The default of an option as a sentence; empty if there is none."""
     match config.default(option):
         case None:
             return ""
@@ -154,7 +154,7 @@ def _bold(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Words as man(7) needs them: nothing is an escape or a request, a hyphen is one, and all is ASCII."""
+    """Text for man(7), in ASCII, escaped so that nothing is an escape or a request, and hyphens stay hyphens."""
     plain = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti").replace("^", r"\(ha")
     plain = plain.replace("`", r"\(ga").replace('"', r"\(dq").replace("'", r"\(aq")
     return ("\\&" if plain.startswith(".") else "") + "".join(

@@ -1,10 +1,10 @@
-"""Writes the animated picture: the first run of all, round by round, as an SVG that moves without a script.
+"""Writes the animated picture: the recording `first`, round by round, as an SVG that is animated without a script.
 
     python screenshots/animate.py
 
-Textual draws every frame, as it does the other pictures. What stays the same from frame to frame is written once, in a
-group that a style sheet shows from its first frame to its last, so the file holds changes and no repetitions. It needs
-no font of its own: each piece of text is stretched to its cells in whatever monospaced font there is. The same trace
+Textual draws every frame, like the other pictures. An element that is in several successive frames is written once, in
+a group that the style sheet shows from the first of these frames to the last, so the file contains no repetitions. It
+contains no font: each piece of text is stretched to the width of its cells, in any monospaced font. The same trace
 gives the same bytes.
 """
 
@@ -22,20 +22,20 @@ from screenshots.make import HERE, SPEED
 
 FILE = HERE / "animated.svg"
 FIRST = HERE.parent / "tests" / "traces" / "first.jsonl"
-"""What the screen shows first where no options are given."""
+"""Recording of the run that the screen shows first if no options are given."""
 ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
 ROUNDS = 62
-"""Nearly all of the recording: the last rounds grow small trees, since the text ends."""
+"""Number of rounds in the picture. Only the last rounds are omitted: their trees are small, since the text ends."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8
-"""How often the last frame is repeated before all begins anew."""
+"""Number of times that the last frame is repeated before the animation starts again."""
 
 WIDE, HIGH = 10, 20
-"""A character's cell in units of the drawing, so that all numbers are whole."""
+"""Width and height of a character cell, in units of the drawing; chosen so that all coordinates are integers."""
 MARGIN, BAR = 8, 32
-"""Around the screen, and the window's title bar above it."""
+"""Width of the margin around the screen, and height of the window's title bar."""
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 _RICH_WIDE, _RICH_HIGH = 12.2, 24.4
 _RECT = re.compile(r'<rect fill="(#\w+)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
@@ -50,15 +50,15 @@ _BLANK = "\xa0 \n"
 
 @dataclass(frozen=True, order=True)
 class Piece:
-    """Some cells of one row that look alike: a background, or text."""
+    """Adjacent cells of one row with the same look: a background, or text."""
 
     row: int
     column: int
     cells: int
     style: str
-    """A colour for a background; for text, declarations of a style sheet."""
+    """For a background, its colour; for text, declarations of a style sheet."""
     text: str = ""
-    """Empty for a background."""
+    """The text; empty for a background."""
 
 
 Frame = frozenset[Piece]
@@ -66,14 +66,14 @@ Frame = frozenset[Piece]
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """Frames in a row, from `begin` up to and without `end`."""
+    """Successive frames, from `begin` up to but not including `end`."""
 
     begin: int
     end: int
 
 
 async def film(runs: Runs) -> list[Frame]:
-    """A frame for each of the first rounds of the watched method; the last is held."""
+    """A frame for each of the first rounds of the watched method, then copies of the last frame."""
     source = TraceSource(runs, speed=SPEED)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     frames = []
@@ -89,14 +89,14 @@ async def film(runs: Runs) -> list[Frame]:
 
 
 def foresee(app: DynaApp) -> None:
-    """Lets the app read all of the run ahead, which it does over many frames, so that each shows as much of it."""
+    """Lets the app read the whole run in advance, which usually takes many frames, so that all frames know all."""
     rounds = -1
     while rounds != (rounds := len(app.viewpoint.whole.lane.past)):
         app.read_events()
 
 
 def frame(svg: str) -> Frame:
-    """What a picture of Textual's shows."""
+    """The pieces in a picture that Textual has exported."""
     styles = dict(_STYLE.findall(svg))
     backgrounds = (
         Piece(int(float(y) / _RICH_HIGH), *_columns(x, width), colour) for colour, x, y, width in _RECT.findall(svg)
@@ -110,7 +110,7 @@ def frame(svg: str) -> Frame:
 
 
 def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
-    """When each piece is to be seen."""
+    """The spans of frames in which each piece is visible."""
     places = defaultdict[Piece, list[int]](list)
     for place, frame_pieces in enumerate(frames):
         for piece in frame_pieces:
@@ -119,7 +119,7 @@ def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
 
 
 def drawing(frames: Sequence[Frame]) -> str:
-    """All frames as one SVG that shows them over and over; the last alone where nothing may move."""
+    """All frames as one SVG that repeats them; where animations are turned off, only the last frame is shown."""
     ground = _ground(frames[-1])
     groups = defaultdict[Span, list[Piece]](list)
     for piece, visible in sorted(spans(frames).items()):
@@ -136,12 +136,12 @@ def drawing(frames: Sequence[Frame]) -> str:
 
 
 def _columns(x: str, width: str) -> tuple[int, int]:
-    """The first column and the number of cells."""
+    """First column and number of cells of a piece, from the SVG's coordinates."""
     return round(float(x) / _RICH_WIDE), round(float(width) / _RICH_WIDE)
 
 
 def _trimmed(piece: Piece) -> Piece:
-    """Without blanks at the ends, which show nothing unless they are underlined."""
+    """The piece without blanks at its ends, which are invisible unless they are underlined."""
     if "underline" in piece.style:
         return piece
     after = piece.text.lstrip(_BLANK)
@@ -151,7 +151,7 @@ def _trimmed(piece: Piece) -> Piece:
 
 
 def _unbroken(places: Iterable[int]) -> Iterator[Span]:
-    """Rising numbers as stretches without a gap."""
+    """Groups increasing numbers into spans without gaps."""
     span: Span | None = None
     for place in places:
         if span and place == span.end:
@@ -165,7 +165,7 @@ def _unbroken(places: Iterable[int]) -> Iterator[Span]:
 
 
 def _ground(frame_pieces: Frame) -> str:
-    """The colour behind most cells, which is painted once."""
+    """The most frequent background colour, which is drawn only once."""
     cells = Counter[str]()
     for piece in frame_pieces:
         if not piece.text:
@@ -174,7 +174,7 @@ def _ground(frame_pieces: Frame) -> str:
 
 
 def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
-    """All that comes before the pieces: the style sheet, a title bar, and an empty screen."""
+    """Everything before the pieces: the style sheet, a title bar, and an empty screen."""
     width, height = SIZE[0] * WIDE + 2 * MARGIN, SIZE[1] * HIGH + BAR + MARGIN
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
     yield f"<title>{ABOUT}</title>"
@@ -187,7 +187,7 @@ def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
 
 
 def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -> Iterator[str]:
-    """Looks by name, and for each number of frames a rule that shows a group for so long in each round of the film."""
+    """Looks by name, and for each length in frames a rule that shows a group for that time in each repetition."""
     yield f"text{{font:16.6px {FONTS};white-space:pre}}"
     for style, name in names.items():
         yield f".{name}{{{style}}}"
@@ -201,10 +201,10 @@ def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -
 
 
 def _group(span: Span, elements: Sequence[str], count: int) -> str:
-    """Elements that come and go together; empty where there are none.
+    """A group of elements that appear and disappear together; empty if there are none.
 
-    Each group starts somewhere in its own round of the film: the delay is negative, so that nothing waits for a first
-    round to end.
+    The animation of a group is shifted to the group's first frame. The delay is negative, so that the animation runs
+    from the start.
     """
     inside = "".join(elements)
     if not inside:

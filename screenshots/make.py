@@ -1,8 +1,8 @@
-"""Writes the screenshots: a recorded trace, played to a fixed place without clock or timer, then a few keys.
+"""Writes the screenshots: plays a recorded trace to a fixed place, without clock or timer, then presses a few keys.
 
     python screenshots/make.py
 
-The same trace gives the same bytes: Textual draws, and the one random name in its SVGs is replaced.
+The same trace gives the same bytes, since the only random name in Textual's SVGs is replaced.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from dynatui.sources.playback import TraceSource
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "sampled.jsonl"
 SPEED = 0.25
-"""Of the show, as the header tells it."""
+"""Playback speed of the replay, as shown in the first line."""
 SHARE_OF_RUN = 0.78
-"""Share of the first run that has been played."""
+"""Share of the first run that is played before the picture is taken."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture."""
+    """One screenshot: terminal size, pressed keys, and view."""
 
     name: str
     size: tuple[int, int] = (120, 40)
@@ -48,7 +48,7 @@ SHOTS = (
 
 
 def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
-    """The app, standing still at a share of the trace's first run."""
+    """The app, paused at a share of the trace's first run."""
     source = TraceSource(runs, speed=SPEED)
     source.play(share * source.played_s[1])
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
@@ -66,7 +66,7 @@ async def picture(runs: Runs, shot: Shot) -> str:
 
 
 def main() -> None:
-    """Writes one file a picture."""
+    """Writes one file for each screenshot."""
     runs = Runs(TRACE)
     for shot in SHOTS:
         path = HERE / f"{shot.name}.svg"

@@ -1,12 +1,12 @@
-"""Records the traces that pictures and tests are drawn from.
+"""Records the traces that pictures and tests use.
 
     python screenshots/record.py first                    the embedded pair
-    python screenshots/record.py sampled TARGET DRAFT     another one
+    python screenshots/record.py sampled TARGET DRAFT     another pair
 
-Prompts of our own, decoded in float32 by the default methods and sampled as the screen shows the embedded pair. `first`
-is the run that the screen shows first where no options are given. In `sampled`, tau_l of DynaTree is turned up, which
-makes trees wide, then D0 down to 1, which leaves few levels, and up again: what a knob does is to be seen in tree and
-curves. Times are those of the machine, so for a race that means something nothing else may run on it.
+Decodes our own prompts in float32 with the default methods, with the sampling that the screen uses for the embedded
+pair. `first` is the run that the screen shows first if no options are given. In `sampled`, tau_l of DynaTree is raised,
+which makes trees wide; then D0 is lowered to 1, which leaves few levels, and raised again, so that tree and curves show
+the effects of knobs. Times are measured on this machine, so for a meaningful race no other program may run.
 """
 
 import argparse
@@ -29,12 +29,12 @@ METHOD: RulesName = "dynatree"
 
 @dataclass(frozen=True)
 class Trace:
-    """Prompts, and how they are decoded."""
+    """Prompts, and the configuration with which they are decoded."""
 
     config: RunConfig
     prompts: Sequence[str]
     turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
-    """Which value is in force from which round on."""
+    """For a round number: a knob and its value from this round on."""
 
 
 TRACES = {
@@ -48,7 +48,7 @@ TRACES = {
 
 
 def events(trace: Trace, target: str | None, draft: str | None) -> Iterator[Event]:
-    """Every event of all prompts."""
+    """All events of all prompts."""
     engine = load_pair(target, draft, dtype="float32", report=print)
     for prompt in trace.prompts:
         steering = Steering()
@@ -59,7 +59,7 @@ def events(trace: Trace, target: str | None, draft: str | None) -> Iterator[Even
 
 
 def main() -> None:
-    """Writes a trace anew."""
+    """Replaces a trace by a new recording."""
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=TRACES)
     parser.add_argument("target", nargs="?")

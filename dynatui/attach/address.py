@@ -56,7 +56,7 @@ def origin(url: str) -> tuple[str, str | None, int]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL points to this machine, so that no other machine sees the traffic."""
+    """Whether a URL points to this machine, so that requests do not leave it."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -72,12 +72,12 @@ def host_of(url: str) -> str:
 def _split(text: str) -> SplitResult:
     if "@" in text:  # even after the host: a password may contain characters such as /
         raise ConfigError(
-            "the URL contains a user name or a password, since it has an @; leave them out, and "
-            "give a token by the variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
+            "the URL contains a user name or a password, since it has an @; remove them, and give a token in the "
+            "variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
         )
     url = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:
-        raise ConfigError(f"the URL {url} holds blanks or control characters; {_EXAMPLE}")
+        raise ConfigError(f"the URL {url} contains blanks or control characters; {_EXAMPLE}")
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port

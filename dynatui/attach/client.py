@@ -1,4 +1,4 @@
-"""HTTP client for a watched server: verifies certificates, bounds time and size, refuses redirects elsewhere.
+"""HTTP client for a watched server: verifies certificates, limits time and size, refuses redirects to other servers.
 
 The user's token is sent to this server only, and never shown or recorded. Knows neither metrics nor events.
 """
@@ -31,7 +31,7 @@ _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 """Time limit for reading the body of an error response, in seconds."""
 _SHORTEST_SECRET = 8
-"""Minimum length of a token that is masked in responses: a shorter string may occur in any text by chance."""
+"""Minimum length of a token that is masked in responses, since a shorter string may occur in a text by chance."""
 
 Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 """Function (response, remedy for a missing token) -> the error for a failed request."""
@@ -41,12 +41,12 @@ def token() -> str | None:
     """The user's token; raises a ConfigError, which does not contain the token, if it is not a valid HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise ConfigError(f"{TOKEN} holds blanks or characters that no token has; set it to the token alone")
+        raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
     return token or None
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Event loop that looks up DNS names in daemon threads; the default executor's would delay the program's exit."""
+    """Event loop that looks up DNS names in daemon threads; the default executor's threads would delay the exit."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
         """Looks up a host name, as `socket.getaddrinfo` does."""
@@ -117,7 +117,7 @@ class Client:
         try:
             return self._masked(body.decode())
         except UnicodeDecodeError:
-            raise NotMetricsError("the page is no text in UTF-8, so it is no page of metrics") from None
+            raise NotMetricsError("the page is not UTF-8 text, so it is not a page of metrics") from None
 
     def _masked(self, text: str) -> str:
         """A text from the server, with the user's token masked."""
@@ -154,10 +154,10 @@ async def _complaint(response: httpx2.Response) -> str:
 async def _body(response: httpx2.Response) -> bytes:
     """The whole response body; raises a PageError if it is compressed or too large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise NotMetricsError("the page is compressed, though that was not asked for")
+        raise NotMetricsError("the page is compressed, which was not requested")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > LARGEST_PAGE:
-            raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, so it is no page of metrics")
+            raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, so it is not a page of metrics")
     return bytes(body)

@@ -1,7 +1,8 @@
 """Increase of a server's counters between two metrics pages, summed over labels.
 
-A counter that fell was reset, so its increase is its present value, as in Prometheus' `increase`; so it is for a new
-series. The increase of a counter that is missing from the page is None. Knows neither times nor derived figures.
+A counter that fell was reset, so its increase is its current value, as in Prometheus' `increase`; the increase of a new
+series is its value too. The increase of a counter that is missing from the page is None. Knows neither times nor
+derived figures.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ class Counts:
     """Number of accepted tokens at each draft position; empty if the server does not report them."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """Sum of two intervals' counts; where one of them is None, the other is taken."""
+        """Sum of two intervals' counts; if a count is None in one interval, the other interval's count is used."""
         places = max(len(self.accepted_at), len(other.accepted_at))
         a_counts, b_counts = (
             (*counts, *(0,) * (places - len(counts))) for counts in (self.accepted_at, other.accepted_at)
@@ -71,7 +72,7 @@ def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, 
 
 
 def remembered(before: Page, after: Page) -> Page:
-    """Latest value of every series; a series that is missing from the page keeps its last value.
+    """Latest value of every series; a series that is missing from the page `after` keeps its value from `before`.
 
     A replica's series may be missing and reappear. If the page has new series, they replace all missing ones, so that
     the memory stays bounded.

@@ -1,4 +1,4 @@
-"""Events of a watched server, one JSON object per line, the same on standard output and in recordings.
+"""Events of a watched server, as one JSON object per line, both on standard output and in recordings.
 
 A file that is still being written can be read up to its last complete line. A figure that the server does not report is
 null, never 0. `seconds` and `t` are in seconds. Knows neither how pages are read nor how events are shown.
@@ -45,7 +45,7 @@ class Server(Base, tag="server", frozen=True, kw_only=True):
     """The server that was recognised by its metrics; repeated when its kind or its models change."""
 
     t: Seconds
-    """Time of the event, in seconds since the start of the session; the same in all events below."""
+    """Time of the event, in seconds since the start of the session; all events below have this field."""
     kind: Name
     """Name of the server's kind, a key of `KINDS` in `dynatui.attach.servers`."""
     url: Name
@@ -63,7 +63,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     accepted: Count | None = None
     generated: Count | None = None
     tokens_per_round: Figure | None = None
-    """Block efficiency L-bar, also called mean acceptance length: tokens per round, the target's own token included."""
+    """Block efficiency L-bar, or mean acceptance length: tokens per round, including the target's own token."""
     acceptance_rate: Share | None = None
     acceptance_by_position: Annotated[list[Share | None], Meta(max_length=MOST_POSITIONS)] = []
     """For each draft position, the share of rounds in which the token at that position was accepted."""
@@ -78,19 +78,18 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     steps: Count | None = None
     """Forward passes of the draft model per round."""
     draft_tokens: Count | None = None
-    """Positions verified per round, that of the target's own token included."""
+    """Positions verified per round, including the position of the target's own token."""
     cap_length: Figure | None = None
-    """Mean number of positions verified per round, that of the target's own token included, if rounds may be shorter
-    than `draft_tokens`."""
+    """Mean number of positions verified per round, target's own included; only if it may be below `draft_tokens`."""
     block_accept_length: Figure | None = None
     """Mean acceptance length that would result from verifying every draft in full, the target's own token included."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Drafts that are wasted since almost no drafted token is accepted; the criterion is in `dynatui.attach.waste`."""
+    """Wasted drafts: almost no drafted token is accepted. `dynatui.attach.waste` defines the criterion."""
 
     since: Seconds
-    """Session time in seconds since which drafts have been wasted; the counts and figures cover the time since then."""
+    """Session time in seconds at which drafts became wasted; the counts and figures below cover the time since then."""
     drafts: Count
     drafted: Count
     accepted: Count
@@ -154,7 +153,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(self.drafted_by_round) != len(self.accepted_by_round):
-            raise ValueError("drafted_by_round and accepted_by_round must have one entry a round")
+            raise ValueError("drafted_by_round and accepted_by_round must have one entry per round")
 
 
 Event: TypeAlias = Opening | Server | Reading | Gap | RequestSent | Answer
@@ -171,7 +170,7 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 
 def is_opening(line: bytes) -> bool:
-    """Whether a line is the first of a session, in this version of the schema or another."""
+    """Whether a line is the first line of a session, in any version of the schema."""
     try:
         return _head_decoder.decode(line).type == "attach"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -182,7 +181,7 @@ def decode_line(line: bytes, number: int) -> Event:
     """The event on a line; `number` is the line's number in the file, from 1.
 
     Raises:
-        RecordingError: The line is no event of this schema; the message names the line.
+        RecordingError: The line is not an event of this schema; the message names the line.
     """
     try:
         head = _head_decoder.decode(line)

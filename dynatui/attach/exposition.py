@@ -18,7 +18,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Label names and values of one series, sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""Series of each metric, by the metric's name without the suffix `_total`, which only some exporters append."""
+"""Series of each metric, by the metric's name without the suffix `_total`, since only some exporters append it."""
 
 LARGEST = 2**53
 """Largest accepted count: up to it, a float represents every integer exactly."""
@@ -26,7 +26,7 @@ MOST_LINES = 20_000
 """Maximum number of parsed lines: parsing more would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
-"""Number of lines at the start of a page that are checked for metrics."""
+"""Number of lines at the start of a page that are searched for metrics."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
 """Exceptions that the parser raises for a malformed line."""
 
@@ -45,9 +45,9 @@ def lines_of(text: str) -> Sequence[str]:
     if not opening:
         raise NotMetricsError("the page is empty; some servers have no metrics before their first request")
     if opening == "<":
-        raise NotMetricsError("the page is HTML, no metrics; give the address of the server itself")
+        raise NotMetricsError("the page is HTML, not metrics; give the address of the server itself")
     if opening in "{[" and _is_json(text):
-        raise NotMetricsError("the page is JSON, no metrics; give the address of the server's metrics")
+        raise NotMetricsError("the page is JSON, not metrics; give the address of the server's metrics")
     if not text.endswith("\n"):
         raise NotMetricsError("the page is cut off within its last line")
     return text.split("\n")
@@ -56,14 +56,14 @@ def lines_of(text: str) -> Sequence[str]:
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
     """Metrics whose names begin with these prefixes; raises a NotMetricsError if one of their lines is malformed.
 
-    Left out are counters' creation times, NaN, values that are no counts, and counters that the page declares as
-    gauges, since the increase of a gauge counts nothing.
+    Ignores creation times of counters, NaN, values that cannot be counts, and counters that the page declares as
+    gauges, since the increase of a gauge is not a count.
     """
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))
     if len(selected) > MOST_LINES:
         raise NotMetricsError(
-            f"the page has {len(selected)} lines of these metrics, of which at most {MOST_LINES} are read"
+            f"the page has {len(selected)} lines of these metrics, more than the maximum of {MOST_LINES}"
         )
     for family in _families(selected):
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Turns network and HTTP errors into one-line messages: the fault, and the remedy if it is known."""
+"""Turns network and HTTP errors into one-line messages: the cause, and the remedy if it is known."""
 
 import os
 import socket
@@ -57,7 +57,7 @@ class Refusal:
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a missing metrics page: a NotMetricsError if another URL may have it, else a PageError."""
+    """The error for a missing metrics page: a NotMetricsError if another URL may have the page, else a PageError."""
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
@@ -96,7 +96,7 @@ def _of_tls(error: BaseException, host: str) -> str:
     """Message for a certificate or TLS error; empty for any other error."""
     cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
+        remedy = "set SSL_CERT_FILE to a file with the certificate of its authority"
         return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
     if cause is not None:
         return f"{host} does not respond in TLS: {cause.reason or first_line(cause)}; try http://{host}"
@@ -113,7 +113,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, then its causes one after the other; an exception group counts by its first error."""
+    """An error, then its chain of causes; of an exception group only the first error is followed."""
     while error is not None:
         yield error
         cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

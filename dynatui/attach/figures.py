@@ -43,20 +43,20 @@ class Gauges:
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """Values of the gauges on a page: means over the engines that have drafted, but the sum of their speeds."""
+    """Values of the gauges on a page: means over the engines that have drafted, except speed, which is a sum."""
     lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
     rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
     speeds = page.get(kind.speed)
     return Gauges(
         length=_mean(lengths),
-        rate=_mean(rates) if lengths else None,  # the gauge is 0 until something is drafted
+        rate=_mean(rates) if lengths else None,  # before the first draft, the gauge is 0
         speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
         drafting=_drafting(kind, page),
     )
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """Current draft settings: values that all engines share, and means over engines; None without such gauges."""
+    """Current draft settings: values that all engines share, and means over engines; None if there are no gauges."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -93,7 +93,7 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
-    """Figures of an interval of `seconds`; the gauges `now` at its end take precedence over counters."""
+    """Figures of an interval of `seconds`; `now`, the gauges at the interval's end, take precedence over counters."""
     gauges = now or Gauges()
     return Figures(
         seconds=seconds,

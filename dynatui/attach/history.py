@@ -1,4 +1,4 @@
-"""Makes the events of a metrics page from its difference to the previous pages. Knows neither network nor clock."""
+"""Makes events by comparing each metrics page with the previous pages. Knows neither network nor clock."""
 
 from collections.abc import Iterator, Sequence
 
@@ -52,7 +52,7 @@ class History:
         )
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
-        """The event that describes the server, if its kind or its models have changed."""
+        """The event that describes the server, if its kind or models have changed."""
         labels = (dict(label_set) for series in page.values() for label_set in series)
         names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
         models = sorted(names - {""})[:MOST_MODELS]

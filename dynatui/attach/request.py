@@ -1,6 +1,6 @@
 """Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer.
 
-vLLM lists every round if it was started with that option; SGLang and llama.cpp report totals. A figure that is not
+vLLM lists every round if an option enables this; SGLang and llama.cpp report totals. A figure that is not
 reported is None. The caller passes the function that sends a request.
 """
 
@@ -88,7 +88,7 @@ class Request:
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
-    """JSON body of the API request: greedy decoding, and the fields that make this kind of server report rounds."""
+    """JSON body of the API request: greedy decoding, with the fields that make this kind of server report rounds."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
     fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
     return fields | more
@@ -103,7 +103,7 @@ def model_of(text: str) -> str:
 
 
 def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
-    """The answer event made from a completion in JSON; raises a PageError if the text is no completion."""
+    """The answer event made from a completion in JSON; raises a PageError if the text is not a completion."""
     completion = _decoded(text, _Completion, "completion")
     vllm = completion.metrics.speculative_decoding if completion.metrics else None
     sglang = completion.sglext.spec_tokens_details if completion.sglext else None
@@ -129,7 +129,7 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
 
 
 def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callable[[], float]) -> Answer:
-    """Sends the request and returns the event of its answer or failure, whose time the caller sets."""
+    """Sends the request and returns the event of its answer or failure; the caller sets the event's time."""
     began, model = clock(), ""
     try:
         model = model_of(ask(f"{base}/v1/models", None))
@@ -177,4 +177,4 @@ def _decoded(text: str, kind: type[T], name: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise PageError(f"the answer is no {name}: {quoted(first_line(error))}") from None
+        raise PageError(f"the answer is not a {name}: {quoted(first_line(error))}") from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
-"""Names of counters that are summed to one count; empty if the server has none."""
+"""Names of counters whose sum is one count; empty if the server has no such counter."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Kind:
     generated: Names
     """Names of the counters of generated tokens."""
     drafts: Names = ()
-    """Names of the counters of rounds (verified drafts); empty if rounds are counted by `drafted_at`, at its first
-    position."""
+    """Names of the counters of rounds (verified drafts); empty if `drafted_at` counts rounds, at its first position."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
@@ -42,9 +41,9 @@ class Kind:
     draft_tokens: str = ""
     """Name of the gauge of positions verified per round, that of the target's own token included."""
     cap_length: str = ""
-    """Name of the gauge of the mean number of positions verified, if a round may verify fewer than `draft_tokens`."""
+    """Name of the gauge of the mean number of verified positions, if a round may verify fewer than `draft_tokens`."""
     block_length: str = ""
-    """Name of the gauge of the mean acceptance length that verifying every draft in full would give."""
+    """Name of the gauge of the mean acceptance length that would result from verifying every draft in full."""
     ranks: Names = ()
     """Labels that distinguish the processes of one engine, which all report the same gauges."""
     rounds_generate: bool = False
@@ -140,7 +139,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind of server that has these metrics; of several, one with speculation metrics, else the first kind."""
+    """The kind of server that has these metrics; of several, one with speculation metrics, else the first."""
 
     def has(names: Names) -> bool:
         return any(line.startswith(names) for line in lines)

@@ -1,4 +1,4 @@
-"""A session of watching a server: polls its metrics page, and makes events of every poll, failed ones included.
+"""A session of watching a server: polls its metrics page, and makes events of every poll, including failed polls.
 
 No failure of the server ends the session. The functions that send requests, wait and read the clock are parameters.
 """
@@ -25,7 +25,7 @@ class Plan:
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """Number of polls after which the session ends; None: it never ends by itself."""
+    """Number of polls after which the session ends; None: it ends only when interrupted."""
 
 
 def watch(
@@ -89,12 +89,14 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
     if kind is None:
         require_metrics(lines)
         titles = ", ".join(known_kind.title for known_kind in KINDS.values())
-        raise NotMetricsError(f"the metrics at {without_query(url)} are of no supported server; supported: {titles}")
+        raise NotMetricsError(
+            f"the metrics at {without_query(url)} do not belong to a supported server; supported: {titles}"
+        )
     return kind
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    """The kind of server that these URLs belong to; None if their pages do not show it."""
+    """The kind of server that these URLs belong to; None if their pages do not reveal it."""
     try:
         return first_page(page, urls)[1]
     except PageError:

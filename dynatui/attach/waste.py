@@ -1,7 +1,7 @@
 """Detects wasted drafts: almost no drafted token is accepted. A pure fold over the counts of successive intervals.
 
-The verdict is made over batches of rounds, so that a few rounds or one short text do not decide it. Two thresholds give
-hysteresis: between them the verdict stays, so that a server near a threshold does not alternate.
+Each batch of rounds is judged as a whole, so that a few rounds or one short text do not decide the verdict. Two
+thresholds give hysteresis: between them the verdict does not change, so that it does not alternate near a threshold.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,15 @@ from dynatui.attach.servers import Kind
 ROUNDS, SECONDS = 100, 10.0
 """Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Tokens per round below which drafts become wasted, and from which they may cease to be. A round takes at least as
+"""Tokens per round below which drafts become wasted, and from which the verdict may end. A round takes at least as
 long as a pass of plain decoding, so tokens per round bound the speed-up, and drafting takes time besides."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""Second criterion: drafts are also wasted below the first of these acceptance rates, if tokens per round are below
-`LONG_BELOW`; they cease to be from the second acceptance rate, or from `LONG_FROM` tokens per round."""
+"""Second criterion: drafts are also wasted if the acceptance rate is below the first of these and tokens per
+round are below `LONG_BELOW`; the verdict ends from the second acceptance rate, or from `LONG_FROM` tokens
+per round."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""Tokens per round for the second criterion: a round with these and the acceptance rates above drafts seven tokens or
-more."""
+"""Tokens per round for the second criterion. With these values and the acceptance rates above, a round drafts seven
+tokens or more."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,16 @@ class Judgement:
     """The verdict on a server's drafts so far, with the counts behind it."""
 
     lot: Counts = field(default_factory=Counts)
-    """Counts of the batch of rounds that is not complete yet."""
+    """Counts of the batch of rounds that is still incomplete."""
     begun: float | None = None
-    """Start of that batch, in seconds since the start of the session; None before its first round."""
+    """Start of the incomplete batch, in seconds since the start of the session; None before its first round."""
     wasted: Counts | None = None
     """Counts since drafts became wasted; None if they are not wasted or this is unknown."""
     since: float = 0.0
 
 
 def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
-    """The verdict after one more interval, from `begun` to `t`; unchanged without drafts or with unknown counts."""
+    """The verdict after one more interval, from `begun` to `t`; unchanged if drafts are absent or counts unknown."""
     if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
         return before
     lot = before.lot.plus(counts)

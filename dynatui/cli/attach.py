@@ -56,7 +56,7 @@ PARAMETERS: Declared = (
         option("--record FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
     ),
     switch(
-        "--headless", "No screen: a line of JSON a reading on standard output.", name="no_screen", panel=options.OUTPUT
+        "--headless", "No screen: one JSON line per reading on standard output.", name="no_screen", panel=options.OUTPUT
     ),
     Group("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
 )
@@ -75,8 +75,8 @@ def attach(
 ) -> int:
     """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
 
-    Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Where there is no
-    terminal, each reading is a line of JSON on standard output.
+    Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Without a terminal,
+    prints one JSON line per reading.
     """
     if not _SHORTEST_S <= interval <= _LONGEST_S:
         raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
@@ -137,7 +137,7 @@ def _printed(source: ServerSource) -> int:
 
 
 def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]:
-    """The events of a source, until it ends or a signal has requested to stop."""
+    """Events of a source, until the source ends or a signal requests a stop."""
     while not stopped():
         over = source.ended
         yield from source.take()
@@ -147,7 +147,7 @@ def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]
 
 
 def _news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """Messages about changes that no figure shows; one that lasts for several polls is printed once."""
+    """Messages about changes that no figure shows; a change that lasts for several polls is reported once."""
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()

@@ -25,7 +25,7 @@ from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
-"""Parameters of `bench speed` without effect when rounds are measured; sweeps and `ABOUT_TEXTS` have none either."""
+"""Parameters of `bench speed`, besides the sweeps and `ABOUT_TEXTS`, that have no effect when rounds are measured."""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
@@ -37,8 +37,8 @@ SUMMING_UP_S = 60.0
 ROUNDS = 32
 """Default number of tokens measured after each text: small, so that the context length stays nearly constant."""
 WHOLE_BASELINES = (
-    "--baselines are transformers' own generation, which needs the whole target in one process, and --tensor-parallel "
-    "spreads it over several; give --no-baselines"
+    "--baselines measures transformers' own generation, which needs the whole target in one process, but "
+    "--tensor-parallel spreads the target over several; give --no-baselines"
 )
 
 
@@ -83,7 +83,8 @@ def speed(
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
-    All decode with the same weights, turn by turn after a warm-up. A method whose text differs from ar's gets no speed.
+    All decode with the same weights, in turn, after a warm-up. A method whose text differs from that of ar gets no
+    speed.
     """
     on_rounds = shapes is not None or contexts is not None
     parts = tensor_parallel if shapes is None else 1
@@ -200,7 +201,7 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
 
 
 def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
-    """Those of the methods that can decode with this draft."""
+    """The given methods that can decode with this draft."""
     from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
 
     model_free = bool(draft) and is_model_free(draft)

@@ -1,4 +1,4 @@
-"""The texts that `dynatui bench paper` reads, and the files that it writes, each of them completely or not at all.
+"""Reads the texts for `dynatui bench paper` and writes its result files, each file completely or not at all.
 
 Knows nothing of the measurement.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from decoder.bench.data_sets.text_set import TextSet
     from decoder.bench.paper.report import PaperReport
 
-WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dynatui[bench]'; all else is measured"
+WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dynatui[bench]'; the rest is measured"
 
 
 @dataclass(frozen=True)

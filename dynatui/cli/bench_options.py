@@ -42,7 +42,7 @@ def all_methods() -> str:
 def _methods() -> TyperOption:
     return option(
         "--methods NAMES",
-        f"Methods to measure beside ar, of {all_methods().replace(',', ', ')}.",
+        f"Methods to measure in addition to ar: any of {all_methods().replace(',', ', ')}.",
         default=all_methods(),
         parse=_named,
         show_default="all",
@@ -59,7 +59,7 @@ def _named(text: str) -> tuple[str, ...]:
 
 
 def _sweeps() -> Iterator[TyperOption]:
-    """The options that list the settings to measure of a method, each with the method's name."""
+    """Options that list the settings to measure; each option is named after a method."""
     for name, method in METHODS.items():
         if sweep := method.sweep:
             yield option(
@@ -75,7 +75,7 @@ def _presets() -> TyperOption:
     names = tuple(preset for method in METHODS.values() for preset in method.presets)
     return option(
         "--preset NAMES",
-        f"One or more of the presets {', '.join(names)}, or of your own.",
+        f"One or more presets: {', '.join(names)}, or presets of your own.",
         name="presets",
         default=",".join(names),
         parse=lambda text: tuple(map(str.strip, text.split(","))),
@@ -84,7 +84,7 @@ def _presets() -> TyperOption:
 
 
 def _changes() -> Iterator[TyperOption]:
-    """The options of methods that change a parameter in every measured preset."""
+    """The options of methods that change a parameter in all measured presets."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
         if each in changing and not each.default:
@@ -106,7 +106,8 @@ def _two(shapes: str) -> tuple[str, str]:
 
 _SHAPES = option(
     "--shapes TARGET:DRAFT",
-    "Instead of models, random weights of these shapes: names such as pythia-2.8b:pythia-70m, or two config.json.",
+    "Use random weights of these shapes instead of models: names such as pythia-2.8b:pythia-70m, or two config.json "
+    "files.",
     parse=_two,
     panel=options.MODELS,
 )
@@ -121,8 +122,8 @@ _MEASURED = (
         ),
         option(
             "--context N,N,..",
-            "Measure rounds of given sizes instead of texts, after contexts of N random tokens: their cost, and how "
-            f"it grows. Default with --shapes: {CONTEXT_LENGTH}.",
+            "Measure rounds of given sizes instead of texts, after contexts of N random tokens: what a round costs, "
+            f"and how the cost grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
             name="contexts",
             parse=_contexts,
         ),
@@ -130,7 +131,7 @@ _MEASURED = (
     options.MAX_NEW_TOKENS,
     option(
         "--repeats R",
-        f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
+        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS}, for rounds {ROUND_REPEATS}.",
         int,
         least=1,
         most=1000,
@@ -141,7 +142,8 @@ _MEASURED = (
         MEASUREMENT,
         switch(
             "--baselines/--no-baselines",
-            "Whether transformers' greedy and assisted generation and its prompt lookup are measured; left out beside "
+            "Whether to measure also transformers' greedy generation, assisted generation and prompt lookup; never "
+            "with "
             "--tensor-parallel.",
             default=True,
         ),

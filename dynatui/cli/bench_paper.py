@@ -1,4 +1,4 @@
-"""`dynatui bench paper`: the options of the paper's experiments, and the output of results as files and tables."""
+"""`dynatui bench paper`: the options of the paper's experiments, and the output of their results."""
 
 from dataclasses import replace
 from functools import partial
@@ -30,14 +30,15 @@ PARAMETERS: Declared = (
         switch("--quick", "Every experiment and figure in a few minutes, on too few texts for conclusions."),
         option(
             "--experiments NAMES",
-            "Experiments to measure, of main, prompt_length, sensitivity, fixed_trees.",
+            "Experiments to measure: any of main, prompt_length, sensitivity, fixed_trees.",
             parse=names,
             show_default="all",
         ),
         option(
             "--lanes NAMES",
-            "Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; an unknown name prints a "
-            "list of all.",
+            "Settings that main and prompt_length measure beside ar, for example 'linear K=6,fixed D6 B2'; an "
+            "unknown name "
+            "prints a list of all.",
             parse=names,
             show_default="the paper's rows, and some more",
         ),
@@ -52,7 +53,8 @@ PARAMETERS: Declared = (
         ),
         option(
             "--data-sets NAMES",
-            "Data sets of main; the other experiments are on wikitext, or on the first.",
+            "Data sets of the experiment main; the others use only wikitext, or the first data set if wikitext is "
+            "not named.",
             parse=names,
             show_default=f"{','.join(FROM_FOLDER)} with --data, else {','.join(FROM_HUB)}",
         ),
@@ -70,12 +72,12 @@ PARAMETERS: Declared = (
         RUN,
         option(
             "--max-new-tokens T",
-            "Tokens that are decoded after a prompt.",
+            "Number of tokens to decode after each prompt.",
             int,
             least=1,
             show_default="1500, or as many as fit",
         ),
-        switch("--eos/--no-eos", "Whether texts end at the end-of-text token; in the paper they go on."),
+        switch("--eos/--no-eos", "Whether decoding stops at the end-of-text token; in the paper it continues."),
         option("--temperature T", "Sampling temperature; 0: greedy, as in the paper.", float, default=0.0),
         option(
             "--top-p P",
@@ -89,12 +91,12 @@ PARAMETERS: Declared = (
         MEASUREMENT,
         option(
             "--warm-up N",
-            "Warm-up prompts, which every lane decodes unmeasured before an experiment.",
+            "Number of warm-up prompts, which every lane decodes before an experiment and which are not measured.",
             int,
             least=1,
             show_default="2",
         ),
-        option("--repeats R", "Times that each prompt is decoded.", int, least=1, most=1000),
+        option("--repeats R", "Number of times that each prompt is decoded.", int, least=1, most=1000),
         option(
             "--output DIR",
             "Folder of all results: log.jsonl during the measurement, from which an interrupted one is resumed, then "
@@ -126,7 +128,7 @@ def paper(
     repeats: int | None,
     output: Path | None,
 ) -> int:
-    """Measure what the DynaTree paper claims, on this pair and machine, beside the paper's own figures.
+    """Measure what the DynaTree paper claims, on this pair and machine, and show it beside the paper's own figures.
 
     All lanes decode the same prompts side by side in one process. An interrupted measurement is resumed when the same
     command is run again.

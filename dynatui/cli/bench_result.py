@@ -26,7 +26,7 @@ class Measured:
     report: object
     interrupted: bool
     keep: Callable[[], None] = lambda: None
-    """Function that writes further files of the measurement."""
+    """Writes further files of the measurement."""
 
 
 def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
@@ -60,7 +60,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
 def _interruptible() -> Iterator[None]:
     """Context in which a signal interrupts the measurement; a second signal is ignored, and a third interrupts again.
 
-    The second signal arrives while the result is being printed.
+    The second signal is ignored because it arrives while the result is being printed.
     """
     signals = 0
 
@@ -75,7 +75,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _append(path: Path, content: bytes) -> None:
-    """Appends the whole content or nothing: a partial line would also make the next line unreadable."""
+    """Appends the whole content or nothing, since a partial line would make the next line unreadable too."""
     try:
         with to_append(path) as file:
             before = path.stat().st_size

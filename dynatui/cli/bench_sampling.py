@@ -37,7 +37,11 @@ PARAMETERS: Declared = (
         ),
         option("--tasks NAMES", "Categories of Spec-Bench.", default=TASKS, parse=names),
         option(
-            "--prompts N", "Number of prompts per task, along whose texts trees are drawn.", int, default=4, least=1
+            "--prompts N",
+            "Number of prompts per task; trees are sampled along the texts of these prompts.",
+            int,
+            default=4,
+            least=1,
         ),
     ),
     Group("given", options.PROMPT_OPTIONS, request.Prompts),
@@ -57,7 +61,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--verifiers NAMES",
-            f"Verifiers to compare, of {', '.join(VERIFIER_NAMES)}.",
+            f"Verifiers to compare: any of {', '.join(VERIFIER_NAMES)}.",
             default=",".join(VERIFIER_NAMES),
             parse=names,
             show_default="all",
@@ -65,7 +69,8 @@ PARAMETERS: Declared = (
         option("--k K", "Maximum number of rollouts per tree.", int, default=4),
         option(
             "--length L",
-            "Maximum of L1, the tokens drawn before a tree branches, and of L2, those of each rollout; both from 0.",
+            "Maximum of L1, the tokens sampled before a tree branches, and of L2, the tokens of each rollout; both "
+            "range from 0 to L.",
             int,
             default=8,
         ),
@@ -77,15 +82,17 @@ PARAMETERS: Declared = (
     ),
     *in_panel(
         MEASUREMENT,
-        option("--max-new-tokens N", "Length in tokens of the texts along which trees are drawn.", int, default=64),
-        option("--roots-every N", "Tokens between the roots at which trees are drawn.", int, default=16),
+        option("--max-new-tokens N", "Length in tokens of the texts along which trees are sampled.", int, default=64),
+        option("--roots-every N", "Tokens between two roots at which trees are sampled.", int, default=16),
         option(
             "--decoded N",
-            "Prompts of each task that are also decoded, for tokens per second; 0: only closed forms.",
+            "Number of prompts per task that are also decoded, to measure tokens per second; 0: only closed forms.",
             int,
             default=1,
         ),
-        option("--repeats R", "Times that each of these prompts is decoded.", int, default=1, least=1, most=1000),
+        option(
+            "--repeats R", "Number of times that each decoded prompt is decoded.", int, default=1, least=1, most=1000
+        ),
     ),
     options.SEED,
     *in_panel(
@@ -120,8 +127,8 @@ def sampling(
 ) -> int:
     """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
 
-    Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens per second come from
-    decoding with the best shapes, and coupled trees are measured beside them. The paper: Thomas et al. 2026.
+    The block efficiency of every tree shape is computed in closed form at roots along sampled texts. Tokens per second
+    are measured by decoding with the best shapes and with coupled trees. The paper: Thomas et al. 2026.
     """
     settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given.given else (), "beside prompts"))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
-"""Seconds between two database queries for the display: long, since queries take time from the measurement."""
+"""Seconds between two database queries for the display; not less, since queries slow the measurement."""
 MOST_WORKERS = 64
 SWEPT = "What is swept"
 FILE = "sweeps.db"
@@ -40,29 +40,29 @@ def _axis(text: str) -> tuple[str, str]:
 PARAMETERS: Declared = (
     CONTEXT,
     argument(
-        "space", "SPACE", f"Grid of settings to measure, of {', '.join(SPACES)}.", required=False, parse=space_named
+        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=space_named
     ),
     request.PAIR,
     *in_panel(
         SWEPT,
         option(
             "--axis NAME=V,V,..",
-            "Other values of an axis. "
+            "Other values of an axis. Axes: "
             + "; ".join(f"{name}: {', '.join(space.axes)}" for name, space in SPACES.items())
-            + ". T: new tokens. May be repeated.",
+            + ". T is the number of new tokens. May be repeated.",
             list[str],
             parse=_axis,
         ),
         option(
             "--preset NAME",
-            "DynaTree's knobs that are not on an axis, and the knobs of the reference.",
+            "Preset that sets DynaTree's knobs that are not on an axis, and all knobs of the reference.",
             show_default="paper",
         ),
     ),
     request.CUT_PROMPTS,
     option(
         "--repeats R",
-        "Times that each prompt is decoded in a trial.",
+        "Number of times that each prompt is decoded in a trial.",
         int,
         default=1,
         least=1,
@@ -88,7 +88,7 @@ PARAMETERS: Declared = (
             show_default=f"{FILE} in --output",
         ),
         option("--study NAME", "The study's name in the database.", show_default="made from the settings"),
-        option("--output DIR", "Folder of the database, where --storage names none.", Path, default=Path()),
+        option("--output DIR", "Folder of the database, if --storage is not given.", Path, default=Path()),
         switch("--show", "Show what the database holds, and measure nothing."),
         option("--json FILE", "Append to FILE a line of JSON with every trial.", Path, name="json_file"),
     ),
@@ -114,8 +114,8 @@ def sweep(
 ) -> int:
     """Measure a grid of settings beside plain decoding, as trials in a database; resumes an interrupted sweep.
 
-    Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Every text has T new tokens,
-    even where it could end earlier. A setting whose text differs from ar's gets no speed.
+    Every trial decodes the prompts with one setting, with ar and with a reference setting, in turn. Every text has T
+    new tokens, even after an end-of-text token. A setting whose text differs from that of ar gets no speed.
     """
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
@@ -158,7 +158,7 @@ def _measured(job: OnSettings, database: Database, study: str | None, workers: i
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
-    """Prepares the measurement in a worker process: loads the models, and returns what its trials need."""
+    """Runs in a worker process: loads the models, and returns what the trials of this worker need."""
     from decoder.bench.sweep.measuring import ready  # noqa: PLC0415 - imports torch
 
     return ready(job, note)
@@ -173,7 +173,7 @@ def _shown(database: Database, study: str | None, *, interrupted: bool = False) 
 
 
 def _made(database: Database) -> Database:
-    """The same database, after the folder for its file was made."""
+    """Makes the folder for the database's file, and returns the database."""
     if database.file is not None:
         folder = database.file.parent
         try:

@@ -50,7 +50,7 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Names of settings whose default for the embedded pair differs between a screen and no screen."""
+"""Names of settings whose default for the embedded pair depends on whether there is a screen."""
 
 
 def in_force(live: Any) -> str:
@@ -101,7 +101,7 @@ def _explained(live: Any) -> Iterator[str]:
 def _explained_keys() -> Iterator[str]:
     yield "\n# --- Keys ---\n"
     yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] is none. ctrl+c always quits.\n'
-    yield "# Set options above this line: what follows belongs to the table of keys.\n"
+    yield "# Set options above this line: all lines below belong to the table of keys.\n"
     yield f"[{KEYS}]\n"
     explained = {name: key.help for key in KEYMAP.every for name in key.settings}
     for name, caps in KEYMAP.settings().items():
@@ -122,6 +122,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # shown in full: parameters that were not given have their defaults
+    if option.write and option.default is None:  # all parameters are shown; those not given have their defaults
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

@@ -41,7 +41,7 @@ _BF16_CAPABILITY = (8, 0)
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """One finding in the output of `--json`."""
+    """One finding, as the output of `--json`."""
 
     topic: str
     verdict: Verdict
@@ -50,7 +50,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings in the output of `--json`."""
+    """All findings, as the output of `--json`."""
 
     ok: bool
     findings: list[Examined]

@@ -34,8 +34,8 @@ def _table(results: Ranking) -> Table:
         *map(over, METHODS),
     ]
     notes = wrap(
-        "agrees: share of the target's tokens that are also the draft's most likely; cost: "
-        "the draft's pass time over the target's; expected: speed-up of the best chain if "
+        "agrees: share of the target's tokens that the draft also finds most likely; cost: time of a draft pass "
+        "divided by that of a target pass; expected: speed-up of the best chain if "
         "guesses were accepted independently, and verifying many rows took as long as one.",
         WIDTH,
     )
@@ -58,8 +58,8 @@ def _verdicts(results: Ranking) -> Iterator[str]:
 
 def _unlimited(draft: Draft, subject: str) -> str:
     if draft.measured[draft.fastest] is None:
-        return f"{subject}: its texts are not the target's in this arithmetic; give --dtype float32."
-    return f"{subject} drafts nothing: no guess of this draft pays."
+        return f"{subject}: its texts differ from the target's own in this arithmetic; give --dtype float32."
+    return f"{subject} drafts nothing: no guess of this draft saves time."
 
 
 def _name(name: str) -> str:

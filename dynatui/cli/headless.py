@@ -29,7 +29,7 @@ _PATIENCE_S = 2.0
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once and returns the exit code; raises DecoderError, after printing the text so far."""
+    """Decodes every prompt once and returns the exit code; raises DecoderError after printing the text so far."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -68,7 +68,7 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints the recording that another process is writing, without end, like `tail -f`; returns the exit code."""
+    """Prints a recording while another process writes it, without end, like `tail -f`; returns the exit code."""
     steering = Steering()
     with _interruptible(steering, transcript):
         for event in events:
@@ -84,8 +84,8 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
     """Context in which a signal interrupts the run; yields a function to be called when decoding begins.
 
-    After that call, the first signal lets the present round end. An interruption leaves the block without an error. The
-    transcript is printed at an interruption, and before an error.
+    After that call, the current round is completed at a first signal. At an interruption the context suppresses the
+    exception. It prints the transcript at an interruption and before it raises an error.
     """
     decoding = False
 

@@ -1,7 +1,8 @@
-"""Runs a command line as several ranks on one machine, all of which end together.
+"""Runs a command line as several ranks on one machine; all ranks end together.
 
-Replaces torchrun for one machine, with three additions: when one rank ends, all others end within seconds; the reason
-is printed once; and the terminal is restored even if the rank that drew on it was killed. Knows nothing of models.
+Replaces torchrun for one machine, with three additions: all ranks end within seconds after one of them; the reason is
+printed once; and the terminal is restored even if the rank that displayed the screen was killed. Knows nothing of
+models.
 """
 
 import math
@@ -30,10 +31,9 @@ from dynatui.terminal.signals import STOP_SIGNALS
 MOST = 16
 """Maximum number of ranks; no machine has more GPUs."""
 OWN_WORD_S = 0.7
-"""Seconds in which the leader may report the error that made a follower fail, before the follower's output is
-printed."""
+"""Seconds in which the leader may report why a follower failed; then the follower's output is printed."""
 GRACE_S = 3.5
-"""Seconds in which the leader may end by itself after a signal."""
+"""Seconds after a signal that the leader has to end before it is killed."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
 """Number of characters that are printed from the end of a follower's standard error."""
@@ -49,12 +49,12 @@ class _Follower:
 
     @property
     def failed(self) -> bool:
-        """Whether the follower has ended by a fault of its own, not because the leader ended."""
+        """Whether the follower ended through an error of its own, not because the leader ended."""
         return self.process.poll() not in (None, 0, LOST)
 
     @property
     def refused(self) -> bool:
-        """Whether the follower ended with an error of the request or the model, which the leader may report itself."""
+        """Whether the follower ended with an error of the request or the model, which the leader may report too."""
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
@@ -65,8 +65,8 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
         count: Number of ranks.
         arguments: The arguments of the command line, without the program's name.
         drawn: Whether the leader draws on the terminal.
-        further_s: Seconds beyond `GRACE_S` in which the leader may end by itself after a first signal; none after a
-            second signal or the failure of a rank.
+        further_s: Seconds added to `GRACE_S` after a first signal, but not after a second signal or the failure of a
+        rank.
 
     Raises:
         ConfigError: `count` is larger than `MOST`.
@@ -95,7 +95,7 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
 def _started(
     count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
 ) -> tuple[Popen[bytes], list[_Follower]]:
-    """Starts the leader and the followers; `ending` ends all of them at the latest.
+    """Starts the leader and the followers; all are ended when `ending` closes.
 
     The leader shares the token that permits one process to print an error.
     """
@@ -130,11 +130,12 @@ def _until_the_end(
 ) -> tuple[_Follower | None, bool]:
     """Waits for the leader to end, and ends it if a follower fails or a signal arrives.
 
-    If a follower has failed, the right to print an error is claimed first, so that the leader does not report its own
-    interruption.
+    If a follower has failed, this process first claims the right to print an error, so that the leader does not report
+    its own interruption.
 
     Returns:
-        The follower that failed first, if any, and whether the leader was signalled for that or for exceeding its time.
+        The follower that failed first, if any, and whether this process ended the leader, for that failure or after a
+        timeout.
     """
     fallen: _Follower | None = None
     terminate_at, latest, forced = math.inf, math.inf, False
@@ -148,11 +149,11 @@ def _until_the_end(
         rest = min(terminate_at, latest) - time.monotonic()
         arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
         if _changed(leader, os.WSTOPPED):
-            signal.raise_signal(signal.SIGTSTP)  # stops this process too, for which the shell waits
-            if not _changed(leader, os.WCONTINUED):  # a shell would have continued the leader too
+            signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process, so it stops too
+            if not _changed(leader, os.WCONTINUED):  # the shell continued only this process
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # sent by a process: the leader has not received it, as it does from the terminal
+            if arrived.si_code <= 0:  # sent by a process, so only to this one; the terminal signals the leader too
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
@@ -162,7 +163,7 @@ def _until_the_end(
 
 
 def _changed(leader: Popen[bytes], change: int) -> bool:
-    """For job control: whether the leader has stopped (WSTOPPED) or continued (WCONTINUED) since the last call."""
+    """For job control: whether the leader has stopped (WSTOPPED) or continued (WCONTINUED) since the previous call."""
     try:
         return os.waitid(os.P_PID, leader.pid, change | os.WNOHANG) is not None
     except ChildProcessError:  # the leader has ended
@@ -178,7 +179,7 @@ _AWAITED = {*STOP_SIGNALS, signal.SIGCHLD}
 
 @contextmanager
 def _signals_pending() -> Iterator[None]:
-    """Context in which the awaited signals are blocked, and so stay pending until `sigtimedwait` accepts them."""
+    """Context in which the awaited signals are blocked, so that they stay pending until `sigtimedwait` accepts them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command line: makes a session from the arguments, chooses screen or no screen, and prints errors as one line.
+"""The command line: makes a session from the arguments, decides whether to show a screen, prints errors in one line.
 
 Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is
 handled here.
@@ -100,7 +100,7 @@ def command() -> TyperGroup:
 
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
-        if any("\0" in argument for argument in arguments or ()):  # only a caller within Python can pass one
+        if any("\0" in argument for argument in arguments or ()):  # only a Python caller can pass a null character
             raise ConfigError("an argument holds a null character; leave that out")
         given = sys.argv[1:] if arguments is None else list(arguments)
         return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
@@ -111,14 +111,14 @@ def _invoked(arguments: Sequence[str] | None) -> int:
             raise not_importable(error) from error
         raise
     except SystemExit as leaving:
-        # Typer and rich print help, and raise SystemExit(1) if the pipe that reads it is closed.
+        # Typer and rich print the help text, and raise SystemExit(1) if the reader of the output pipe has closed it.
         if isinstance(leaving.__context__, BrokenPipeError):
             raise streams.ReaderLeftError from None
         raise
 
 
 def _misused(error: typer.TyperException) -> str:
-    """Typer's message for a command line that it cannot parse, and the command that shows help."""
+    """Typer's message for a command line that it cannot parse, followed by the command that shows help."""
     context: Any = getattr(error, "ctx", None)
     path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
     if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
@@ -148,7 +148,7 @@ _FOLLOW = option(
 )
 _TOUR = switch(
     "--tour/--no-tour",
-    "Whether the second round is shown slowly, stage by stage, where no prompt, model or recording is given.",
+    "Whether the second round is shown slowly, stage by stage, if no prompt, model or recording is given.",
     default=True,
     panel=options.SCREEN,
 )
@@ -194,12 +194,12 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options: the embedded pair of models, the embedded prompts, five methods in a race. Where there is no
-    terminal, the same runs without a screen.
+    Without options, five methods race with the embedded pair of models on the embedded prompts. Without a terminal, the
+    race runs without a screen.
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
-        if context.invoked_subcommand != "bench":  # bench checks this itself, since bench speed can be spread
+        if context.invoked_subcommand != "bench":  # the group `bench` checks this: only `bench speed` may run as ranks
             ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
     shown = request.view(view, settings.keymap())
@@ -214,13 +214,13 @@ def watch(
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = prompts.of_files()
     require_both(models.target, models.draft)
-    on_screen = wants_screen and streams.can_show_screen()  # after prompts are read: may replace standard input
+    on_screen = wants_screen and streams.can_show_screen()  # may replace standard input, so prompts are read before
     given = {**rules, **run}
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
         given |= {name: value for name, value in usual.items() if given[name] is None}
     if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
-        given["selector"] = NONE  # only the embedded pair has a selector that a key can turn on
+        given["selector"] = NONE  # other pairs have no selector that a key could turn on
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
         prompts=prompts.beside(files),
@@ -277,7 +277,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Refuses options of decoding beside --follow: models, prompts and parameters are those of the recorded process."""
+    """Refuses decoding options beside --follow, since the recorded process has set models, prompts and parameters."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -285,7 +285,7 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Refuses options before a subcommand: those of a live run do not affect it, and others must follow its name."""
+    """Refuses options before a subcommand: live options do not affect it, and its own options must follow its name."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
         raise ConfigError(
@@ -297,8 +297,8 @@ def _refuse_options_before(context: typer.Context) -> None:
 def _refused(why: str, code: int) -> int:
     """Prints an error, unless another rank has printed one, and returns the exit code.
 
-    A rank that failed because it lost another rank always prints, and leaves the token to the rank that knows the
-    reason.
+    A rank that failed because it lost another rank always prints its error, and does not claim the right to print: the
+    rank that knows the reason needs it.
     """
     if code == LOST or last_word.claimed():
         streams.say(why)

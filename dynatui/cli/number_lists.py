@@ -1,4 +1,4 @@
-"""Parses comma-separated lists of names and numbers, the values of options of measurements: 0.5,1 or 1x2,2x4.
+"""Parses option values that are comma-separated lists of names or numbers, such as 0.5,1 or 1x2,2x4.
 
 Knows nothing of the meaning of a list.
 """
@@ -18,7 +18,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tuple[float, ...]:
-    """The numbers in a list that is already split, without duplicates.
+    """Converts the parts of a list to numbers, without duplicates.
 
     Raises:
         ConfigError: A part is not a number; the message gives the option, its text and the remedy.

@@ -55,7 +55,7 @@ PROMPT_OPTIONS = in_panel(
     PROMPTS,
     option(
         "--prompt-file FILE",
-        "A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
+        "A text file, a .jsonl file with one prompt per line, or - for standard input. May be repeated.",
         list[str],
         name="prompt_files",
     ),
@@ -64,9 +64,9 @@ PROMPT_OPTIONS = in_panel(
 """Options that give prompts; their values make a `request.Prompts`."""
 CUT_PROMPT_OPTIONS = (
     *PROMPT_OPTIONS,
-    option("--prompt-chars N", "Only the first N characters of each prompt.", int, least=1, panel=PROMPTS),
+    option("--prompt-chars N", "Use only the first N characters of each prompt.", int, least=1, panel=PROMPTS),
 )
-"""Options that give prompts, for commands that can also cut each prompt."""
+"""Options that give prompts, for the commands that have --prompt-chars."""
 CHAT = switch(
     "--chat/--no-chat",
     "Wrap each prompt in the chat template of the target's tokenizer.",
@@ -98,7 +98,7 @@ def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOpti
 
 SEED = seed()
 LIVE_SEED = seed(None, more=f" Default 0; {EMBEDDED_SEED} for the embedded pair on the screen.")
-JSON = switch("--json", "No screen: one JSON object a prompt on standard output.", name="as_json", panel=OUTPUT)
+JSON = switch("--json", "No screen: one JSON object per prompt on standard output.", name="as_json", panel=OUTPUT)
 HEADLESS = switch(
     "--headless", "No screen: text on standard output, progress on standard error.", name="no_screen", panel=OUTPUT
 )
@@ -109,10 +109,10 @@ LOG_FILE = option(
     name="log",
     panel=SCREEN,
 )
-RECORDING = argument("path", "FILE", "A file that --record has written.", Path)
+RECORDING = argument("path", "FILE", "A recording, as written by --record.", Path)
 TENSOR_PARALLEL = option(
     "--tensor-parallel N",
-    "Spread the target over N processes, each with a GPU of its own; torchrun may have started them.",
+    "Spread the target over N processes, each with a GPU of its own; torchrun may be used to start them.",
     int,
     default=1,
     least=1,
@@ -140,14 +140,14 @@ MODEL_OPTIONS = in_panel(
     ),
     option(
         "--draft-dtype NAME",
-        "The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides.",
+        "The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides the text.",
         default=Models.draft_dtype,
         complete=lambda _: _DTYPES,
     ),
     switch(
         "--exact/--no-exact",
-        "Batch-invariant: compute each token bit-identically in all methods, also in bfloat16 and float16. Slower. "
-        "Only hf, which runs the model by itself, may still differ at a near tie.",
+        "Batch-invariant passes, which compute each token bit-identically in all methods, also in bfloat16 and "
+        "float16. Slower. Only the method hf, which does not use these passes, may still differ at a near tie.",
         default=Models.exact,
     ),
     switch(
@@ -170,7 +170,7 @@ PAIR_OPTIONS = MODEL_OPTIONS[:5]
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,
-        option("--fps N", "Frames a second. Over SSH 5, else 10.", int, least=1, most=60),
+        option("--fps N", "Frames per second. Default: 10, over SSH 5.", int, least=1, most=60),
         option("--theme NAME", "A theme of Textual."),
         option(
             f"--symbols {'|'.join(get_args(Symbols))}",
@@ -181,14 +181,14 @@ VIEW_OPTIONS = (
         switch("--no-color", "No colours, as with NO_COLOR in the environment."),
         switch(
             "--mouse/--no-mouse",
-            "Whether mouse clicks and the wheel control the screen; otherwise the terminal can select and copy.",
+            "Whether mouse clicks and the wheel control the screen; if not, the terminal can select and copy text.",
             default=View.mouse,
         ),
     ),
     LOG_FILE,
 )
-"""Options for the screen beside `speed`, from whose values `request.view` makes a view."""
-LIVE_VIEW = (speed(1, "1: as fast as the machine; 0.5 or 1/2: half as fast."), *VIEW_OPTIONS)
+"""Screen options except `--speed`; `request.view` makes a view from their values."""
+LIVE_VIEW = (speed(1, "1: as fast as the machine decodes; 0.5 or 1/2: half as fast."), *VIEW_OPTIONS)
 REPLAY_VIEW = (speed(1000, "1: as fast as it was recorded; 2: twice, 1/2: half as fast."), *VIEW_OPTIONS)
 
 
@@ -198,12 +198,12 @@ def of_methods() -> list[MethodOption]:
 
 
 def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[TyperOption]:
-    """The options of sampling and of all methods; `more` gives further shell completions for an option by its name."""
+    """The options of sampling and of all methods; `more` maps an option's name to further shell completions."""
     for each in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(each, help=each.help + usual * (each.name == "temperature")), RUN)
     for each in of_methods():
-        own = " Or one of your own, which dynatui tune writes." * (each.name == "preset")
+        own = " Or a preset of your own, written by dynatui tune." * (each.name == "preset")
         yield declared(replace(each, help=each.help + own), TREE, partial(more, each.name))
 
 
@@ -214,7 +214,7 @@ def instead(name: str, value: object) -> str | None:
 
 
 def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> TyperOption:
-    """A method's option on a command line; `more` gives shell completions beyond the option's choices."""
+    """The command-line option for a method's option; `more` gives shell completions beyond the option's choices."""
     return option(
         f"{each.flag}/--no-{each.flag.removeprefix('--')}" if each.kind is bool else f"{each.flag} {each.metavar}",
         each.help,
@@ -230,10 +230,10 @@ SAMPLING_OPTIONS = tuple(declared(each, RUN) for each in options_of(SAMPLING))
 
 
 def methods() -> TyperOption:
-    """The option that names the methods of a race."""
+    """The option --methods, which names the methods of a race."""
     return option(
         "--methods NAMES",
-        f"The methods that race, of {', '.join(METHODS)}; the first is the one that is watched.",
+        f"Methods of the race: any of {', '.join(METHODS)}; the screen watches the first.",
         parse=method_names,
         complete=_names,
         show_default=", ".join(racing()),

@@ -30,7 +30,7 @@ class _Column(NamedTuple):
     title: str
     names_rows: bool
     beside: bool
-    """Whether the column must stay beside the column before it when a table is split."""
+    """Whether the column must stay next to the preceding column when a table is split."""
     right: bool
     """Whether the cells are aligned to the right, as numbers are."""
     cells: Sequence[tuple[str, ...]]
@@ -52,7 +52,7 @@ def text(report: "PaperReport", width: int) -> str:
     parts = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
     parts += _section(
         "Where the paper's own numbers do not hold",
-        "By its text, its authors' code and their logs; nothing of this was measured here.",
+        "Known from its text, its authors' code and their logs; not measured here.",
         _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
     )
     judged, noise = claims.claims(report), " ".join(tables.conditions(report))
@@ -81,7 +81,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _sentence(words: _Column, names: Sequence[_Column]) -> str:
-    """A column of words that does not fit, as a sentence: each value with the names of its rows.
+    """A text column that does not fit in the table, as a sentence: each value with the names of its rows.
 
     The most frequent value comes last.
     """
@@ -119,7 +119,7 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """Splits columns into parts that fit the width; a column with the paper's figure stays beside the measured one."""
+    """Splits columns into parts that fit the width; the paper's figure and the measured one stay side by side."""
     names = [column for column in columns if column.names_rows]
     groups: list[list[_Column]] = []
     for column in columns[len(names) :]:
@@ -150,7 +150,7 @@ def _grid(columns: Sequence[_Column]) -> Grid:
 
 
 def _listed(items: Iterable[tuple[str, str]]) -> Grid:
-    """A list of items, each with a mark before it."""
+    """A list of items, each with its mark."""
     grid = Grid.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()
@@ -160,7 +160,7 @@ def _listed(items: Iterable[tuple[str, str]]) -> Grid:
 
 
 def _marked(note: str) -> tuple[str, str]:
-    """The mark of a note, empty if it has none, and its text."""
+    """The mark of a note (empty if the note has none), and the note's text."""
     mark, _, rest = note.partition(" ")
     return (mark, rest) if mark.startswith("[") else ("", note)
 

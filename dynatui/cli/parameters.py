@@ -1,7 +1,7 @@
-"""Makes options, arguments and commands as Typer's own objects, which draw `--help` and complete in shells.
+"""Makes options, arguments and commands as Typer objects, which provide `--help` and shell completion.
 
-Typer's public functions make them only from the signatures of functions, so this module, and no other, uses private
-ones. Knows no option, and nothing of settings.
+Typer's public functions make such objects only from function signatures, so this module, and no other, uses private
+functions of Typer. Knows no option, and nothing of settings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ class Group:
     name: str
     options: Sequence[TyperOption]
     make: Callable[..., Any] = dict
-    """Function from the options' values, each a keyword argument, to the argument."""
+    """Function that makes the argument; the options' values are its keyword arguments."""
 
 
 Declared: TypeAlias = Sequence[Group | TyperOption | TyperArgument]
-"""The parameters of a command, in the order of its help; a function takes them by name."""
+"""The parameters of a command, in the order of its help text; a command's function takes them by name."""
 CONTEXT = Group("context", (), get_current_context)
 """For functions that need the context: which options were typed, and which subcommand."""
 
@@ -56,13 +56,13 @@ def option(
         usage: Flag and placeholder of the value, such as "--fps N"; for a `bool` only "--show" or "--mouse/--no-mouse".
         explained: Help text.
         kind: Type of the value, which Typer checks; a `list` may be repeated, a `bool` takes no value.
-        name: Name of the function's parameter, unless it is the flag's with underscores.
-        parse: Function from text to the value, instead of `kind`; raises ConfigError for an invalid text. A default is
-            then text, too.
+        name: Name of the function's parameter; if not given, the flag's name with underscores.
+        parse: Function from text to the value, instead of `kind`; raises ConfigError for an invalid text. If given, the
+        default is text too.
         complete: Function from the beginning of a value to values that shells offer.
-        least: Minimum of a number.
-        most: Maximum of a number.
-        show_default: Whether the help shows the default, or what it shows instead.
+        least: Smallest valid number.
+        most: Largest valid number.
+        show_default: Whether the help shows the default, or a text to show instead.
         panel: Panel of `--help`.
         further: Other arguments of `TyperOption`: default, required, envvar, is_eager, callback.
     """
@@ -85,12 +85,12 @@ def option(
 
 
 def switch(usage: str, explained: str, *, default: bool | None = False, **further: Any) -> TyperOption:
-    """An option without a value, with the further parameters of `option`."""
+    """An option without a value; `further` are parameters of `option`."""
     return option(usage, explained, bool, default=default, **further)
 
 
 def in_panel(title: str, *options: TyperOption) -> tuple[TyperOption, ...]:
-    """New options, all in the panel of `--help` with this title."""
+    """Copies of the options, all in the panel of `--help` with this title."""
     for each in options:
         each.rich_help_panel = title
     return options
@@ -105,7 +105,7 @@ def argument(
     required: bool = True,
     parse: Callable[[str], object] | None = None,
 ) -> TyperArgument:
-    """An argument of a command, with the parameters of `option`; one that is not required is None if absent."""
+    """An argument of a command; for parameters see `option`. An optional argument is None if absent."""
     described = resolve_type_descriptor(kind, ArgumentInfo(parser=parse))
     return TyperArgument(
         param_decls=[name], type_descriptor=described, metavar=metavar, help=explained, required=required
@@ -113,7 +113,7 @@ def argument(
 
 
 Around: TypeAlias = Callable[[Any], AbstractContextManager[object]]
-"""Function from a context to a context manager in which the command runs; it may change the values of options."""
+"""Function from Typer's context to a context manager, which encloses the command and may change option values."""
 
 
 def command(name: str, run: Callable[..., int], declared: Declared, around: Around = nullcontext) -> TyperCommand:
@@ -131,7 +131,7 @@ def group(
     around: Around = nullcontext,
     **further: Any,
 ) -> TyperGroup:
-    """A command with subcommands, before each of which it runs itself; `further` are arguments of Typer's group."""
+    """A command group, whose own function runs before each subcommand; `further` are arguments of Typer's group."""
     return TyperGroup(
         name=name,
         help=getdoc(run),
@@ -165,7 +165,7 @@ def _callback(run: Callable[..., Any], declared: Declared, around: Around) -> Ca
 
 
 def _arguments(values: Given, groups: Iterable[Group]) -> dict[str, Any]:
-    """The arguments of a command's function: values of options by name, those of a group made into one."""
+    """The arguments of a command's function: option values by name, where each group's values become one argument."""
     left = dict(values)
     made = {each.name: each.make(**{option.name: left.pop(option.name) for option in each.options}) for each in groups}
     return left | made

@@ -1,7 +1,7 @@
-"""The user's presets, which `--preset` accepts beside the built-in ones: TOML files in a folder of their own.
+"""The user's presets, which `--preset` accepts beside the built-in ones: TOML files in the user's folder of presets.
 
 A preset is a set of option values that apply as if they were given on the command line; options that are given override
-them. The engine therefore knows no user's preset, and recordings contain its parameters.
+them. The engine therefore sees only parameters, and recordings contain these instead of the preset's name.
 """
 
 import os
@@ -27,7 +27,7 @@ PRESET = "preset"
 METHODS_OF_PRESETS = ("dynatree", "linear")
 """Names of the methods whose options a preset may set."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_REMEDY = "correct it, or write it anew with dynatui tune"
+_REMEDY = "correct it, or replace it with dynatui tune"
 
 
 def folder() -> Path:
@@ -36,7 +36,7 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """Names of the user's presets, without names that a built-in preset has."""
+    """Names of the user's presets, except names of built-in presets."""
     files = list[str]()
     with suppress(OSError):  # the folder does not exist or cannot be read
         files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
@@ -44,12 +44,12 @@ def names() -> list[str]:
 
 
 def completing(option: str) -> list[str]:
-    """Shell completions of an option's value, beyond the option's choices."""
+    """Shell completions of an option's value that are not among its choices."""
     return names() if option == PRESET else []
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """The values of the preset that `--preset` selects, without options that are given; empty for a built-in preset.
+    """The values of the preset in `--preset`, except of options that the user gave; empty for a built-in preset.
 
     Raises:
         ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.
@@ -65,7 +65,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    """The options, with the name of the user's preset replaced by its values."""
+    """The options, where the values of the user's preset replace its name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
     return {**options, PRESET: None, **{key: setting.value for key, setting in preset.items()}}
@@ -110,13 +110,13 @@ def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) ->
         if force:
             new.replace(path)
         else:
-            path.hardlink_to(new)  # fails if another process has made the file meanwhile
+            path.hardlink_to(new)  # fails if another process has made this file in the meantime
     except FileExistsError:
         raise _taken(name) from None
     except OSError as error:
         raise _not_written(path, error) from None
     finally:
-        with suppress(OSError):  # deletion fails too if the folder is no longer writable
+        with suppress(OSError):  # if the folder is no longer writable, deletion fails as well
             new.unlink(missing_ok=True)
     return path
 
@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, Setting]:
         remedy = "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
     others = f"a preset holds {', '.join(known)}"
-    return checked(path, text, table(path, text, _REMEDY), known, f"{{}} is nothing that a preset sets; {{}}{others}")
+    return checked(path, text, table(path, text, _REMEDY), known, f"{{}} is not an option of a preset; {{}}{others}")
 
 
 def _path(name: str) -> Path:
@@ -146,7 +146,7 @@ def _path(name: str) -> Path:
 
 
 def _taken(name: str) -> ConfigError:
-    return ConfigError(f"there is a preset {name} already; give another --name, or --force to write it anew")
+    return ConfigError(f"there is a preset {name} already; give another --name, or --force to replace it")
 
 
 def _not_written(path: Path, error: OSError) -> ConfigError:

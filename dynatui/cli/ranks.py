@@ -1,4 +1,4 @@
-"""`--tensor-parallel`: the role of this process, which launches several processes, leads them, or follows their leader.
+"""`--tensor-parallel`: decides whether this process launches several processes, leads them, or follows their leader.
 
 Only the leader has the terminal, the prompts and the recording. A follower prints nothing but its error. Torch is
 imported only after this process is known to be a follower.
@@ -20,12 +20,12 @@ from dynatui.terminal import streams
 from dynatui.terminal.signals import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""Seconds in which the leader may end all processes by itself after a signal."""
+"""Seconds after a signal that the leader has to end all processes before they are killed."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
 _SOON_S = 0.3
-"""Seconds that a follower waits before it reports an error: if the leader's end is the cause, it is ended meanwhile."""
+"""Seconds a follower waits before it reports an error; if the leader's end caused the error, it is killed by then."""
 
 
 def spread(
@@ -36,20 +36,20 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks, or lets this process serve as one of them.
+    """Launches `count` ranks; if this process is already a rank, serves in that role.
 
     Args:
         count: Number of ranks; a single one is not launched.
         models: The pair; only target and device are used.
         arguments: The arguments of the command line.
         wants_screen: Whether the program shows a screen if there is a terminal.
-        further_s: Additional seconds in which the leader may end by itself after a first signal.
+        further_s: Additional seconds after a first signal that the leader has to end.
 
     Returns:
-        Exit code of the ranks launched here; None if this process is to decode. A follower does not return.
+        Exit code of the launched ranks; None if this process is to decode. In a follower, the function does not return.
 
     Raises:
-        ConfigError: This process was started as one of another number of ranks, or `count` is too large to launch.
+        ConfigError: The number of started ranks is not `count`, or `count` is too large to launch.
     """
     if not in_group(os.environ):
         if count == 1:
@@ -66,7 +66,7 @@ def spread(
 
 
 def require_alone(command: str) -> None:
-    """Raises an error for a command that cannot be spread over processes, since each would do all of its work.
+    """Raises an error for a command that cannot be spread over processes, since each process would do all of the work.
 
     Raises:
         ConfigError: This process was started as one of several.
@@ -79,7 +79,7 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Handles signals in a thread, since the main thread waits for the leader in C code, where Python handles none."""
+    """Handles signals in a thread, since the main thread waits for the leader in C code, without Python handlers."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
     def answer() -> None:

@@ -19,13 +19,13 @@ PARAMETERS: Declared = (
     ),
     option(
         "--output PAGE.html|FILM.cast",
-        "File to write: the page, or with the ending .cast an asciicast of one run, in the size of this terminal.",
+        "File to write: the page, or if the name ends in .cast, an asciicast of one run in the size of this terminal.",
         Path,
-        show_default="named like FILE or DIR, in the working directory",
+        show_default="in the working directory, with the name of FILE or DIR",
     ),
     option(
         "--run N",
-        "Number of the only run of a recording to write, from 1.",
+        "Write only this run of a recording; the first has number 1.",
         int,
         least=1,
         show_default="all runs; for an asciicast the first",
@@ -37,8 +37,8 @@ PARAMETERS: Declared = (
 def report(source: Path, output: Path | None, run: int | None, *, force: bool) -> int:
     """Write a recording or a benchmark as one HTML page, which needs nothing but a browser.
 
-    A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts
-    and texts of the recording. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
+    The page of a recording replays text, tree, curves and race, with keys for control, and contains the recording's
+    prompts and texts. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
     from dynatui.report.inputs import page_name, page_of, require_other_file  # noqa: PLC0415 - not needed for --help
     from dynatui.report.output import require_free, write  # noqa: PLC0415

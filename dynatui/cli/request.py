@@ -25,7 +25,7 @@ from dynatui.session import Models, View
 from dynatui.terminal import streams
 
 PromptsOfFiles = tuple[tuple[str, tuple[str, ...]], ...]
-"""Pairs of a file name and the prompts in that file."""
+"""Pairs of a file name and the prompts that the file contains."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Prompts:
             return tuple((name, load.from_file(name)) for name in names)
 
     def beside(self, files: PromptsOfFiles) -> tuple[str, ...]:
-        """The prompts of these files, then those given on the command line; if there are none, the embedded prompts."""
+        """The prompts of these files, then the prompts given as options; if there are none, the embedded prompts."""
         read = tuple(chain.from_iterable(prompts for _, prompts in files))
         with about("prompt"):
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
     def read(self) -> tuple[str, ...]:
-        """All prompts, cut to length as in the DynaTree paper; raises PromptError for a prompt that has no words."""
+        """All prompts, cut as in the DynaTree paper; raises PromptError for a prompt without words."""
         prompts = self.beside(self.of_files())
         if self.prompt_chars is None:
             return prompts
@@ -90,7 +90,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
 
 
 def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of a smallest set of options whose values cause this error."""
+    """Names of a smallest set of options whose values together cause this error."""
     left = dict(values)
     for name in values:
         fewer = {other: value for other, value in left.items() if other != name}
@@ -123,7 +123,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values set together: a value may be valid only together with another."""
+    """A method's parameters with all given values set at once: one value may be valid only with another."""
     changes = dict[str, Any]()
     for option in known:
         if given.get(option.name) is not None:

@@ -40,7 +40,7 @@ def _verifiers(text: str) -> tuple[str, ...]:
 
 
 def _length(default: int) -> TyperOption:
-    return _option("--max-new-tokens N", "Tokens sampled after each prompt.", int, default=default, least=1)
+    return _option("--max-new-tokens N", "Number of tokens to sample after each prompt.", int, default=default, least=1)
 
 
 _DATA = _option("--data DIR", "Folder of labelled roots.", Path, required=True)
@@ -50,34 +50,41 @@ COLLECT: Declared = (
     request.PAIR,
     request.PROMPTS,
     _option(
-        "--verifiers NAMES", "Verifiers whose rounds are labelled.", default="specinfer,traversal", parse=_verifiers
+        "--verifiers NAMES", "Verifiers for which roots are labelled.", default="specinfer,traversal", parse=_verifiers
     ),
     _option(
         "--temperatures T,T,..",
-        "Temperatures that texts are sampled at.",
+        "Temperatures at which texts are sampled.",
         default="0.6,1",
         parse=partial(_numbers, "--temperatures"),
     ),
     _option(
         "--top-ps P,P,..",
-        "Values of top-p, each with each temperature.",
+        "Values of top-p, each combined with every temperature.",
         default="1",
         parse=partial(_numbers, "--top-ps"),
     ),
     _length(96),
-    _option("--every N", "Tokens from one labelled root to the next.", int, default=16, least=1),
+    _option("--every N", "Distance between labelled roots, in tokens.", int, default=16, least=1),
     _option(
-        "--trees N", "Number of independent draws over which a label is averaged.", int, default=4, least=1, most=1000
+        "--trees N",
+        "Number of independently sampled trees over which a label is averaged.",
+        int,
+        default=4,
+        least=1,
+        most=1000,
     ),
     _SEED,
 )
 TRAIN: Declared = (
     _DATA,
-    _option("--out FILE", "The selector that is written.", Path, required=True),
+    _option("--out FILE", "File of the selector to write.", Path, required=True),
     _option("--verifier NAME", "The verifier that the selector is trained for.", default="specinfer"),
     _option("--epochs N", "Number of training passes over all roots.", int, default=40, least=1),
     _switch(
-        "--hidden/--no-hidden", "Whether the selector uses hidden states of the models, where available.", default=True
+        "--hidden/--no-hidden",
+        "Whether the selector uses hidden states of the models, if roots contain them.",
+        default=True,
     ),
     _SEED,
 )
@@ -88,7 +95,7 @@ EVALUATE: Declared = (
     request.PROMPTS,
     _switch(
         "--decode/--no-decode",
-        "Whether texts are also decoded, with the selector and with the best fixed shape.",
+        "Whether to compare also by decoding texts, with the selector and with the best fixed shape.",
         name="decoding",
         default=True,
     ),
@@ -99,7 +106,7 @@ EVALUATE: Declared = (
 
 @dataclass(frozen=True)
 class Step:
-    """The state of a long task: a line of text and the share that is done."""
+    """The state of a long task: a line of text and the completed share."""
 
     line: str
     share: float
@@ -133,10 +140,10 @@ def collect(
     trees: int,
     seed: int,
 ) -> int:
-    """Label what rounds of each tree shape would gain in texts sampled from your prompts; resumes where it stopped."""
+    """Label roots in sampled texts with the gain of each tree shape; an interrupted collection is resumed."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
-        raise PromptError(f"{len(texts)} prompts are too few to train on and to judge by; give {LEAST_PROMPTS} or more")
+        raise PromptError(f"{len(texts)} prompts are too few to train and evaluate; give {LEAST_PROMPTS} or more")
     from decoder.selector import collect as job  # noqa: PLC0415 - imports torch
     from decoder.selector.dataset import CollectionPlan  # noqa: PLC0415
 
@@ -161,7 +168,7 @@ def collect(
 
 
 def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, seed: int) -> int:
-    """Train a selector on labelled roots; resumes where it stopped."""
+    """Train a selector on labelled roots; an interrupted training is resumed."""
     from decoder.selector import dataset  # noqa: PLC0415 - imports torch
     from decoder.selector import train as job  # noqa: PLC0415
 
@@ -188,7 +195,7 @@ def evaluate(
     max_new_tokens: int,
     seed: int,
 ) -> int:
-    """Compare a selector with the best fixed shape for each sampling setting: by labels, and in decoded texts."""
+    """Compare a selector with the best fixed shape for each sampling setting: by labels and by decoding texts."""
     from decoder.selector import dataset, stored  # noqa: PLC0415 - imports torch
     from decoder.selector.evaluate import predict  # noqa: PLC0415
 
@@ -209,7 +216,7 @@ def evaluate(
 
 
 def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
-    """Table of the rates that the labels predict, for the best fixed shape and for the selector."""
+    """Table of the rates predicted from labels, for the best fixed shape and for the selector."""
     head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
     lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
     for part in parts:

@@ -21,7 +21,7 @@ from dynatui.keymap import KEYMAP, Keymap
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA", "DYNATUI_ATTACH_TOKEN"})
-"""DYNATUI_* variables that do not set an option."""
+"""DYNATUI_* variables that are not settings of an option."""
 KEYS = "keys"
 """Name of the table in the settings file that binds keys."""
 _NEWLINE = "\n"
@@ -58,7 +58,7 @@ def typed(context: typer.Context) -> dict[str, Any]:
 
 
 def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
-    """Raises ConfigError if an option without effect was given; `idle` maps parameter names to the reason."""
+    """Raises ConfigError if an option without effect was given; `idle` maps parameter names to reasons."""
     for name, option in typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
 
@@ -81,7 +81,7 @@ def keymap() -> Keymap:
 
 
 def strange_variables(live: Any) -> list[str]:
-    """Names of DYNATUI_* variables that do not match any setting."""
+    """Names of DYNATUI_* variables that do not belong to a setting."""
     known = {PREFIX + key.upper() for key in options_of(live)} | OTHER_VARIABLES
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
@@ -89,8 +89,8 @@ def strange_variables(live: Any) -> list[str]:
 def applied(context: typer.Context) -> dict[str, Setting]:
     """Settings that apply to this command, by parameter name; options on the command line override them.
 
-    A setting applies to an option that a command shares with the live command. Shared options have equal help texts:
-    `--speed` of a replay has the same name as that of a live run, but other bounds and another meaning.
+    A setting applies to every option that the command shares with the live command. Options are shared if their help
+    texts are equal, since a name is not enough: `--speed` of a replay has other bounds than `--speed` of a live run.
     """
     live = context.find_root().command
     known, flags = options_of(live), typed(context)
@@ -103,7 +103,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Makes settings the defaults of a command; returns their values by parameter name.
+    """Uses settings as the defaults of a command's options; returns their values by parameter name.
 
     Raises:
         ConfigError: A value is invalid; the message says where it is set.
@@ -123,7 +123,7 @@ def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, A
 
 @contextmanager
 def fallback(context: typer.Context) -> Iterator[None]:
-    """Context of a command in which options that were not typed have the values of the user's settings."""
+    """Context of a command in which the user's settings replace the defaults of options."""
     if context.invoked_subcommand is not None:
         yield
         return
@@ -146,7 +146,7 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
 
 
 def with_places(error: DecoderError) -> str:
-    """The error's message, followed by the places of the settings that it is about."""
+    """The error's message, followed by the places where the settings in question are set."""
     places = ", ".join(getattr(error, "__notes__", ()))
     return f"{error} ({places})" if places else str(error)
 
@@ -176,7 +176,7 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
     for name, caps in bindings.items():
         place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
-            raise ConfigError(f"{place}: {name} stands below [keys] and is no key; write it above that line")
+            raise ConfigError(f"{place}: {name} is below [keys] and is not a key; write it above that line")
         if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
             raise ConfigError(
                 f"{place}: {shortened(name)} is {quoted(caps)}; give a key in quotes, or a list of such keys"
@@ -201,6 +201,6 @@ def _text(path: Path) -> str:
 
 
 def kinds(live: Any) -> dict[str, Any]:
-    """Type of each setting's value in a file; that of an option that parses its own text is text."""
+    """Type of each setting's value in a file; text for an option that parses its own value."""
     types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
     return {key: kind if kind in KINDS else str for key, kind in types.items()}

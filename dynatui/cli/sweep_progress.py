@@ -1,4 +1,4 @@
-"""Shows progress of a sweep on standard error: a heat map that is redrawn on a terminal, else lines.
+"""Shows progress of a sweep on standard error: as a heat map on a terminal, otherwise as lines.
 
 Does not read the database: its caller passes reports.
 """
@@ -24,7 +24,7 @@ SHADES = ("grey35", "blue", "cyan", "green", "yellow", "bright_yellow")
 
 
 class SweepDisplay:
-    """Shows reports as they arrive, with the time left, estimated from the pace since the first report."""
+    """Shows reports as they arrive, with the remaining time, estimated from the pace since the first report."""
 
     def __init__(self, say: Callable[[str], None] = streams.say) -> None:
         self._say = say
@@ -34,7 +34,7 @@ class SweepDisplay:
         self._printed: set[str] = set()
 
     def shown(self) -> AbstractContextManager[object]:
-        """Context in which the heat map is drawn on standard error, if that is a terminal."""
+        """Context in which the heat map is shown on standard error, if standard error is a terminal."""
         console = Console(stderr=True)
         if not console.is_terminal or console.is_dumb_terminal:
             return nullcontext()

@@ -1,4 +1,4 @@
-"""Shows progress and time left as one line on standard error, which is overwritten at each step.
+"""Shows progress and the remaining time as one line on standard error, which is overwritten at each step.
 
 Where standard error is not a terminal, prints a line every `SELDOM_S` seconds.
 """
@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 from dynatui.terminal import streams
 
 SELDOM_S = 30.0
-"""Minimum time in seconds between two lines of progress where there is no terminal."""
+"""Minimum time in seconds between two progress lines if there is no terminal."""
 _OVER = "\r\x1b[K"
 _BAR = 20
-"""Width of the progress bar in characters, which are ASCII, since the terminal's font is unknown."""
+"""Width of the progress bar in characters; all are ASCII, since the terminal's font is unknown."""
 
 
 class Step(Protocol):
@@ -27,7 +27,7 @@ class Step(Protocol):
 
     @property
     def share(self) -> float:
-        """Share of the work that is done, in [0, 1]."""
+        """Completed share of the work, in [0, 1]."""
 
 
 S = TypeVar("S", bound=Step)
@@ -41,7 +41,7 @@ def words(seconds: float) -> str:
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the average pace since it was `first`; None if it has not grown."""
+    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has not grown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 
@@ -52,7 +52,7 @@ def bar(share: float) -> str:
 
 
 def say_line(line: str) -> None:
-    """Prints a line that is not overwritten, while progress is shown."""
+    """Prints a line, while progress is shown, that progress does not overwrite."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(_OVER)
     streams.say(line)

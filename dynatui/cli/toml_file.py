@@ -1,6 +1,6 @@
 """Reads options from a TOML file and checks each; an error message names the file, the line and the remedy.
 
-Knows neither which files there are nor what an option means.
+Knows neither the files nor the meaning of an option.
 """
 
 import json
@@ -18,7 +18,7 @@ from dynatui.cli.options import instead
 from dynatui.keymap import near
 
 LARGEST_FILE = 2**20
-"""Maximum file size in bytes: options need some fifty lines, and reading an endless device must not fill the memory."""
+"""Maximum file size in bytes, so that an endless device cannot fill the memory; usual files have about fifty lines."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -45,7 +45,7 @@ def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or usual_remedy
-        # A ValueError that is no TOMLDecodeError means a number with too many digits for Python to convert.
+        # Any other ValueError means a number with too many digits for Python to convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
         raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
@@ -61,7 +61,7 @@ def checked(
         text: Text of the file, in which line numbers are looked up.
         given: The text parsed as TOML.
         known: Type of each option's value.
-        unknown: Template of the error for an unknown name, with {} for that name and {} for a hint at a similar one.
+        unknown: Error message for an unknown name, with {} for that name and a second {} for a hint at a similar name.
 
     Raises:
         ConfigError: An option is unknown, or its value has the wrong type.
@@ -110,7 +110,7 @@ def _refuse_unusable(key: str, value: object, place: str) -> None:
 
 
 def _unquoted(text: str, error: str) -> str:
-    """Remedy for an invalid line that sets a word without quotes, such as device = auto; empty for other lines."""
+    """Remedy for a line that is invalid because a word lacks quotes, such as device = auto; empty for other lines."""
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)

@@ -35,13 +35,14 @@ PARAMETERS: Declared = (
         TUNING,
         option(
             "--drafts ID|DIR,..",
-            "Instead of searching knobs, rank these drafts of the target: agreement, cost, speed, what limits each.",
+            "Instead of searching knobs, rank these drafts of the target by speed, with agreement, cost and limit of "
+            "each.",
             parse=names,
         ),
-        option("--minutes M", "Minutes for the search and the check of its result.", float, default=5.0),
+        option("--minutes M", "Time in minutes for the search and the check of its result.", float, default=5.0),
         option("--max-new-tokens N", "Tokens of each text.", int, default=LENGTH, least=1),
         option("--name NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
-        switch("--force", "Write the preset even if there is one of that name."),
+        switch("--force", "Replace a preset of the same name."),
         option("--storage URL", "Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
     ),
     options.SEED,
@@ -50,15 +51,15 @@ PARAMETERS: Declared = (
 
 
 class _Search:
-    """The phase of a tuning, which decides what Ctrl-C does."""
+    """The phase of a tuning; Ctrl-C has a different effect in each phase."""
 
     running = False
-    """Whether candidates are searched, not the result checked."""
+    """Whether the search is in progress, rather than the check of its result."""
     ended = False
     """Whether Ctrl-C has ended the search."""
 
     def stop(self, number: int) -> None:
-        """Handles the first signal: Ctrl-C during the search ends the search, any other signal the program."""
+        """Handles the first signal: Ctrl-C during the search ends the search; any other signal ends the program."""
         if number != SIGINT or not self.running:
             raise KeyboardInterrupt
         self.ended = True
@@ -81,8 +82,9 @@ def tune(
 ) -> int:
     """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
 
-    Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
-    against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second Ctrl-C ends all.
+    Candidates race against the best so far, text by text. The result is then compared, on texts that the search has not
+    used, with the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second Ctrl-C ends
+    the program.
     """
     require_both(models.target, models.draft if drafts is None else LOOKUP)
     texts = prompts.read()
@@ -128,5 +130,5 @@ def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -
     """Writes the preset and returns its path; None if the verdict is not to keep it."""
     if not result.verdict.keeps:
         return None
-    with handled(INTERRUPTING, lambda *_: None):  # signals are ignored, so that the file is never incomplete
+    with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write
         return presets.write(name, result.run, comments, force=force)

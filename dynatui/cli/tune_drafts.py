@@ -21,7 +21,7 @@ def ranked(
     """Ranks drafts, and prints the ranking.
 
     Raises:
-        DecoderError: No target is given, an option without effect beside --drafts is given, or no draft can be ranked.
+        DecoderError: No target is given, an option has no effect beside --drafts, or no draft can be ranked.
     """
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")

@@ -34,7 +34,7 @@ def comments(result: Tuned) -> list[str]:
     return [
         f"Found by dynatui tune {VERSION}, {result.finished_at}.",
         f"{pair(result.conditions)}, {how(result.conditions)}.",
-        f"On {result.checked.texts} texts that the search had not seen: {measured}"
+        f"On {result.checked.texts} texts that the search had not used: {measured}"
         f"{'' if result.verdict.better else ', which is within noise'}.",
     ]
 
@@ -54,7 +54,7 @@ def how(conditions: Conditions) -> str:
         sampling.top_p < 1
     )
     chosen = "greedy" if sampling.greedy else f"T {sampling.temperature:g}{truncated}"
-    return f"{chosen}, {conditions.max_new_tokens} tokens a text, seed {conditions.seed}"
+    return f"{chosen}, {conditions.max_new_tokens} tokens per text, seed {conditions.seed}"
 
 
 def pair(conditions: Conditions) -> str:
@@ -67,8 +67,8 @@ def _heading(result: Tuned) -> Iterator[str]:
     yield from wrap(f"{pair(result.conditions)}, {how(result.conditions)}", WIDTH)
     tried, other = counted(state.trials, "setting"), counted(result.checked.texts, "other text")
     yield from wrap(
-        f"{tried} tried on {result.conditions.searched} texts, {state.pruned} of them given up early. What follows was "
-        f"measured on {other}, all of them beginnings of {counted(result.conditions.prompts, 'prompt')}; medians with "
+        f"{tried} tried on {result.conditions.searched} texts, {state.pruned} of them stopped early. The figures "
+        f"below were measured on {other}, all cut from {counted(result.conditions.prompts, 'prompt')}; medians with "
         "95 % bootstrap intervals.",
         WIDTH,
     )
@@ -77,7 +77,7 @@ def _heading(result: Tuned) -> Iterator[str]:
     if state.wrong:
         wrong = counted(len(state.wrong), "setting")
         yield from wrap(
-            f"{wrong} left out for a text other than plain decoding's: a fault of the decoder, please report it.",
+            f"{wrong} left out because the text differs from plain decoding: an error, please report it.",
             WIDTH,
         )
 
@@ -120,7 +120,7 @@ def _options(result: Tuned, name: str) -> list[str]:
 def _verdict(result: Tuned, name: str) -> Iterator[str]:
     for key in sorted(result.checked.wrong):
         label = _label(key, result, name)
-        yield from wrap(f"{label} wrote a text that is not plain decoding's: a fault, please report it.", WIDTH)
+        yield from wrap(f"{label} wrote a text that differs from plain decoding: an error, please report it.", WIDTH)
     yield from wrap(_gain(result, name), WIDTH)
     yield from wrap(_advice(result, name), WIDTH)
 
@@ -134,9 +134,10 @@ def _gain(result: Tuned, name: str) -> str:
     if verdict.keeps:
         return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times."
     if FOUND in result.checked.wrong:
-        return "What the search found cannot be used; nothing was written."
+        return "The result of the search cannot be used; nothing was written."
     return (
-        f"What the search found is not faster than the preset {PRESET} on other texts: {measured} times; nothing was "
+        f"The result of the search is not faster than the preset {PRESET} on other texts: {measured} times; nothing "
+        "was "
         "written."
     )
 

@@ -1,4 +1,4 @@
-"""Progress of `dynatui tune` as text: a few lines that are redrawn on a terminal, or a line every `SELDOM_S` seconds.
+"""Progress of `dynatui tune` as text: a few lines that are updated on a terminal, or a line every `SELDOM_S` seconds.
 
 Draws only when progress is reported, never while a text is decoded. The lines are a pure function of the progress.
 """
@@ -56,7 +56,7 @@ class Lines:
         self._printed_at = -SELDOM_S
 
     def __call__(self, progress: TuneProgress) -> None:
-        """Prints progress, unless the last line says the same and is recent."""
+        """Prints progress, unless the previous line is equal and recent."""
         news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
         if news != self._printed or self._clock() - self._printed_at >= SELDOM_S:
             self._printed, self._printed_at = news, self._clock()
@@ -101,20 +101,20 @@ def _about(label: str, text: str) -> str:
 def _phase(progress: TuneProgress) -> list[str]:
     left, then = words(progress.left_s), words(progress.check_s)
     if progress.checking:
-        return [_about("checking", f"{left} left, {progress.checked} texts done that the search has not seen")]
-    return [_about("searching", f"{left} left, then {then} to check what was found on other texts")]
+        return [_about("checking", f"{left} left, {progress.checked} texts checked that the search has not used")]
+    return [_about("searching", f"{left} left, then {then} to check the result on other texts")]
 
 
 def _stopping(progress: TuneProgress) -> str:
     if progress.checking:
         return "Ctrl-C: quit, nothing is written."
-    return "Ctrl-C: no more search, only the check. Twice: quit, nothing is written."
+    return "Ctrl-C: end the search, then check. Twice: quit, nothing is written."
 
 
 def _trials(progress: TuneProgress) -> str:
     state = progress.state
     wrong = f", {len(state.wrong)} with a differing text" if state.wrong else ""
-    return f"{counted(state.trials, 'setting')} tried, {state.pruned} given up early{wrong}"
+    return f"{counted(state.trials, 'setting')} tried, {state.pruned} stopped early{wrong}"
 
 
 def _origin(leader: Leader) -> str:
@@ -124,7 +124,7 @@ def _origin(leader: Leader) -> str:
 
 
 def _over_plain(leader: Leader) -> str:
-    # No confidence interval is shown: repeated texts would make it too narrow.
+    # No confidence interval is shown, since texts are repeated, which would make it too narrow.
     speedup = ratio(leader.over_plain)
     return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 
@@ -144,7 +144,7 @@ def _now(progress: TuneProgress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """Lines with a bar for each knob: its share in the differences of speed between settings."""
+    """Lines with a bar for each knob: the share of the knob in the speed differences between settings."""
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

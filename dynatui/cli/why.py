@@ -19,14 +19,14 @@ from dynatui.terminal import streams
 
 PARAMETERS: Declared = (
     options.RECORDING,
-    switch("--json", "One JSON object a run: the numbers behind the sentences.", name="as_json"),
+    switch("--json", "One JSON object per run, with the numbers behind the sentences.", name="as_json"),
 )
 
 
 def why(path: Path, *, as_json: bool) -> int:
-    """Say what limits the methods of a recording: how fast they are, where their time goes, what would help.
+    """Report what limits the methods of a recording: their speed, the parts of their time, and remedies.
 
-    Each factor is the speed-up if one limit were removed and all else stayed as measured: an upper bound, not a
+    Each factor is the speed-up if one limit were removed and everything else stayed as measured: an upper bound, not a
     forecast.
     """
     out, _ = streams.for_printing()
@@ -40,9 +40,10 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[Race], out: TextIO) -> None:
-    """Prints the report of all runs; if only one run has a single bottleneck, prints sentences for each method instead.
+    """Prints the report of all runs; describes a single run that has at most one bottleneck in sentences instead.
 
-    An error in a recording is raised after the report of the runs before it. Runs are not kept, since a recording may
+    An error in a recording is raised after the report of the runs before it. Runs are not kept in memory, since a
+    recording may
     be larger than memory.
     """
     prompts, known = list[str](), list[Case]()

@@ -15,11 +15,11 @@ from decoder.methods import METHODS
 
 WIDTH = 80
 _MANY = 3
-"""Maximum number of differing texts for which every position of the first differing token is listed."""
+"""Maximum number of differing texts for which the report lists the first differing token of each."""
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
-    """The report, in lines of at most `WIDTH` columns, from the cases (method, run) and each run's prompt."""
+    """The report in lines of at most `WIDTH` columns, from the cases (method, run) and each run's prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
     yield ""
@@ -34,7 +34,7 @@ def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
 
 
 def heading(number: int, prompt: str) -> str:
-    """A prompt with its number in one line, cut at `WIDTH` characters."""
+    """A prompt with its number on one line, cut to `WIDTH` characters."""
     return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
 
 
@@ -82,11 +82,11 @@ def _is_silent(case: Case) -> bool:
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
-    """Lines with the speed-up of each method over all runs, the fastest first, and whether its texts are unchanged.
+    """Lines with the speed-up of each method over all runs, fastest first, and whether the texts are unchanged.
 
     Texts are compared with those of plain decoding.
     """
-    how = f"; medians of {runs} prompts, with the least and the most" if runs > 1 else ""
+    how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
     yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)
     methods = grouped((case, case.method) for case in cases if case.method != "ar")
     room = max((len(method) for method in methods), default=0)
@@ -127,7 +127,7 @@ def _tokens(differences: Mapping[int, int]) -> str:
 
 
 def _finding(finding: Finding, runs: int) -> Iterator[str]:
-    """A finding with its methods, prompts and remedy; further remedies that help only some of these follow it."""
+    """A finding with its methods, prompts and remedy, then further remedies that help only some of the methods."""
     alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
     helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
     remedy = f" What would help: {helps}." if finding.helps else ""

@@ -19,14 +19,14 @@ from dynatui.state.run_state import RunState, apply
 FPS = 10
 """Maximum frame rate, in frames per second."""
 MOST_FRAMES = 1200
-"""Maximum number of frames of a film, since each takes time to draw; a longer run has a lower frame rate."""
+"""Maximum number of frames, since each takes time to draw; a longer run has a lower frame rate."""
 LONGEST_WAIT_S = 2.0
-"""Maximum pause between frames in seconds; players shorten longer pauses to it."""
+"""Maximum pause between frames in seconds; players shorten longer pauses to this value."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A time in a run at which a frame is drawn, with the run's state."""
+    """A time in a run at which a frame is drawn, and the run's state at that time."""
 
     seconds: float
     """Seconds since the start of the film; never decreasing."""
@@ -60,7 +60,7 @@ def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: s
     """Lines of the asciicast file.
 
     Args:
-        frames: Time in seconds and terminal output of each frame; a frame with empty output is left out.
+        frames: Time in seconds and terminal output of each frame; a frame with empty output is omitted.
         size: Columns and lines of the terminal.
         title: Title in one line.
         started_at: Start of the run in ISO 8601; an invalid time is left out.

@@ -1,4 +1,4 @@
-"""Decodes and validates a recording; a line that no run could have written raises an error with the line's number.
+"""Decodes and validates a recording; an impossible line raises an error with the line's number.
 
 `decoder.events` checks each event by itself. This module checks the sequence of events, and enforces limits against
 hostile files that would overflow a sum, fill the memory or take minutes to draw. Knows neither files nor the screen.
@@ -22,7 +22,7 @@ MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 """Maximum length of a prompt, in characters."""
 LONGEST_TEXT = 2**20
-"""Maximum length in characters of the text of one round, and of an error message."""
+"""Maximum length in characters, both of the text of one round and of an error message."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
@@ -59,7 +59,7 @@ class Checker:
             fault = _fault_of_run(event)
             self._lanes = {name: Lane() for name in event.methods} if not fault else None
         elif self._lanes is None:
-            raise RecordingError(f"line {number}: an event before any run; the beginning of the file is gone")
+            raise RecordingError(f"line {number}: an event before any run; the beginning of the file is missing")
         else:
             fault = self._fault(event, self._lanes)
         if fault:
@@ -67,7 +67,7 @@ class Checker:
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
-        """Reason why the event is invalid after the events before it; empty if it is valid."""
+        """Reason why the event is invalid after the preceding events; empty if it is valid."""
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
@@ -113,7 +113,7 @@ def _fault_of_run(run: Run) -> str:
 
 
 def _fault_of_round(event: Round, lane: Lane) -> str:
-    """The first fault of a round; empty if the round is valid, which is then added to the method's progress."""
+    """The first fault of a round; empty if the round is valid. A valid round is added to the method's progress."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
@@ -131,7 +131,7 @@ def _out_of_turn(event: Round, lane: Lane) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Fault in a round's tree; empty if the accepted nodes are a path from the root, with the committed tokens."""
+    """Fault in a round's tree; empty if the accepted nodes are a path from the root with the committed tokens."""
     if len(event.tokens) > MOST_NODES:
         return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
     above = -1 if root_is_drafted(event.method) else 0
@@ -162,7 +162,7 @@ def _unbounded(event: Round) -> str:
 
 
 def _no_knob(method: str, name: str) -> str:
-    """Fault of a knob that a known method does not have, else of too long a name; empty if the name is valid."""
+    """Reason why a knob's name is invalid: a known method lacks the knob, or the name is too long; empty if valid."""
     if method in METHODS and name not in all_knobs():
         return f"{name[:LONGEST_NAME]} is no knob"
     return _too_long("a name", name, LONGEST_NAME)

@@ -1,7 +1,7 @@
 """Makes the command line that reproduces the current settings, in a form that can be pasted into a shell.
 
-Only values that differ from the defaults are written, on one line; control characters become shell escapes. The
-recording's file and display options are left out.
+Only values that differ from the defaults are written, on one line; control characters become shell escapes. The options
+of recording and display are omitted.
 """
 
 import shlex
@@ -33,9 +33,10 @@ def command_line(
     Args:
         session: The session, whose config has the current values of all knobs.
         files: Prompts of each prompt file, in the order of the session.
-        always: Parameters to write even at their defaults, because a settings file or a variable sets another value.
+        always: Parameters to write even if they have the default value, since a settings file or a variable sets
+        another value.
     """
-    if session.models.embedded:  # defaults of sampling differ between screen and no screen
+    if session.models.embedded:  # with and without a screen, defaults of sampling differ
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
@@ -98,7 +99,7 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
 def _obstacle(text: str) -> str:
     """Reason why a prompt cannot be a command-line argument; empty if it can."""
     if "\0" in text:
-        return "no argument can hold its null characters"
+        return "no argument can contain its null characters"
     return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
 
 

@@ -27,7 +27,7 @@ from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 Make: TypeAlias = Callable[[], bytes]
-"""Function that returns the content of a file; slow for a long run."""
+"""Function that returns the content of a file; it may be slow for a long run."""
 
 _FORMULA = ("=", "+", "-", "@")
 """First characters that make a spreadsheet read a cell as a formula, which could start programs."""
@@ -35,7 +35,7 @@ _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
-    """There is nothing to export, or a file could not be written, after which the folder has been deleted."""
+    """There is nothing to export, or a file could not be written; then the folder has been deleted."""
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
@@ -46,7 +46,7 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
     """
     run = run_so_far(events)
     if not run:
-        raise ExportError("there is no run to export yet; try again when the first token is there")
+        raise ExportError("there is no run to export yet; try again after the first token")
     return {
         "screen.svg": svg.encode,
         "command.txt": f"{clean(command)}\n".encode,
@@ -59,9 +59,9 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """Makes a new folder; if its path is None, the folder is named after the local time.
+    """Makes a new folder; if no path is given, the folder is named after the local time.
 
-    The folder is then made in the working directory, or beside the recordings if that fails.
+    Without a path, the folder is made in the working directory, or beside the recordings if that fails.
 
     Raises:
         ExportError: The folder cannot be made.
@@ -128,7 +128,7 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """Text for a table cell, without control characters, and marked so that it is not read as a formula."""
+    """Text for a table cell, without control characters, marked if a spreadsheet would read it as a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 
@@ -165,7 +165,7 @@ def _created(target: Path) -> Path:
     try:
         _new(target)
     except FileExistsError:
-        raise ExportError(f"{shortened(target)} exists already, so it stays as it is; give a new name") from None
+        raise ExportError(f"{shortened(target)} exists already and is not overwritten; give a new name") from None
     except OSError as error:
         raise _unwritable(target, error) from None
     return target

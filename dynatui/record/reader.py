@@ -1,7 +1,7 @@
 """Reads the runs of a recording on disk; each is decoded when it is accessed.
 
-A recording may be larger than memory, and its first run must appear at once: a scan of the whole file only locates the
-start of each run, by the first bytes of a line. `dynatui.sources.follow` reads a file that is still being written.
+A recording may be larger than memory, and its first run must appear at once: so a scan of the file only locates the
+start of each run, by the first bytes of each line. `dynatui.sources.follow` reads a file that is still being written.
 """
 
 import gc
@@ -27,7 +27,7 @@ from dynatui.record.recording import LONGEST_LINE, event_on
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
 _IN_MEMORY = 2**24
-"""Maximum number of bytes from a pipe that are kept in memory; more are kept in a temporary file."""
+"""Maximum number of bytes from a pipe that are kept in memory; further bytes are kept in a temporary file."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,11 @@ class _Span:
 
 
 class Runs(Sequence[list[Event]]):
-    """The runs of a recording that nobody is writing; a pipe is copied to a temporary file.
+    """The runs of a complete recording; a pipe is copied to a temporary file.
 
     Raises:
-        RecordingError: The file cannot be read, is no recording, or ends within its first line. On access to a run: the
+        RecordingError: The file cannot be read, is not a recording, or ends within its first line. On access to a run:
+        the
             run is invalid; the message names file and line.
     """
 
@@ -102,7 +103,7 @@ def read(path: Path) -> list[Event]:
 
 
 def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
-    """The file, positioned at its start, after checking that its first line is a recording's."""
+    """The file, positioned at its start; checks before that the first line is from a recording."""
     file = closing.enter_context(opened(path))
     opening = file.readline(LONGEST_LINE)
     if not list(_events(path, iter([opening] if opening else []))):
@@ -160,7 +161,7 @@ def _unreadable(path: Path, error: OSError) -> RecordingError:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Context without garbage collection, which would take most of the time for nothing: all events are kept."""
+    """Context without garbage collection, which would take most of the time and free nothing: all events are kept."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -51,13 +51,14 @@ RUNS = Form("recording", Run, event_on)
 
 
 class Recorder:
-    """Appends events to a recording, or to a new or empty file; a new file can be read by its owner only.
+    """Appends events to an existing recording, or to a new or empty file; only the owner can read a new file.
 
     The file is locked against other writers until it is closed. If a run is in progress, its events so far are written
     first.
 
     Raises:
-        RecordingError: The file cannot be written, is locked or is no recording. From `write` also: the disk is full.
+        RecordingError: The file cannot be written, is locked or is not a recording. From `write` also: the disk is
+        full.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
@@ -80,7 +81,7 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Base) -> None:
-        """Writes one line, which the operating system has received on return; does nothing after `close`."""
+        """Writes one line and passes it to the operating system before returning; does nothing after `close`."""
         with self._writing:
             try:
                 self._append(encode(event))
@@ -112,14 +113,14 @@ class Recorder:
             unwritten = unwritten[self._file.write(unwritten) or 0 :]
 
     def _continue(self) -> None:
-        """Cuts off an incomplete last line; raises a RecordingError for a file that is no such recording."""
+        """Cuts off an incomplete last line; raises a RecordingError if the file is not a recording of this form."""
         with self.path.open("rb") as file:
             opening = file.readline(LONGEST_LINE)
             if not opening:
                 return
             if not opening.endswith(b"\n") or not isinstance(self._form.event_on(opening), self._form.opening):
                 raise RecordingError(
-                    f"{shortened(self.path)} exists and is no {self._form.name}, so it stays as it is; "
+                    f"{shortened(self.path)} exists and is not a {self._form.name}, so it is not changed; "
                     "give --record a new name",
                     "record",
                 )
@@ -133,7 +134,7 @@ class Recorder:
 
 
 def numbered_run(event: Event, number: int, count: int) -> Event:
-    """The event, in which a run is numbered as prompt `number` of `count`."""
+    """The same event; if it starts a run, with prompt number `number` of `count`."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 
 
@@ -159,7 +160,7 @@ def new_recording_path(now: datetime | None = None) -> Path:
 def first_free(
     folder: Path, stem: str, suffix: str, make: Callable[[Path], None], fault: Callable[[Path, OSError], DecoderError]
 ) -> Path:
-    """Makes a file or folder under the first name that is free: the stem, then the stem with -2, -3 and so on.
+    """Makes a file or folder under the first free name: the stem itself, or the stem with -2, -3 and so on.
 
     Raises the error made by `fault` if it cannot be made.
     """

@@ -59,14 +59,14 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
-    """The time of an event; raises a RecordingError if it is before `newest`, the time of the event before it.
+    """The time of an event; raises a RecordingError if it is earlier than `newest`, the time of the preceding event.
 
     If `newest` is None, no session has started, and only an event that starts one is valid.
     """
     if isinstance(event, Opening):
         return 0.0
     if newest is None:
-        raise RecordingError(f"line {number}: an event before any session; the beginning of the file is gone")
+        raise RecordingError(f"line {number}: an event before any session; the beginning of the file is missing")
     if event.t < newest:
         raise RecordingError(f"line {number}: its time is {event.t:g} s, after an event at {newest:g} s")
     return event.t

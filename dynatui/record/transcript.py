@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     path_reason: str
     seed: int
     temperature: float
-    """Sampling temperature at the start of the run; later changes are only in a recording."""
+    """Sampling temperature at the start of the run; only a recording contains later changes."""
     top_k: int
     top_p: float
     ranks: list[str] = []
@@ -76,7 +76,7 @@ class Transcript:
         self._texts: list[str] = []
 
     def feed(self, event: Event) -> None:
-        """Adds the next event, and prints what it adds to the output."""
+        """Adds the next event, and prints the resulting output."""
         if isinstance(event, Run):
             self.finish()
         self._race = self._race.apply(event)
@@ -108,7 +108,7 @@ class Transcript:
             self._close(self._race.run, self._race.figures())
 
     def note(self, line: str) -> None:
-        """Prints a line of progress; an error of standard error is ignored."""
+        """Prints a line of progress; an error while writing to standard error is ignored."""
         with suppress(OSError):
             print(clean_line(line), file=self._err, flush=True)
 
@@ -127,7 +127,7 @@ class Transcript:
         if peaks:
             self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
-            self.note(f"{', '.join(alone)}: sampled with other random numbers than the rest; not compared with ar")
+            self.note(f"{', '.join(alone)}: sampled with separate random numbers; not compared with ar")
         if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
             self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
         self._race, self._texts = Race(), []

@@ -1,4 +1,4 @@
-"""Explanations beside the text in the tour: the idea before the first round, then each stage of a held round."""
+"""Explanations beside the text in the tour: the idea before the first round, then each stage of a paused round."""
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round
@@ -16,7 +16,7 @@ _LEAST_BESIDE = 2
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """A blank row and the rows of the caption; empty without a caption, or where it does not fit."""
+    """A blank row and the rows of the caption; empty if there is no caption or no room for it."""
     text = _text(scene)
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []
@@ -32,17 +32,19 @@ def _of_stage(name: StageName, event: Round) -> str:
     drafted, accepted, committed = drafted_nodes(event), len(event.accepted), len(event.committed)
     if name == "drafted":
         if not drafted:
-            return "1 of 3, drafted: no guess this time, the target goes on alone."
+            return "1 of 3, drafted: no guess this time, the target decodes alone."
         levels = len(by_depth(event))
         return (
             f"1 of 3, drafted: the small model has guessed {_counted(drafted, 'token')}, as a tree of "
             f"{_counted(levels, 'level')}. None of it is text yet."
         )
     if name == "verified":
-        agreed = f"{accepted} of them, on one path, are what it writes itself" if accepted else "It writes none of them"
+        agreed = (
+            f"{accepted} of them, on one path, are its own choice too" if accepted else "None of them is its own choice"
+        )
         return f"2 of 3, verified: the large model has checked all guesses in one pass. {agreed}."
     return (
-        f"3 of 3, committed: the path and one token of the target's own are text now. "
+        f"3 of 3, committed: the path, and one more token by the target, are now part of the text. "
         f"{_counted(committed, 'token')} for one pass."
     )
 

@@ -19,10 +19,10 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
-    """Card of one figure; `titles` and `notes` each hold wordings of one text, the longest first."""
+    """Card of one figure; `titles` and `notes` hold several wordings each, the longest first."""
 
     room: int
-    """Width of the card with its shortest wordings, in cells."""
+    """Width of the card with its shortest title and note, in cells."""
     titles: tuple[str, ...]
     value: str
     notes: tuple[str, ...]
@@ -102,7 +102,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """Depth of the trees with its limit, and the thresholds, where the method has these knobs."""
+    """Depth of the trees with its limit, and the thresholds; empty if the method lacks these knobs."""
     lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
@@ -135,7 +135,7 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _verifier(scene: Scene) -> _Card | None:
-    """Verifier and shape of sampled trees; None where trees are not sampled."""
+    """Verifier and shape of sampled trees; None if the method samples no trees."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None
@@ -157,7 +157,7 @@ def _timing(scene: Scene) -> _Card:
 
 
 def _around(curve: Curve) -> tuple[float, float]:
-    """Low and high end of a trend's scale; it spans at least 30 % of the highest value, so that noise looks small."""
+    """Low and high end of a trend's scale, spanning at least 30 % of the highest value, so that noise looks small."""
     points = curve.points[-_LONGEST_TREND:] or (1.0,)
     low, high = min(points), max(points)
     margin = max(0.0, 0.3 * high - (high - low))

@@ -1,7 +1,7 @@
 """Line charts of dots: a grid of cells, each with 2 x 4 dots in braille, 1 x 2 in blocks, one in ASCII.
 
-The x axis counts tokens of the text. Its window and the scales keep their size for a whole run: a new point changes
-only the cells at its place, until the text is longer than the window, which then moves.
+The x axis counts tokens of the text. The range of tokens that is shown (the window) and the scales keep their size for
+a whole run, so that a new point changes only a few cells. The window moves once the text is longer than the window.
 """
 
 import math
@@ -16,19 +16,19 @@ from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
-"""Largest number of tokens in the window; of a longer text, the newest tokens are shown."""
+"""Largest number of tokens in the window; if a text is longer, its newest tokens are shown."""
 _AXIS = 5
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Mapping of the dots of a cell to a character."""
+    """The character for each combination of dots in a cell."""
 
     bits: tuple[tuple[int, ...], ...]
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bits that draw a dot of a stroke other than solid; 0: the same bits as for a solid line."""
+    """Bits for the dots of a stroke that is not solid; 0: the same bits as for a solid line."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,7 +37,7 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Stroke of a series, which distinguishes series without colour; sparse: the pinned measurement A."""
+"""Stroke of a series, so that series differ even without colour; sparse is the pinned measurement A."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 """Characters that show each stroke in a legend."""
 _DASHES: dict[Stroke, tuple[bool, ...]] = {
@@ -90,7 +90,7 @@ def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
-    """First token and number of tokens of the window: the text has `newest` tokens now and `longest` at most."""
+    """First token and length of the window, for a text of `newest` tokens now and `longest` tokens at most."""
     span = min(LONGEST_WINDOW, max(1, longest))
     return max(0, newest - span), span
 
@@ -98,7 +98,7 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 def chart(
     left: Line, right: Line, background: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols
 ) -> Rows:
-    """All series over the window: `left` and `right` with their scales, `background` behind them, flags below."""
+    """All series over the window: `left` and `right` with scales, `background` behind these two, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
@@ -113,7 +113,7 @@ def chart(
 
 
 def _column(token: int, axis: Axis, width: int) -> int | None:
-    """The column of a token; None outside of the window."""
+    """The column of a token; None if the token is outside the window."""
     inside = 0 <= token - axis.first <= axis.span
     return round(share(token - axis.first, axis.span) * (width - 1)) if inside else None
 
@@ -148,7 +148,7 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
 
 
 def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
-    """Dots of a series, neighbours joined by vertical strokes; a gap at NaN."""
+    """Dots of a series; vertical strokes join neighbouring dots, and NaN leaves a gap."""
     points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, dashes = list[tuple[int, int]](), -1, _DASHES[line.stroke]
     for x in range(columns):
@@ -167,7 +167,7 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
 
 
 def _flags(axis: Axis, width: int) -> Row:
-    """Ends of the axis and a mark for each flag; its label where there is room before the next mark."""
+    """Ends of the axis and a mark for each flag, with its label if there is room before the next mark."""
     plot = width - 2 * _AXIS
     cells: list[Span] = [(" ", "plain")] * width
     marks = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]

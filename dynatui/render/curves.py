@@ -1,7 +1,8 @@
-"""Charts over the tokens of the text: acceptance, tokens a round, knobs, depth of the trees.
+"""Charts over the tokens of the text: acceptance, tokens per round, knobs, depth of the trees.
 
-Behind the curves of the run lie those of the pinned measurement A, continued at A's means and knobs after its end.
-Curves beyond the shown round are dimmed. Scales come from the rules, not from the figures, so they do not move.
+The curves of the pinned measurement A are behind the curves of the run; after the end of A they continue at A's means
+and knobs. The part of a curve after the shown round is dimmed. Scales are computed from the rules, not from the
+figures, so they stay constant.
 """
 
 import math
@@ -21,7 +22,7 @@ from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Axes from the rules and the length limit of the watched method, or those that two compared runs share."""
+    """Upper ends of the axes, from rules and length limit of the watched method; equal for two compared runs."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -48,7 +49,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """Chart of base depth and thresholds, which history and the user change, and of the drafted depth."""
+    """Chart of base depth and thresholds, which the history rule and the user change, and of the drafted depth."""
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
@@ -84,7 +85,7 @@ def trends(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def recent(scene: Scene) -> str:
-    """The window of the moving averages, in words."""
+    """The window of the moving averages, as text."""
     return f"last {scene.state.lane.window} rounds"
 
 
@@ -93,13 +94,13 @@ def _window_words(scene: Scene) -> str:
 
 
 def looked_at(scene: Scene) -> int | None:
-    """First token of the round that the user looks at; None while the newest round is shown."""
+    """First token of the inspected round; None while the newest round is shown."""
     newest = scene.state.lane.newest
     return None if scene.place.live or newest is None else newest.position
 
 
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
-    """Legend and a note, in the first wording that fits; where both fit, A's stroke before the note."""
+    """Legend and a note, in the first wording that fits; with A's stroke before the note if there is room."""
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
     pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
@@ -119,7 +120,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
-    """For each line, by the name of its curve: A's curve, then the dimmed part after the shown round."""
+    """For each line, given by the name of its curve: A's curve, and the dimmed part after the shown round."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]

@@ -1,4 +1,4 @@
-"""The drawer: every knob of the watched method as a slider of one row; `hit` finds the knob under a click."""
+"""The drawer: a slider of one row for every knob of the watched method; `hit` returns the clicked knob."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Number of values of a switch; the names of more values are written over the column of bounds too."""
+"""Number of values of a switch. If a knob has more named values, their names also fill the column of bounds."""
 _NOTES = 2
 """Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
 
@@ -28,7 +28,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)
     if not names:
-        return frame(_title(scene, width), [(("the knobs come with the first round", "dim"),)], (width, height))
+        return frame(_title(scene, width), [(("the knobs appear with the first round", "dim"),)], (width, height))
     body = [_row(scene, rules, name, inner) for rules in sets for name in rules.ends()]
     listed = _listed(room, len(names))
     first = _first_row(scene, names, listed)
@@ -58,7 +58,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 
 
 def listed_knobs(state: RunState) -> tuple[KnobName, ...]:
-    """Knobs of the watched method and those that all methods share, in the order of the drawer."""
+    """Knobs of the watched method, and knobs that all methods share, in the order of the drawer."""
     return tuple(name for rules in _sets(state) for name in rules.ends())
 
 
@@ -78,7 +78,7 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
     scale = [*ends[name]]
     if info(name).kind == "probability":
         scale = [0.0, 1.0]
-    elif info(name).part is not None:  # knobs that are elements of one parameter share a scale
+    elif info(name).part is not None:  # knobs that are elements of the same parameter share a scale
         scale = [end for other in ends if info(other).parameter == info(name).parameter for end in ends[other]]
     return Track(_MARK + _SYMBOL, _columns(width)[0], min(scale), max(scale))
 
@@ -113,14 +113,14 @@ def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> 
 
 
 def _listed(room: int, knobs: int) -> int:
-    """Number of rows for sliders; the row below them explains how to set the chosen one."""
+    """Number of rows for sliders; one more row explains how to set the chosen knob."""
     if room < _LEAST_HELP:
         return max(0, room)
     return min(room - 1, max(knobs, room - 1 - _NOTES))
 
 
 def _slider(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
-    """The slider that keys turn: the user's choice, where the watched method has that knob."""
+    """The slider that keys turn: the user's choice, if the watched method has that knob."""
     return scene.slider if scene.slider in names else names[0]
 
 
@@ -136,7 +136,7 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
         sets, rubs = scene.keys.cap("set_typed"), scene.keys.cap("rub_out")
         how = best(width - _SYMBOL, f"type a value: {scene.typed}_  {sets} sets it, {rubs} rubs out", scene.typed)
         return [((f"{knob.symbol}  ", "strong"), (how, "warn"))]
-    signs = "; ● in force, ○ asked for, ┼ where the run began"
+    signs = "; ● in force, ○ pending, ┼ at the start of the run"
     if len(knob.values) > _PAIR:
         return wrapped(((f"{knob.symbol}  ", "strong"), (_choices(scene, knob), "dim")), width)
     wordings = (
@@ -161,5 +161,5 @@ def _title(scene: Scene, width: int) -> Row:
 
 
 def _key_pair(scene: Scene, action: str) -> str:
-    """The two keys of a pair of actions."""
+    """The two keys of an action that has a pair of keys."""
     return f"{scene.keys.cap(f'{action}(-1)')} {scene.keys.cap(f'{action}(1)')}"

@@ -1,4 +1,4 @@
-"""Wordings on sampled trees, shared by several panels: verifier, drafting, shape."""
+"""Texts about sampled trees, shared by several panels: verifier, drafting, shape."""
 
 from collections.abc import Mapping
 
@@ -14,13 +14,13 @@ from dynatui.state.run_state import RunState
 
 
 def drawing(state: RunState) -> Delayed | None:
-    """Rules by which the watched method samples its trees; None where it does not."""
+    """Rules by which the watched method samples its trees; None if it samples none."""
     rules = rules_in_force(state)
     return rules if isinstance(rules, Delayed) and rules.draws else None
 
 
 def shape_of(state: RunState) -> tuple[int, int, int] | None:
-    """(K, L1, L2) of the watched method's trees: from the knobs, or of the last round where a selector chooses."""
+    """(K, L1, L2) of the watched method's trees: the knobs' values, or the selector's choice in the last round."""
     rules, newest = drawing(state), state.lane.newest
     if rules is None:
         return None
@@ -44,7 +44,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
-    """Shape of a round's sampled tree with its meaning, in wordings, the longest first; empty if unknown."""
+    """Shape of a round's sampled tree with its meaning, as wordings, the longest first; empty if unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
@@ -54,9 +54,9 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Verifier, drafting and shape of the watched method, in wordings; empty where it samples no trees.
+    """Verifier, drafting and shape of the watched method, as wordings; empty if it samples no trees.
 
-    For deterministic trees: the verifier, where it is not the default.
+    For deterministic trees: the verifier, if it is not the default.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:

@@ -1,4 +1,4 @@
-"""One line on the effect of the last turned knobs, and on a growth rule that leaves a knob without effect.
+"""One line on the effect of the knobs turned last, and on a growth rule that prevents an effect.
 
 Knows no panel: the caller gives the width.
 """
@@ -20,18 +20,18 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _MOST_KNOBS = 2
-"""Largest number of turned knobs that are named with their values."""
+"""Largest number of turned knobs that the line names with their values."""
 _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""For each threshold, the knobs for the number of children above and below it."""
+"""For each threshold: the knobs for the number of children above it and below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
-"""Limits of the size of a whole tree, and so of its breadth; all other limits only end single paths."""
+"""Limits of the size of a whole tree, and therefore of its breadth; each other limit only ends single paths."""
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """The last turned knobs, the change of trees, L-bar and speed since then, and the rule that decides instead."""
+    """The knobs turned last, the change of trees, L-bar and speed since then, and a rule that prevents an effect."""
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
@@ -44,12 +44,12 @@ def consequence_line(scene: Scene, width: int) -> Row:
 
 
 def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
-    """For the first turned knob without effect: the rule that decides instead, and the knob or limit to change."""
+    """For the first turned knob without effect: the rule that prevents an effect, and the knob or limit to change."""
     return next((rule for mark in effect.marks for rule in _rules_hiding(state, mark.name, effect)), None)
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
-    """Parts of the line: the turned knobs, the size of trees before and after, and the rule that decides instead."""
+    """Parts of the line: the turned knobs, mean tree size before and after, and a rule that prevents an effect."""
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in effect.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     parts: list[Row] = [((head, "title"),)]
@@ -70,7 +70,7 @@ def _mean(nodes: float) -> str:
 
 
 def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]:
-    """Differences of L-bar and speed, the first `intervals` with their confidence intervals."""
+    """Differences of L-bar and speed; the first `intervals` of them with confidence intervals."""
     return [
         ((", ", "plain"), *_difference(difference, interval=place < intervals))
         for place, difference in enumerate(differences)
@@ -99,7 +99,7 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that changes the deciding rule, so that the knob has an effect; empty for a recording."""
+    """The key that changes the preventing rule, so that the knob has an effect; empty for a recording."""
     if scene.replaying or scene.following:
         return ()
     actions: tuple[str, ...]
@@ -132,7 +132,7 @@ def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Itera
 
 
 def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
-    """Whether history has changed a turned knob again within the compared rounds."""
+    """Whether the history rule has changed a turned knob within the compared rounds."""
     turned = next(mark.new for mark in effect.marks if mark.name == name)
     last = effect.rounds[-1].knobs if effect.rounds else None
     now = getattr(last, name, None)
@@ -140,7 +140,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that ended at least half of the trees; None if it is this knob, or if the tree size has changed."""
+    """The limit that ended at least half of the trees; None if it is the knob itself or the tree size has changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

@@ -1,4 +1,4 @@
-"""Readings of GPUs in words: for one GPU all values that the driver reports, for several GPUs load and memory.
+"""Texts for GPU readings: of one GPU all values that the driver reports, of several GPUs load and memory.
 
 Pure; wordings from the longest to the shortest.
 """
@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Readings of GPUs, by device number, in wordings; the shortest for several GPUs give lowest and highest."""
+    """Wordings for the readings of GPUs by device number; the shortest, for several GPUs, give minimum and maximum."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
@@ -22,7 +22,7 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
 
 
 def _shortened(*parts: str) -> tuple[str, ...]:
-    """Wordings of decreasing length: all parts, then without the last, and so on to the first part alone."""
+    """Wordings of decreasing length: all parts, then one part less at the end each time, down to the first part."""
     return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 

@@ -1,6 +1,6 @@
-"""The run in one sentence: how much faster than plain decoding, in how many passes, and whether the text is the same.
+"""One sentence on the run: speed relative to plain decoding, number of passes, and whether the text is the same.
 
-Knows neither panels nor widths: the caller chooses among its wordings.
+Knows neither panels nor widths: the caller chooses a wording.
 """
 
 from decoder.analysis.metrics import differs_by_design
@@ -11,14 +11,14 @@ from dynatui.render.words import ALONE, BY_DESIGN, is_alone
 from dynatui.state.run_state import RunState
 
 WARM_UP_TOKENS = 30
-"""Warm-up: tokens of a method before its rate is shown; first calls, caches and threads are still cold."""
+"""Number of tokens of a method before its rate is shown: in this warm-up, caches and threads are not ready yet."""
 _SLOWER, _FASTER = 0.995, 1.005
-"""Interval of relative speeds that are displayed as 1.00x."""
+"""Relative speeds in this interval are displayed as 1.00x."""
 _DOT: Row = ((" · ", "dim"),)
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
-    """The sentence in wordings, the longest first; empty before the first token."""
+    """The sentence as wordings, the longest first; empty before the first token."""
     entry = state.figures().get(state.watched)
     if entry is None or not entry.committed:
         return ()
@@ -31,7 +31,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Whether the text equals that of plain decoding so far, in wordings, the longest first; empty where unknown."""
+    """Whether the text so far equals that of plain decoding, as wordings, the longest first; empty if unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:

@@ -1,7 +1,7 @@
-"""Rows of inked text, of which every panel is made.
+"""Rows of styled text; every panel is made of such rows.
 
-A row is a tuple of spans, a span a text and the name of its ink. Rows compare by value, so the screen redraws only
-those that changed, and a test reads them as text. `dynatui.render.palette` says how an ink looks.
+A row is a tuple of spans; a span is a text and the name of its ink. Rows compare by value, so the screen redraws only
+changed rows, and tests can read rows as text. `dynatui.render.palette` defines the look of each ink.
 """
 
 import math
@@ -47,7 +47,7 @@ def fit(row: Row, width: int) -> Row:
 
 
 def shortened(row: Row, width: int) -> Row:
-    """The row, cut to the width with an ellipsis where it is longer."""
+    """The row; if it is longer than the width, cut with an ellipsis."""
     room, spans = width, list[Span]()
     for text, ink in row:
         spans.append((text, ink) if cell_len(text) <= room else (column(text, room), ink))
@@ -65,12 +65,12 @@ def column(text: str, width: int) -> str:
 
 
 def best(width: int, *texts: str) -> str:
-    """The first wording that fits; the last one, cut, where none does."""
+    """The first wording that fits; if none fits, the last one, cut."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
 
 
 def fitting(parts: Iterable[Row], width: int) -> Row:
-    """As many whole parts as fit, from the first on."""
+    """The first parts, uncut, as many as fit."""
     row: Row = ()
     for part in parts:
         if row and width_of(row) + width_of(part) > width:
@@ -93,7 +93,7 @@ def merged(cells: Iterable[Span]) -> Row:
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
-    """The body in a box with a title; without the box where there is no room for one."""
+    """The body in a box with a title; without the box if there is no room for it."""
     width, height = size
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
@@ -116,13 +116,13 @@ def inside(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def share(part: float, whole: float) -> float:
-    """`part / whole`, clipped to 0 to 1; recordings may hold any numbers."""
+    """`part / whole`, clipped to [0, 1], since recordings may contain any numbers."""
     ratio = part / whole if whole > 0 else 0.0
     return min(1.0, max(0.0, ratio)) if math.isfinite(ratio) else 0.0
 
 
 def bar(filled: float, width: int) -> str:
-    """A horizontal bar of `width` cells, filled to a share of 0 to 1."""
+    """A horizontal bar, of whose `width` cells the share `filled`, in [0, 1], is filled."""
     eighths = round(filled * width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
 

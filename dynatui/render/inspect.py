@@ -1,6 +1,6 @@
 """Facts on the token under the cursor: its proposer, the other candidates, the cost of its round.
 
-The less room, the fewer facts; the most important come first.
+The most important facts come first; a small panel omits the last ones.
 """
 
 import math
@@ -31,7 +31,7 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 
 _ALL = 7
-"""Least height of the panel, in rows, for a separate row per fact."""
+"""Least height of the panel, in rows, at which each fact has a row of its own."""
 _LABEL = 8
 _TENTH_MS = 1e-4
 _DOT: Row = ((" · ", "dim"),)
@@ -53,12 +53,12 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
 
 
 def position(event: Round, token: Token) -> int:
-    """Number of tokens generated before this token."""
+    """Number of tokens generated before the given token."""
     return event.position + token.depth - 1
 
 
 def rivals(event: Round, token: Token) -> list[int]:
-    """The rejected nodes at the token's position, the most probable first."""
+    """The rejected nodes at the token's position, most probable first."""
     token_node = node_of(event, token)
     if token.origin == "plain":
         return []
@@ -77,12 +77,12 @@ def rivals(event: Round, token: Token) -> list[int]:
 
 
 def node_of(event: Round, token: Token) -> int | None:
-    """The token's node in the round's tree; None where it was not drafted."""
+    """The token's node in the round's tree; None if the token was not drafted."""
     return token.node if token.node is not None and token.node < len(event.tokens) else None
 
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
-    """The parts of each row, the most important first; the last are left out in a narrow panel."""
+    """The parts of each row, the most important first; a narrow panel omits the last parts."""
     target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _origin(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
@@ -103,7 +103,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
-    """A row for each fact; spare rows go to the facts that need more, from the first on."""
+    """The rows of all facts; spare rows are given to facts that are longer than a row, in their order."""
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
@@ -117,7 +117,7 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
 
 
 def _cut(parts: Sequence[Row], width: int) -> Row:
-    """As many whole parts as fit; the first, cut with an ellipsis, where none fits."""
+    """As many whole parts as fit; if not even the first fits, the first, cut with an ellipsis."""
     if width_of(parts[0]) > width:
         return (*fit(parts[0], width - 1), ("…", "dim"))
     return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
@@ -168,7 +168,7 @@ def _draft(event: Round, token: Token) -> list[Row]:
 
 
 def _drew(event: Round, token: Token) -> list[Row]:
-    """Number of times the draft sampled the token, and its probability."""
+    """Number of times that the draft sampled the token, and the token's probability."""
     token_node, draws = node_of(event, token), draws_after(event, token.depth - 1)
     if token_node is None:
         rival_count = draws.count if draws else len(rivals(event, token))
@@ -190,7 +190,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The verifier's choice among the draws at the token's position, and the agreement of draft and target there."""
+    """The verifier's choice among the sampled tokens at this position, and the agreement of draft and target there."""
     token_node, draws, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
     if token_node is not None:
         chance = kept_chance(event, token_node)
@@ -208,12 +208,12 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
         draw_words = "such a draw" if draws.count == 1 else f"one of {draws.count} such draws"
         statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time, {statement}"
     else:
-        statement = f"keeps one or more of such draws: {statement}"
+        statement = f"keeps at least one such draw: {statement}"
     return [*parts, _plain(statement), _plain(f"L1 distance of draft and target {short(draws.l1)}: 0 same, 2 disjoint")]
 
 
 def _verifier(state: RunState, event: Round) -> str:
-    """Name of the verifier of a round."""
+    """Name of the verifier that a round used."""
     place = state.lane.setting("verifier", event.round)
     return "the verifier" if place is None else written(info("verifier"), place)
 
@@ -236,18 +236,18 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
     differs, figures = first_difference(tally.tokens, ar.tokens), state.figures()[state.watched]
     ink: Ink = "warn" if figures.identical_to_ar is False else "dim"
     if differs is not None and first > differs:
-        return [_plain(choice), (("not ar's text: ", ink), (f"they part at token {differs}", "plain"))]
+        return [_plain(choice), (("not ar's text: ", ink), (f"they differ at token {differs}", "plain"))]
     if differs is not None and differs <= last:
         return [_plain(choice), ((f"ar has another one here{tie_words(figures, ': ')}", ink),)]
     return [_plain(choice if last >= len(ar.tokens) else f"{choice}, as did ar")]
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    """The meaning of `chance` in a sampled round."""
+    """The meaning of the label `chance`, in a round with sampled tokens."""
     if not event.draft_logprobs or state.run is None:
         return {}
     noise_source = f"seed {state.run.seed} and the position in the text decide it"
-    return {"noise": [_plain(noise_source), _plain("chances are what the draft expects, knowing it")]}
+    return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given it")]}
 
 
 def _node_row(event: Round, node: int) -> Row:
@@ -255,7 +255,7 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs, and the number of children by the draft's confidence; for a sampled tree, its shape."""
+    """Values of the knobs, and number of children for the draft's confidence; for a sampled tree, its shape."""
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs

@@ -1,7 +1,7 @@
-"""The shown panels, by the size of the terminal and the user's choice; the style sheet places them.
+"""Which panels are shown, for a terminal size and the user's choice; the style sheet defines their places.
 
 - roomy: everything, with a column for the guide to the screen or the facts on a token.
-- full: text, tree and curves side by side; race, work, what if, prompts, log and sampling share one place.
+- full: text, tree and curves side by side; the panels race, work, what if, prompts, log and sampling share one place.
 - tabbed: one panel at a time under a line of tabs, with cards, trends and sliders.
 - small: one panel at a time, and the most needed figures on one line.
 - line: one line with the essentials; other rows show the end of the text.
@@ -29,7 +29,7 @@ _CONTAINERS: dict[str, tuple[str, ...]] = {
     "column": ("side", "guide"),
     "curves": ("acceptance", "depth"),
 }
-"""Widgets of each container, by name."""
+"""Names of the widgets in each container."""
 
 
 def layout(width: int, height: int) -> Layout:
@@ -44,7 +44,7 @@ def smallest_size(name: Layout) -> str:
 
 
 def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
-    """Names of the shown widgets, containers included; `shared` is the panel in the place that several share."""
+    """Names of the shown widgets and containers; `shared` is the panel in the place that several panels share."""
     panels = _panels(room, scene, shared)
     for container in reversed(_CONTAINERS):
         if panels.intersection(_CONTAINERS[container]):
@@ -82,5 +82,5 @@ def _canvases(panel: PanelName) -> tuple[str, ...]:
 
 
 def shared_place(panel: PanelName, before: PanelName) -> PanelName:
-    """The panel in the shared place after a panel was chosen."""
+    """The panel in the shared place after `panel` was chosen; `before` was there until then."""
     return before if panel in ALWAYS else panel

@@ -1,7 +1,7 @@
-"""The log: turned knobs with cause and effect, and the other events of the run, in words, the newest last.
+"""The log: turned knobs with cause and effect, and other events of the run, as text, the newest last.
 
-Successive turns of one knob by the user are one line, as they are one mark on the curves. Turns at which A or B began
-are marked, and never left out.
+Successive turns of a knob by the user are one line, as they are one mark on the curves. Turns at which A or B began are
+marked and never omitted.
 """
 
 import math
@@ -28,7 +28,7 @@ _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
 """Largest number of characters of a shown error message."""
 _NARROW = 44
-"""Width in cells below which a line leaves out the word round and cuts names."""
+"""Width in cells below which a line omits the word "round" and cuts names."""
 _ENDS: dict[Reason, str] = {
     "length": "done: as many tokens as asked for",
     "eos": "done: the text ended",
@@ -46,7 +46,7 @@ class Entry:
     who: str
     what: str
     why: tuple[str, ...] = ()
-    """Cause of the event, in wordings, the longest first."""
+    """Cause of the event, as wordings, the longest first."""
     ink: Ink = "plain"
 
 
@@ -57,7 +57,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
     below = min(scene.log_end, max(0, len(lines) - 1))
     rows = [_row(entry, inner) for entry in lines[: len(lines) - below]]
     if not rows:
-        rows = [(("nothing yet: every turn of a knob is listed here, with who did it and why", "dim"),)]
+        rows = [(("nothing yet: every turn of a knob is listed here, with its author and reason", "dim"),)]
     lane = scene.state.lane
     turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
@@ -67,7 +67,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 
 def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
-    """All lines, the newest last; `pinned` is A of the watched method."""
+    """All lines, the newest last; `pinned` is the pinned measurement A of the watched method."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     ended = [
         Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")
@@ -81,7 +81,7 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
-    """Changes by history; successive ones in one direction are one line."""
+    """Changes by the history rule; successive changes of a knob in one direction are one line."""
     merged = list[tuple[int, Change]]()
     for change in lane.changes:
         if merged and continues(change, merged[-1][1]):
@@ -95,14 +95,14 @@ def _by_history(lane: LaneState) -> Iterator[Entry]:
 
 
 def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
-    """The user's turns, each with its effect."""
+    """The user's turns of knobs, each with its effect."""
     lane = state.lane
     of_a = pinned.turns if pinned and pinned.of_run(state) else ()
     lost = [turn for turn in of_a if not any(_holds(other, turn) for other in lane.turns)]
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # The effect of a dropped turn is unknown: it may have been joined with turns dropped before it.
+        # The effect of a dropped turn is unknown: the turn may have been joined with turns that were dropped earlier.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
@@ -115,12 +115,12 @@ def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
 
 
 def _holds(turn: Change, other: Change) -> bool:
-    """Whether a line of several turns includes this turn."""
+    """Whether `turn`, which may join several turns, includes `other`."""
     return turn.name == other.name and turn.first <= other.round <= turn.round
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """Note on which sides of the comparison, A or B, began with a turn; empty for none."""
+    """Note on the sides of the comparison, A or B, that began with a turn; empty if none did."""
     if pinned is None:
         return ""
     of_this_run = pinned.of_run(state)
@@ -132,7 +132,7 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
-    """Message that history has changed a turned knob, in wordings, the longest first; empty where it has not."""
+    """Message that the history rule has changed a turned knob, as wordings, the longest first; empty if it has not."""
     moved = moved_back(lane)
     latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar in the rounds before a turn, and in as many rounds between it and the next turn, in wordings."""
+    """L-bar in the rounds before a turn, and in as many rounds after it, before the next turn, as wordings."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]
@@ -165,7 +165,7 @@ def _counted(rounds: Sequence[Round]) -> str:
 
 
 def _difference(state: RunState) -> list[Entry]:
-    """The first token that differs from ar's."""
+    """The first token that differs from the text of ar."""
     entry = state.figures().get(state.watched)
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []

@@ -1,6 +1,6 @@
 """The tree's attention mask in the target's verification pass.
 
-Rows and columns are the nodes in the order of the pass. Where there are more nodes than rows, two rows share a cell.
+Rows and columns are the nodes in the order of the pass. If there are more nodes than rows, two nodes share a row.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ _LONGEST_NAME = 14
 _SHORTEST_NAME = 5
 _HALVES = " ▄▀█"
 _NOTES = (
-    "A filled cell: the row's token sees the column's token. That is the attention mask of the one pass that checks "
-    "the tree; every row sees all of the text before it as well.",
+    "A filled cell: the row's token sees the column's token. This is the attention mask of the one pass that checks "
+    "the tree; every row sees also all of the preceding text.",
     "a filled cell: the row sees the column",
 )
 
@@ -58,7 +58,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The longest explanation with which every node still has a row, or half a row; else the shortest."""
+    """The longest explanation that leaves a row, or half a row, for every node; otherwise the shortest."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:
@@ -101,7 +101,7 @@ def _rows(matrix: _Matrix) -> Rows:
 
 
 def _halved(matrix: _Matrix) -> Rows:
-    """Rows joined in pairs, one for two nodes."""
+    """Rows joined in pairs, so that each new row shows two nodes."""
     rows: Rows = []
     for place in range(0, len(matrix.nodes), 2):
         pair, visible = matrix.nodes[place : place + 2], matrix.visible[place : place + 2]

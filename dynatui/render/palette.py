@@ -1,7 +1,7 @@
 """Style of each ink, from the theme's colours.
 
-Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so it can be told
-without colours.
+Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so that inks can be
+distinguished without colours.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ THEME = Theme(
 )
 
 _BRIGHT, _DARKER = 0.5, 0.4
-"""Brightness above which a background is bright, and the share of the text colour blended into colours on it."""
+"""A background above the first brightness is bright; colours on it contain the second share of the text colour."""
 _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "plain": ("foreground", ""),
     "dim": ("muted", ""),
@@ -63,7 +63,7 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
 
 
 def palette(theme: Mapping[str, str], *, color: bool) -> dict[Ink, Style]:
-    """The style of each ink under a theme's variables; attributes only when `color` is off."""
+    """The style of each ink, from a theme's variables; without `color`, styles contain only attributes."""
     return {ink: _style(theme, role, attributes, color=color) for ink, (role, attributes) in _ATTRIBUTES.items()}
 
 

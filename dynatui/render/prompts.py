@@ -1,4 +1,4 @@
-"""The list of prompts: a row of figures for the newest run of each, a cursor, and totals."""
+"""The list of prompts: a row per prompt with the figures of its newest run, a cursor, and totals."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Least height of the list, in rows, with a row for the totals."""
+"""Least height of the list, in rows, at which it has a row for totals."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Line:
 
 
 def prompts(scene: Scene, width: int, height: int) -> Rows:
-    """The list, scrolled to its cursor; a cursor that was never moved is on the shown prompt."""
+    """The list, scrolled to its cursor; until the user moves the cursor, it is on the shown prompt."""
     inner, room = inside((width, height))
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
@@ -65,13 +65,13 @@ def listed(scene: Scene) -> list[int]:
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """The prompt under the cursor: the listed one nearest to the wanted one; None in an empty list."""
+    """The prompt under the cursor: of the listed prompts the nearest to the chosen one; None if the list is empty."""
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
 
 def _lines(scene: Scene) -> list[_Line]:
-    """A line for each prompt that contains the words of the filter, with its result where it ran."""
+    """A line for each prompt that contains the words of the filter, with the prompt's result if it ran."""
     results, words = noted(scene.results, scene.state), scene.prompt_filter.casefold()
     openings = dict(enumerate(scene.openings, 1)) | {number: result.opening for number, result in results.items()}
     return [
@@ -86,7 +86,7 @@ def _present(scene: Scene) -> int:
 
 
 def _title(scene: Scene, count: int, width: int) -> Row:
-    """The filter, or the meaning of the figures; then the keys."""
+    """The filter or the meaning of the figures, followed by the keys."""
     cap = scene.keys.cap
     choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
@@ -103,11 +103,11 @@ def _title(scene: Scene, count: int, width: int) -> Row:
 def _why_none(scene: Scene) -> str:
     if scene.prompt_filter:
         return f'no prompt begins with "{shortened(clean_line(scene.prompt_filter))}" or contains it soon after'
-    return "the first figures come with the first round"
+    return "the first figures appear with the first round"
 
 
 def _columns(width: int) -> list[_Column]:
-    """The columns, the most important first, as many as leave room for the beginning of the prompt."""
+    """As many columns as leave room for the beginning of the prompt, the most important first."""
     chosen, free = list[int](), width - _NUMBER - _LEAST_OPENING
     for place in _RANKED:
         if _COLUMNS[place].cells > free:
@@ -142,7 +142,7 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
-    """Totals of the prompts that ran, means by prompt, and rates of the totals."""
+    """For the prompts that ran: totals, means per prompt, and rates computed from totals."""
     figures = [result.figures for result in results]
     cells = "".join(f"{each.total(figures):>{each.cells}}" for each in columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
@@ -161,7 +161,7 @@ def _weighted(figures: Sequence[Figures]) -> float | None:
 
 
 def _rate(figures: Sequence[Figures]) -> float | None:
-    """Tokens a second over all prompts: timed tokens over their decode time."""
+    """Tokens per second over all prompts: number of timed tokens divided by decode time."""
     timed = [
         (figure.tokens_per_second, figure.decode_s - figure.left_out_s)
         for figure in figures
@@ -199,5 +199,5 @@ _COLUMNS = (
     _Column("same as ar", 12, _agreement, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
-"""Columns, the most important first."""
+"""Indices of the columns, the most important first."""
 _EXPLAINED = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")

@@ -1,4 +1,4 @@
-"""The race: every method's rate as a bar, its gain over ar, its progress, and whether its text equals ar's."""
+"""The race: for every method its rate as a bar, gain over ar, progress, and whether the text equals that of ar."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
-"""Least and greatest width of the names of methods, in cells."""
+"""Least and greatest width of the column with method names, in cells."""
 _NUMBERS = 15
 _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
 """Largest number of characters of a shown error message."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
-"""Title hint: the other panels in the same place."""
+"""Hint in the title: the other panels in the same place."""
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:
@@ -69,7 +69,7 @@ class _Column:
 
 
 def _recent(scene: Scene, name: str, _: Figures) -> str:
-    """Sparkline of the tokens per round in the last rounds, on one scale for all methods."""
+    """Sparkline of the tokens per round in the last rounds, with the same scale for all methods."""
     return f"{trend(scene.state.lanes[name].curves.tokens.points, _TREND, 1.0, scale_of(scene).top):>{_TREND}}"
 
 
@@ -81,13 +81,13 @@ _BESIDE = (
     _Column("L-bar, recent", _TREND + 3, _recent),
 )
 _LEAST_BAR = 8
-"""Least width of a bar beside columns, in cells."""
+"""Least width of a bar that has columns beside it, in cells."""
 _SPARE = 3
-"""Number of rows in addition to one per method: headings, verdict, limit."""
+"""Number of rows besides the rows of methods: headings, verdict, limit."""
 
 
 def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int) -> tuple[_Column, ...]:
-    """As many columns as fit; none without a row for their headings."""
+    """As many columns as fit; none if there is no row for headings."""
     if not figures or room < len(figures) + _SPARE:
         return ()
     free = _bar_width(scene, figures, width) - _LEAST_BAR
@@ -96,7 +96,7 @@ def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int)
 
 
 def _bar_width(scene: Scene, figures: Mapping[str, Figures], width: int) -> int:
-    """Width of the bars, in cells: the part of a row that name, rate and progress leave free."""
+    """Width of the bars, in cells: the width of a row without name, rate and progress."""
     longest = max(len(_progress(scene, name, entry)) for name, entry in figures.items()) if width >= _WIDE else 0
     return width - _name_width(figures) - _NUMBERS - longest
 
@@ -138,12 +138,12 @@ def _row(
 
 
 def _name_width(figures: Mapping[str, Figures]) -> int:
-    """Width of the names, with one blank after the longest."""
+    """Width of the column of names, with one blank after the longest name."""
     return 1 + min(_LONGEST_NAME, max(_SHORTEST_NAME, *map(len, figures)))
 
 
 def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
-    """Tokens per second, after the method's warm-up."""
+    """Tokens per second; None before the end of the method's warm-up."""
     return entry.tokens_per_second if is_warm(scene.state, name) else None
 
 
@@ -153,7 +153,7 @@ def _table(
     width: int,
     available: Sequence[tuple[str, Callable[[str, Figures], str]]],
 ) -> Rows:
-    """A table of further figures of each method, in spare rows."""
+    """A table of further figures of each method, in the rows that are still free."""
     names = _name_width(figures)
     columns = available[: max(0, (width - names) // _CELLS)]
     rows: Rows = [((column("whole run", names), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
@@ -181,9 +181,9 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _COLUMNS_BESIDE = 2
-"""Number of leading columns of the table that are omitted where the bars already show them."""
+"""Number of leading columns that the table omits if the bars already show them."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
-"""Figures to explain first in the remaining rows."""
+"""Figures that are explained first, if rows are still free."""
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:
@@ -206,7 +206,7 @@ def _error(scene: Scene) -> Row:
 
 
 def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
-    """Whether the watched text equals ar's, and the methods that cannot be compared."""
+    """Whether the watched text equals that of ar, and the methods that cannot be compared with ar."""
     watched = scene.state.watched
     entry = figures.get(watched)
     alone = [name for name in figures if is_alone(scene.state, name)]

@@ -1,7 +1,8 @@
-"""The shown round, the order in which its nodes are shown, the text before it, and the labels of nodes.
+"""The shown round, the priority of its nodes, the text before the round, and labels of nodes.
 
-A tree may have more nodes than a panel has rows. Then the accepted path is shown with the rejected guesses beside it,
-and the most probable other nodes: an ancestor is never less probable, so the shown nodes are always a tree.
+A tree may have more nodes than a panel has rows. Then the accepted path, the rejected guesses beside it, and the most
+probable other nodes are shown. An ancestor is never less probable than its descendants, so the shown nodes always form
+a tree.
 """
 
 import math
@@ -19,7 +20,7 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import FARTHEST, Token
 
 LEAST_SHOWN = 0.005
-"""Lowest probability that does not round to 0 %."""
+"""Lowest probability that is not displayed as 0 %."""
 
 
 def shown_round(scene: Scene) -> Round | None:
@@ -34,7 +35,7 @@ def shown_round(scene: Scene) -> Round | None:
 
 
 def earlier(scene: Scene, most: int) -> list[Round]:
-    """The rounds before the shown one, the newest first."""
+    """The rounds before the shown round, newest first."""
     token, stage = scene.inspected, scene.held_stage
     if token is not None:
         state, end = scene.newest_state, _place_of(scene.newest_state, token)
@@ -57,7 +58,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of a token's round, -1 for none; rounds of a recording may have any numbers."""
+    """Index of the round that committed a token, -1 if there is none; round numbers of a recording may be arbitrary."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -66,7 +67,7 @@ def _place_of(state: RunState, token: Token) -> int:
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
-    """The target's own token after the accepted path of a round; None until it is committed."""
+    """The token that the target adds after the accepted path of a round; None until it is committed."""
     stage = scene.held_stage
     if stage is not None and stage.name != "committed":
         return None
@@ -79,7 +80,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 
 def path_logprobs(event: Round) -> list[float]:
-    """The draft's log-probability of the path to each node; never above its parent's."""
+    """The draft's log-probability of the path to each node; never above that of the parent's path."""
     logprobs = [min(0.0, logprob) for logprob in event.logprobs]
     for node in range(1, len(logprobs)):
         logprobs[node] += logprobs[event.parents[node]]
@@ -87,7 +88,7 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """Nodes by priority, for panels without room for all: each after its parent.
+    """Nodes by priority, for panels without room for all nodes; each node comes after its parent.
 
     The root and the accepted path come first, then the other children along it, then the most probable nodes.
     """
@@ -97,7 +98,7 @@ def ranked(event: Round, paths: Sequence[float]) -> list[int]:
 
 
 def before(scene: Scene, event: Round) -> Sequence[int]:
-    """The newest tokens before a round, those of the prompt included."""
+    """The newest tokens before a round, including those of the prompt."""
     state = scene.state
     tally, prompt = state.race.tallies.get(event.method), state.run.prompt_tokens if state.run else []
     written = tally.tokens[max(0, event.position - FARTHEST) : event.position] if tally else ()
@@ -105,7 +106,7 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 
 def path_to(event: Round, node: int) -> list[int]:
-    """The nodes from the root to a node, both included."""
+    """The nodes from the root to a node, including both."""
     path = list[int]()
     while node >= 0:
         path.append(node)
@@ -114,39 +115,39 @@ def path_to(event: Round, node: int) -> list[int]:
 
 
 def is_drawn(event: Round) -> bool:
-    """Whether the tree was sampled from the draft, as `delayed` does, and not chosen by its probabilities."""
+    """Whether the tree was sampled from the draft, as by the method `delayed`, and not grown by probability."""
     return event.shape is not None or bool(event.drawn)
 
 
 def times_drawn(event: Round, node: int) -> int | None:
-    """Number of draws of a node of a sampled tree; None where not recorded."""
+    """How often a node of a sampled tree was sampled; None if this was not recorded."""
     return event.drawn[node] if node < len(event.drawn) else None
 
 
 def kept_chance(event: Round, node: int) -> float | None:
-    """Probability that the verifier accepts a node of a sampled tree, given the tree; None where not recorded."""
+    """Probability that the verifier accepts a node of a sampled tree, given the tree; None if it was not recorded."""
     reach = event.verification.reach if event.verification else []
     return share(reach[node], 1.0) if node < len(reach) else None
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """The verifier's draws at a depth, from 0, of the accepted path; None where there are none."""
+    """The record of the verifier's draws at a depth, from 0, of the accepted path; None if there is none."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 
 
 def is_drafted(event: Round, node: int) -> bool:
-    """Whether the node is drafted: the root is the last committed token, unless the method drafts it too."""
+    """Whether the node is drafted: the root is not, except in methods that draft the root too."""
     return node > 0 or root_is_drafted(event.method)
 
 
 def looked_up(event: Round, node: int) -> bool:
-    """Whether the node was looked up in the text before."""
+    """Whether the node was copied from an earlier place in the text."""
     return bool(event.origins) and event.origins[node] == "lookup"
 
 
 def mark(event: Round, node: int) -> str:
-    """Mark before a drafted node: accepted or not, looked up or not; empty for other nodes."""
+    """Mark in front of a drafted node: accepted or not, looked up or not; empty for other nodes."""
     if not is_drafted(event, node):
         return ""
     accepted, rejected = ("◆", "◇") if looked_up(event, node) else ("●", "○")
@@ -154,12 +155,12 @@ def mark(event: Round, node: int) -> str:
 
 
 def probability(logprob: float) -> float:
-    """Probability of a log-probability, clipped to 0 to 1; recordings may hold any numbers."""
+    """Probability for a log-probability, clipped to [0, 1], since recordings may contain any numbers."""
     return math.exp(min(0.0, logprob))
 
 
 def piece_text(piece: str) -> str:
-    """A token's text for a narrow column: blanks made visible, a dash before the continuation of a word."""
+    """A token's text for a narrow column, with visible blanks; a dash shows that the token continues a word."""
     visible = piece.replace("\n", "⏎").replace("\u240a", "⏎")
     if not visible.strip(" "):
         return "␣" * len(visible) or "∅"

@@ -1,6 +1,6 @@
 """The sampling panel: whether sampled text follows the target's probabilities.
 
-For sampled trees also whether they yield as many tokens as expected, and the most that any verifier could yield.
+For sampled trees also whether they yield the expected number of tokens, and the maximum that any verifier could yield.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 
 _AIRY = 10
-"""Least height of the panel, in rows, for a separate row per statistic."""
+"""Least height of the panel, in rows, at which each statistic has a row of its own."""
 _NAME = 16
 _BEFORE_BAR = 46
 _LEAST_BAR, _LONGEST_BAR = 10, 24
@@ -22,12 +22,12 @@ _LARGEST = 1000
 INKS: Mapping[Light, Ink] = {"grey": "dim", "green": "good", "yellow": "warn", "red": "bad"}
 _MEANINGS: Mapping[Light, tuple[str, ...]] = {
     "green": (
-        "no sign that the text strays from the target's probabilities",
+        "no sign that the text deviates from the target's probabilities",
         "no sign of a bias; a light, not a proof",
         "no sign of a bias",
     ),
-    "yellow": ("farther off than chance usually goes: see whether it stays", "farther off than chance usually goes"),
-    "red": ("chance hardly goes so far: sampling is probably biased, which is a bug", "probably biased, a bug"),
+    "yellow": ("a larger deviation than chance usually gives: see if it stays", "a larger deviation than usual"),
+    "red": ("too large for chance: sampling is probably biased, which is a bug", "probably biased, a bug"),
 }
 _VERDICTS: Mapping[Light, str] = {
     "grey": "lossless ?",
@@ -36,19 +36,19 @@ _VERDICTS: Mapping[Light, str] = {
     "red": "not lossless ✗",
 }
 _LIGHT = (
-    "A light, not a proof. Surprise: are the tokens as improbable as the target says? Top-1 hits: does its most "
-    "probable token come as often as it says? z counts standard deviations off; in 79 of 80 looks chance stays under "
-    "2.5, and red begins at 4. It does not see biases of a few percent, noise that repeats, or a target whose "
-    "probabilities are wrong themselves."
+    "A light, not a proof. Surprise: are the tokens as improbable as the target says? Top-1 hits: is the most probable "
+    "token sampled as often as it should be? z is the deviation in standard deviations: by chance it stays below 2.5 "
+    "in 79 of 80 looks; red begins at 4. The light does not see biases of a few percent, repeating noise, or a target "
+    "with wrong probabilities."
 )
 _BRIEF = (
-    "A light, not a proof: it does not see biases of a few percent, noise that repeats, or a target whose "
-    "probabilities are wrong themselves."
+    "A light, not a proof: it does not see biases of a few percent, repeating noise, or a target with wrong "
+    "probabilities."
 )
 _DEPTHS = (
-    "visits: how often verification came to a drawn node of this depth. L1: how far draft and target are apart there, "
-    "0 the same, 2 disjoint. kept: how often it went on to one of the draws; expected: how often this verifier should, "
-    "- where it judges whole paths; at best: how often any lossless verifier could. ▒ is what a better one would add."
+    "visits: how often verification reached a sampled node of this depth. L1: distance of draft and target there, "
+    "0 same, 2 disjoint. kept: how often it kept one of the samples; expected: how often this verifier should (- if it "
+    "judges whole paths); at best: how often any lossless verifier could. ▒: the gain of a better verifier."
 )
 
 
@@ -57,7 +57,7 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
     size = width, height
     inner, room = inside(size)
     lane = scene.state.lane
-    title: Row = (("Sampling", "title"), (" ─ does the text keep to the target's probabilities?", "dim"))
+    title: Row = (("Sampling", "title"), (" ─ does the text follow the target's probabilities?", "dim"))
     if lane.evidence.surprise.count == 0:
         return frame(title, wrapped(((_nothing(scene), "dim"),), inner), size)
     body: Rows = [_lit(lane.evidence, inner), *_sums(lane.evidence, inner, airy=room >= _AIRY)]
@@ -71,14 +71,14 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """The first wording that fits, under a blank row if that fits too."""
+    """The first wording that fits, below a blank row if there is room for that row too."""
     wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
-    """The losslessness light for the first line of the screen; empty before the first sampled token."""
+    """The losslessness light, for the first line of the screen; empty before the first sampled token."""
     evidence = state.lane.evidence
     if evidence.surprise.count == 0:
         return ()
@@ -89,7 +89,7 @@ def _nothing(scene: Scene) -> str:
     """The reason why there is no losslessness light."""
     state = scene.state
     if state.lane.newest is None:
-        return "a light that tells whether sampled text keeps to the target's probabilities, once there is text"
+        return "shows whether sampled text follows the target's probabilities, once there is text"
     if not state.lane.settings.get("temperature"):
         key = (
             "" if scene.replaying or scene.following else f"; {scene.keys.cap(turns(info('temperature'))[1])} raises T"
@@ -103,15 +103,15 @@ def _nothing(scene: Scene) -> str:
 
 def _lit(evidence: Evidence, width: int) -> Row:
     light, tokens = evidence.light, evidence.surprise.count
-    few = (f"too few tokens to tell: {tokens} of {LEAST_TOKENS}", f"{tokens} of {LEAST_TOKENS} tokens")
-    sure = ("too little to tell: nearly every token was certain", "nearly every token was certain")
+    few = (f"too few tokens to judge: {tokens} of {LEAST_TOKENS}", f"{tokens} of {LEAST_TOKENS} tokens")
+    sure = ("too little to judge: nearly every token was certain", "nearly every token was certain")
     meanings = _MEANINGS.get(light, few if tokens < LEAST_TOKENS else sure)
     head = f"● losslessness light: {light} "
     return ((head, INKS[light]), (best(width - len(head), *(f" {words}" for words in meanings)), "plain"))
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The statistics behind the losslessness light, and the expected tokens of trees."""
+    """The statistics behind the losslessness light, and the expected number of tokens of trees."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:
@@ -129,9 +129,9 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
-    """Deviation of a mean from its expected value, with the direction, in wordings, the longest first."""
+    """The difference of a mean from its expected value, as wordings, the longest first."""
     difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
-    return f"{difference} than the target's probabilities say", f"{difference} than expected", difference
+    return f"{difference} than by the target's probabilities", f"{difference} than expected", difference
 
 
 def _sum(name: str, deviation: Deviation, wordings: tuple[str, ...], width: int) -> Row:
@@ -155,7 +155,7 @@ def _mean(deviation: Deviation) -> float:
 
 
 def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:
-    """A row for each depth of sampled trees, as many as fit."""
+    """A row per depth of sampled trees, for as many depths as fit."""
     if room < 2:
         return []
     length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)

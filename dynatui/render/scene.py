@@ -1,4 +1,4 @@
-"""The input of all panels in one value: a picture is a function of a scene and a size."""
+"""The input of all panels in one value: what a panel shows is a function of a scene and a size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from dynatui.state.timeline import Place
 from dynatui.state.tokens import Token
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
-"""Property of a token that the colours of the text show."""
+"""Property of a token that determines its colour in the text."""
 HEATS: tuple[Heat, ...] = get_args(Heat)
 LEAST_TOP = 4.0
 """Smallest upper end of the axis of tokens per round."""
@@ -26,14 +26,14 @@ LEAST_TOP = 4.0
 
 @dataclass(frozen=True)
 class Scale:
-    """Upper ends of the axes of a run's charts; two runs side by side share the larger ones."""
+    """Upper ends of the axes of a run's charts; two runs that are shown side by side use the larger ends."""
 
     tokens: int
-    """Upper end of the x axis: the largest number of tokens of the text."""
+    """Upper end of the x axis: the maximum length of the text in tokens."""
     deepest: float
     """Largest number of levels of a tree."""
     newest: int = 0
-    """Number of tokens of the text so far: the end of a window that moves."""
+    """Number of tokens of the text so far; a moving window ends there."""
 
     @property
     def top(self) -> float:
@@ -50,13 +50,13 @@ class Meters:
     """Resources that the screen itself uses."""
 
     fps: float = 0.0
-    """Frames a second that the terminal can take."""
+    """Frames per second that the terminal can take."""
     slow_line: bool = False
     """Whether frames were skipped for a slow terminal."""
     ui_share: float | None = None
     """CPU time of the screen as a share of one core."""
     bytes_per_s: float | None = None
-    """Bytes written to the terminal a second."""
+    """Bytes written to the terminal per second."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Scene:
 
     state: RunState = field(default_factory=RunState)
     whole: RunState | None = None
-    """The newest state of the run; None: `state` is the newest."""
+    """The newest state of the run; None if `state` is the newest."""
     panel: PanelName = "text"
     maximised: bool = False
     mode: Mode = "watch"
@@ -73,23 +73,23 @@ class Scene:
     mask: bool = False
     """Whether the tree is drawn as its attention mask."""
     cursor: int | None = None
-    """Index into the tokens of the newest state, while the text is inspected."""
+    """Index of the inspected token among the tokens of the newest state; None while no token is inspected."""
     query: str = ""
-    """The search words, while hits are shown."""
+    """The search words, while search hits are shown."""
     hits: tuple[range, ...] = ()
-    """Hits: ranges of these tokens."""
+    """Search hits, as ranges of token indices."""
     log_end: int = 0
-    """Number of lines of the log below the shown ones."""
+    """Number of log lines below the shown lines."""
     openings: Sequence[str] = ()
-    """Beginning of each prompt, cleaned, from the first on, as far as known; filled while prompts are listed."""
+    """Known beginnings of the prompts, cleaned, in order from the first; filled while prompts are listed."""
     chosen_prompt: int | None = None
-    """Number of the prompt under the list's cursor; None: the shown prompt."""
+    """Number of the prompt under the cursor of the list; None: the shown prompt."""
     prompt_filter: str = ""
-    """Words that the beginnings of the listed prompts contain; empty: all are listed."""
+    """Words that a prompt must contain near its beginning to be listed; empty: all prompts are listed."""
     symbols: Symbols = "braille"
     keys: Keymap = field(default=KEYMAP, repr=False)
     waited_s: float = 0.0
-    """Seconds since the start, while there is no run to show."""
+    """Seconds since the start, as long as there is no run to show."""
     speed: float = 1.0
     frozen: bool = False
     paused: bool = False
@@ -98,7 +98,7 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     pending: Mapping[KnobName, float] = field(default_factory=dict)
-    """Turned knobs whose new values are not in force yet, with these values."""
+    """New values, by knob, of turned knobs that are not in force yet."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
@@ -106,20 +106,20 @@ class Scene:
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     stage: Stage | None = None
-    """The stage of a round at which decoding is held, while it is stepped."""
+    """The stage of a round at which decoding is paused, while the user steps through stages."""
     touring: bool = False
-    """Whether the tour is on: a first round in slow motion, which any key ends."""
+    """Whether the tour is on: the first rounds in slow motion, until the user presses a key."""
     broke: str = ""
-    """Reason of an automatic pause, cleaned; empty without one."""
+    """Reason of an automatic pause, cleaned; empty if there is none."""
     pinned: Pin | None = None
     scale: Scale | None = None
-    """Axes of all charts; None: those of the watched method."""
+    """Axes of all charts; None: axes computed for the watched method."""
     whatif: WhatIf | None = None
     """Estimates for other knobs, while they are shown."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""
-    """Result of the last key, where nothing else shows it; cleaned."""
+    """Result of the last key if nothing else on the screen shows it; cleaned."""
 
     @property
     def next_symbols(self) -> Symbols:
@@ -128,19 +128,19 @@ class Scene:
 
     @property
     def held_stage(self) -> Stage | None:
-        """The stage at which decoding is held, where the picture shows it; None while a token is inspected."""
+        """The stage at which decoding is paused, if the screen shows it; None while a token is inspected."""
         return self.stage if self.inspected is None else None
 
     @property
     def number(self) -> int | None:
-        """Number of the shown round, from 1; None before the first."""
+        """Number of the shown round, counted from 1; None before the first."""
         if self.held_stage is not None:
             return nth(self.held_stage.event.round)
         return self.place.round or None
 
     @property
     def newest_state(self) -> RunState:
-        """The newest state of the run, beyond the shown round."""
+        """The newest state of the run, even if an earlier round is shown."""
         return self.state if self.whole is None else self.whole
 
     @property

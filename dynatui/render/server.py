@@ -1,7 +1,7 @@
 """Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
 
-Pure functions from its state to rows. A figure that the server does not report is a dash; a time without answers
-is a gap in every curve. Text from the server is cleaned here by `clean_line`.
+Pure functions from the server's state to rows. A figure that the server does not report is shown as a dash, a time
+without answers as a gap in every curve. Text from the server is cleaned here by `clean_line`.
 """
 
 import math
@@ -37,17 +37,17 @@ from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
 
 WINDOW = 300
-"""Largest number of polls in the window of the curves."""
+"""Largest number of polls that the curves show."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
-"""Smallest upper ends of the axes of tokens per round and tokens per second."""
+"""Smallest values of the upper ends of the axes of tokens per round and tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
 _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
-_WITH_OWN = "all figures except the steps count the target's own token; acceptance by position is not reported"
+_WITH_OWN = "all figures except the steps include the target's own token; acceptance by position is not reported"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
-"""Lengths of the curves' window, in fifths of the largest one; a new session begins with the smallest."""
+"""Lengths of the curves' window, in fifths of the largest length; a session begins with the smallest."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -83,7 +83,7 @@ _CARDS = (
 
 
 def status(state: ServerState, look: Look, width: int) -> Row:
-    """The first line: state, kind of server, models, URL; the last parts are left out first."""
+    """The first line: state, kind of server, models, URL; if it is too long, the last parts are omitted first."""
     return fitting([*_head(state, look), *_names(state)], width)
 
 
@@ -95,7 +95,7 @@ def _head(state: ServerState, look: Look) -> list[Row]:
 
 
 def _names(state: ServerState) -> list[Row]:
-    """The models and the URL, cut to the longest name."""
+    """The models and the URL, as wordings; each wording cuts names that are longer than its limit."""
     server, opening = state.server, state.opening
     url = server.url if server else opening.url if opening else ""
     named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
@@ -117,7 +117,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """The lines below the first: a gap's reason, a warning, a remark, or names that do not fit in the first line."""
+    """The lines below the first line: reason of a gap, warning, remark, or names without room in the first line."""
     (width, height), names = size, _names(state)
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -129,7 +129,7 @@ def note(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
-    """The warning or remark below the first line, in wordings, the longest first, with its ink."""
+    """The warning or remark below the first line, as wordings, the longest first, with the ink."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
     text = clean_line(remark(state))
@@ -137,7 +137,7 @@ def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    """Figures of the last interval above those of the session; on a single line, those of the interval alone."""
+    """Figures of the last interval, and below them figures of the session; a single line has only the former."""
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
@@ -173,7 +173,7 @@ def lengths(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def speeds(state: ServerState, look: Look, size: Size) -> Rows:
-    """Generated and accepted tokens a second over time, on one scale."""
+    """Generated and accepted tokens per second over time, with one scale."""
     generated, accepted = (series(state, card.figure) for card in (_CARDS[2], _CARDS[4]))
     top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
     left = Line(generated, 0.0, top, "first", digits=0)
@@ -188,7 +188,7 @@ def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure per second of the session: the mean over the intervals that ended in it; NaN where unknown."""
+    """Values of a figure for each second of the session: means over the intervals that ended in that second, or NaN."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -197,7 +197,7 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The window of time: it grows, then moves by a tenth of its size, so that most readings redraw little."""
+    """The time window: it grows, then moves in steps of a tenth of its size, so that few readings redraw the charts."""
     fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
     span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
@@ -209,16 +209,16 @@ def _finite(curve: Curve) -> list[float]:
 
 
 def _top(values: Sequence[float], least: float) -> float:
-    """Upper end of a scale: the next round number, so that it seldom changes."""
+    """Upper end of a scale: the next larger round number, so that the scale seldom changes."""
     highest = max((least, *values))
     power = 10.0 ** math.floor(math.log10(highest))
     return next(step * power for step in (1, 2, 4, 5, 10) if step * power >= highest)
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Acceptance by position: for each position of the draft, the share of rounds that accepted its token, as a bar.
+    """Acceptance by position: for each position of the draft, a bar for the share of rounds that accepted it.
 
-    For a server that reports only the size of its drafts: that size.
+    If the server reports only the size of its drafts, shows that size.
     """
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)
@@ -254,13 +254,13 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Draft steps and tokens of a round; under a verification cap, the verified tokens and the uncapped length."""
+    """Draft steps and draft tokens per round; if the server caps verification, verified tokens and uncapped length."""
     width = max(1, inside(size)[0])
     lines = (
-        (drafts.steps, count(drafts.steps), ("steps of the draft in a round", "steps")),
-        (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens that a round may verify", "tokens")),
-        (drafts.cap_length, short(drafts.cap_length), ("tokens that it verifies, mean", "verified")),
-        (drafts.block_accept_length, short(drafts.block_accept_length), ("acceptance length if all were", "uncapped")),
+        (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
+        (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens a round may verify", "tokens")),
+        (drafts.cap_length, short(drafts.cap_length), ("mean number it verifies", "verified")),
+        (drafts.block_accept_length, short(drafts.block_accept_length), ("L-bar if it verified all", "uncapped")),
     )
     room = max(1, min(_LONGEST_DRAFT_NAME, width - _LONGEST_VALUE))
     rows: Rows = [
@@ -272,7 +272,7 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    """Counts of the session and of the last interval; duration and gaps."""
+    """Counts of the session and of the last interval, and duration and gaps of the session."""
     reading = state.reading
     both = (reading.session, reading.interval) if reading else (None, None)
     counted: tuple[tuple[str, Figure], ...] = (

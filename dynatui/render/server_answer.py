@@ -1,6 +1,7 @@
-"""Answer of a watched server to our request: its rounds as columns, their sums and the text.
+"""The answer of a watched server to our request: a column per round, sums over the rounds, and the text.
 
-Figures that the server does not report are left out; without rounds, the reason is named. Text from the server is
+Figures that the server does not report are omitted; if it reports no rounds, the reason is shown. Text from the server
+is
 cleaned here by `clean_line`.
 """
 
@@ -20,7 +21,7 @@ _TITLE: Row = (
 
 
 def answer(state: ServerState, size: Size) -> Rows:
-    """The answer to our request: a column for each round, its height the share of accepted tokens."""
+    """The answer to our request: a column for each round, whose height is the share of accepted tokens."""
     answered, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
     if answered is None:
@@ -35,7 +36,7 @@ def answer(state: ServerState, size: Size) -> Rows:
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
-    """The request without an answer yet, and the seconds since it was sent."""
+    """The request while it has no answer yet, and the seconds since it was sent."""
     if state.request is None:
         return []
     heading = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
@@ -54,7 +55,7 @@ def _summary(answered: Answer) -> str:
 
 
 def _reason(state: ServerState) -> str:
-    """The reason why no rounds of the answer can be drawn."""
+    """The reason why no rounds of the answer are shown."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"

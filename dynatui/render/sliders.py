@@ -1,4 +1,4 @@
-"""The most important knobs as sliders, the limit of trees, the reasons of history, the effect of a turn."""
+"""Sliders for the most important knobs, the limit of trees, reasons of the history rule, the effect of a turn."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dynatui.state.run_state import RunState
 
 _BORDER = 3
 _TAIL = 14
-"""Width of the switch for history at the right end of the row, in cells."""
+"""Width of the switch for the history rule, at the right end of the row, in cells."""
 _FIGURE = 6
 _LONG = 30
 """Least width of a slider that shows its meaning, in cells."""
@@ -28,7 +28,7 @@ _SHORT = 18
 
 @dataclass(frozen=True)
 class Track:
-    """The track of a slider: a scale of `low` to `high` on cells from `x` on."""
+    """The track of a slider: the scale from `low` to `high`, in the cells from `x` on."""
 
     x: int
     cells: int
@@ -40,7 +40,7 @@ class Track:
         return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
 
     def value_at(self, x: int, info: KnobInfo) -> float | None:
-        """The value under a click at column `x`, in whole steps of its knob; None beside the track."""
+        """The value under a click at column `x`, in whole steps of its knob; None outside the track."""
         if not self.x <= x < self.x + self.cells:
             return None
         exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
@@ -48,7 +48,7 @@ class Track:
         return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
 
     def row(self, value: float, *, pending: float | None, start: float | None, ends: tuple[float, float]) -> Row:
-        """The track: ● value in force, ○ pending value, ┼ value at the start of the run, and the present bounds."""
+        """The track: ● current value, ○ pending value, ┼ value at the start of the run, and the current bounds."""
         if self.cells < 1:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
@@ -76,7 +76,7 @@ class _Place:
 
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
-    """Sliders in a row, below them history's reasons and the comparison; in a frame where there is height."""
+    """A row of sliders, and below it reasons of the history rule and the comparison; in a frame if there is room."""
     framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
@@ -88,10 +88,10 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
-    """Lines on history, on the verifier of sampled trees, on A against B, and on the effect of the last turn.
+    """Lines on the history rule, on the verifier of sampled trees, on A against B, and on the effect of the last turn.
 
-    Without room for all, the first are left out, unless history has changed a turned knob; of the last two, the one
-    that the user requested stays longer.
+    If there is no room for all, the first lines are omitted, unless the history rule has changed a turned knob; of the
+    last two, the line that the user requested stays longer.
     """
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
@@ -108,7 +108,7 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """Knob and value at a clicked cell; None elsewhere."""
+    """Knob and value at a clicked cell; None if there is no slider."""
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
@@ -125,7 +125,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 
 
 def knobs_title(scene: Scene, name: Row, keys: str, when: str, width: int) -> Row:
-    """Title: the method of the knobs, the limit of its trees, and, with room, how to turn them."""
+    """Title: the knobs' method, the limit of its trees, and, if there is room, how to turn knobs."""
     how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
     wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
@@ -150,7 +150,7 @@ def _places(scene: Scene, width: int) -> list[_Place]:
 def _sliders(scene: Scene, width: int) -> Row:
     lane, places = scene.state.lane, _places(scene, width)
     if not scene.state.watched:
-        return (("knob keys work already: turns are in force from the first round on", "dim"),)
+        return (("knob keys work already: turns take effect from the first round on", "dim"),)
     if not places:
         return ((f"{scene.state.watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method", "dim"),)
     row: Row = ()
@@ -179,16 +179,16 @@ def _written(knob: KnobInfo, value: float) -> str:
 
 
 def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
-    """The last change by history and its present direction, each with the reason."""
+    """The last change by the history rule and the current direction, each with its reason."""
     if lane.history is None:
         return ()
     if not lane.history:
-        return (("history is off: D0 and τh stay where you put them", "dim"),)
+        return (("history is off: D0 and τh keep your values", "dim"),)
     back = moved_back(lane)
     if back is not None:
         return _moved_back(back, lane, width, keys.cap("hold"))
     if len(lane.ruled) < lane.window:
-        return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.ruled)} so far", "dim"),)
+        return ((f"history waits for the first {lane.window} rounds that draft: {len(lane.ruled)} so far", "dim"),)
     last = _last_change(lane)
     if last is None:
         return (("history: ", "plain"), *_direction(lane, width - len("history: ")))
@@ -199,7 +199,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
-    """Message that history has changed a turned knob, with the key that holds the knob."""
+    """Message that the history rule has changed a turned knob, with the key that holds the knob."""
     knob = info(change.name)
     set_value, now = written(knob, change.old), written(knob, change.new)
     message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
@@ -214,7 +214,7 @@ def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
 
 
 def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
-    """Figures of the pinned settings, A, and of the present ones, B, with confidence intervals."""
+    """Figures of the pinned settings, A, and of the current settings, B, with confidence intervals."""
     if pinned is None:
         return ()
     now = pinned.since(state)
@@ -233,14 +233,14 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
 
 
 def _last_change(lane: LaneState) -> Change | None:
-    """The last change by history; of two knobs at once, that of the base depth."""
+    """The last change by the history rule; if two knobs changed at once, the change of the base depth."""
     by_history = [change for change in lane.changes if not change.by_user]
     newest = [change for change in by_history if change.round == by_history[-1].round]
     return next((change for change in newest if change.name == "d0"), by_history[-1] if by_history else None)
 
 
 def _direction(lane: LaneState, width: int) -> Row:
-    """The direction in which history moves the knobs now, with the reason."""
+    """The direction in which the history rule now moves the knobs, with the reason."""
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]

@@ -1,4 +1,4 @@
-"""The first line (what runs, where, in which state), the tab line and the last line (keys).
+"""The first line (run, device, state), the tab line and the last line (keys).
 
 In a narrow terminal, parts of the highest ranks are left out first.
 """
@@ -28,7 +28,7 @@ _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
 _NEEDED = 2
-"""Highest rank of the parts that are always shown: the state of the run, and whether it is recorded."""
+"""Highest rank of the parts that are never omitted: the state of the run, and whether the run is recorded."""
 _FEW = 4
 _STAGE_WORDS: dict[StageName, str] = {
     "drafted": "tree drafted",
@@ -40,7 +40,7 @@ _HINTS = (
     f"  press 1-{len(PANELS)} for more; at {smallest_size('full')} they stand side by side",
     f"  side by side at {smallest_size('full')}",
 )
-"""Hints to the other panels, for terminals that show one at a time."""
+"""Hints that other panels exist, for terminals that show one panel at a time."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def speed_text(speed: float) -> str:
 
 
 def activity(scene: Scene) -> Row:
-    """State of the run in a few words, and the key that resumes it."""
+    """State of the run in a few words, with the key that resumes it."""
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
@@ -79,9 +79,9 @@ def activity(scene: Scene) -> Row:
 
 
 def _standstill(scene: Scene) -> Row:
-    """The reason why the view does not advance, and the key that resumes it; empty while it advances."""
+    """The reason why the view is at a standstill, with the key that resumes it; empty while the view advances."""
     number, last = scene.number, scene.place.rounds
-    steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} lets it run", "dim"))
+    steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} resumes it", "dim"))
     if scene.touring:
         return (("ONE ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held_stage else ()
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
@@ -98,7 +98,7 @@ def _standstill(scene: Scene) -> Row:
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """The first line: program, state, prompt, badge at the left; models, device, costs at the right."""
+    """The first line: on the left program, state, prompt and badge; on the right models, device and costs."""
     if width < _NARROW:
         return essentials(scene, width, height)
     parts = [*_left_parts(scene), *_right_parts(scene)]
@@ -111,8 +111,10 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """The parts that fit, in the order of the line: the first in rank in the longest wording that leaves room for the
-    needed ones, then as many others as possible, then longer wordings.
+    """The parts that fit, in the order of the line.
+
+    The part of lowest rank gets the longest wording that leaves room for the needed parts; then come as many other
+    parts as possible, then longer wordings for these parts.
     """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
@@ -183,7 +185,7 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """The essentials on one line, for the smallest terminals; after a key, its result."""
+    """The essentials on one line, for the smallest terminals; after a key, the result of the key."""
     if scene.note:
         return [fit(((scene.note, "strong"),), width)]
     state = scene.state
@@ -199,7 +201,7 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tabs(scene: Scene, width: int, _height: int) -> Rows:
-    """The tabs of panels that share one place, and a hint on how to see them side by side."""
+    """The tabs of panels that share one place, and a hint on how to show them side by side."""
     row = joined(_tabs(scene, width), ())
     hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
     return [fit((*row, (hint, "dim")), width)]
@@ -216,7 +218,7 @@ def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
 
 
 def named_at(row: Row, x: int) -> PanelName | None:
-    """The panel whose number and name ("6 what if") stand at a column of a title."""
+    """The panel whose number and name, such as "6 what if", are at the given column of a title."""
     text = "".join(text for text, _ in row)
     for number, name in enumerate(PANELS, 1):
         before, label, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
@@ -226,7 +228,7 @@ def named_at(row: Row, x: int) -> PanelName | None:
 
 
 def _tabs(scene: Scene, width: int) -> list[Row]:
-    """One tab for each panel; in a narrow terminal without gaps, then without the names of the other panels."""
+    """One tab for each panel; a narrower terminal omits the gaps, then the names of the panels that are not shown."""
     for before, after in ((" ", " "), ("", " "), ("", "")):
         named = [_tab(scene, name, before, after) for name in PANELS]
         if width_of(joined(named, ())) <= width:
@@ -261,14 +263,14 @@ def footer(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def _hit(scene: Scene) -> Row:
-    """The search words, and the number of the hit under the cursor."""
+    """The search words, and which hit is under the cursor."""
     number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
     where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
     return ((f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
 
 
 def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    """As many keys as fit, the most needed first; `in_words`: arrow keys by their names."""
+    """As many keys as fit, the most needed first; with `in_words`, arrow keys have names."""
     room, chosen = width, list[tuple[int, Row]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):
@@ -281,9 +283,9 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in short form: first and last of a series, and one of several keys with the same action.
+    """The keys in short form: of a series the first and the last, of keys with the same action only one.
 
-    `in_words` names arrow keys: `<` and `>`, their ASCII signs, are keys themselves.
+    `in_words` gives names to arrow keys, since their ASCII signs, `<` and `>`, are keys of their own.
     """
     digits = [cap for cap in key.shown if cap.isdecimal()]
     if len(digits) > _FEW:

@@ -1,7 +1,7 @@
 """The text, token by token, coloured by origin, draft probability, round or time, with the cursor.
 
-The view moves by a quarter of a page when it is full, so that most frames change one row. The panel remembers the
-wrapped lines and their rows, so that a click or an arrow key finds its token. Hot inks mark improbable guesses and slow
+A full view moves by a quarter of a page, so that most frames change only one row. The panel remembers the wrapped lines
+and their rows, so that it can find the token for a click or an arrow key. Hot inks mark improbable guesses and slow
 tokens.
 """
 
@@ -30,12 +30,12 @@ _ROOM_FOR_PROMPT = 6
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 has all of it"
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
-"""Inks of a scale from calm to hot: from probable or fast to improbable or slow tokens."""
+"""Inks of a scale from calm (probable or fast tokens) to hot (improbable or slow tokens)."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")
 _ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonus": "bonus", "plain": "plain"}
 _PROBABILITIES = (0.2, 0.4, 0.6, 0.8)
 _TIMES = (0.5, 0.8, 1.25, 2.0)
-"""Edges of the bins of a token's time, relative to the median."""
+"""Edges of the bins for token times, as multiples of the median."""
 _DOT: Row = ((" · ", "dim"),)
 
 
@@ -55,7 +55,7 @@ class TextPanel:
         """Number of rows for the text; a caption follows below."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits, or the text at the cursor; otherwise the steps of loading, or the error."""
+        """The newest text that fits, or the text at the cursor; without text, the steps of loading, or the error."""
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
@@ -72,7 +72,7 @@ class TextPanel:
         return frame(legend(scene, width - 6), [*page, *below], size)
 
     def token_at(self, x: int, y: int) -> int | None:
-        """The token in a cell of the last picture."""
+        """The token at a cell of the panel as last displayed."""
         inner, room = inside(self._size)
         left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
         line = self._top + y - top - self._head
@@ -82,7 +82,7 @@ class TextPanel:
         return tag if tag is not None and 0 <= tag < len(self._wrapped_tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """The token `lines` lines below the cursor, or above it if negative; at most in the last line or the first."""
+        """The token `lines` lines below the cursor (above if negative), but not beyond the first or last line."""
         home = _line_of(self._flow.lines, cursor)
         column = _column(self._flow.lines[home], cursor)
         step = -1 if lines > 0 else 1
@@ -135,7 +135,7 @@ class TextPanel:
         self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view only where it does not contain the line."""
+        """Moves the view only if it does not contain the line."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0
@@ -145,7 +145,7 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """Index of the line with the token's visible part: its leading blank may be on the line before."""
+    """Index of the line with the token's visible part, since a leading blank may be on the previous line."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -169,7 +169,7 @@ def _tag_at(line: Line[int], column: int) -> int | None:
 
 
 def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
-    """Whether the token has a width on the screen: a line end has none."""
+    """Whether the token has a width on the screen; a line end has none."""
     home = _line_of(lines, token)
     return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
 
@@ -184,7 +184,7 @@ def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, in
 
 
 def _reminder(prompt: str, width: int) -> Row:
-    """The prompt in one row: its beginning and, where it is long, its end, which often holds the question."""
+    """The prompt in one row; of a long prompt, the beginning and the end, which often contains the question."""
     room = max(0, width - len(_PROMPT_SIGN))
     begin, end = (" ".join(part.split()) for part in (prompt[: 2 * width], prompt[-2 * width :]))
     if len(prompt) > 2 * width or cell_len(begin) > room:
@@ -205,7 +205,7 @@ def _welcome(scene: Scene, width: int) -> Rows:
 
 
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
-    """The error, cut where it is long, and the keys to continue."""
+    """The error message, cut if it is long, and the keys to continue."""
     keys: list[Span] = []
     for action, effect in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
         keys += [(scene.keys.cap(action), "key"), (f" {effect}", "plain")]
@@ -217,7 +217,7 @@ def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
 
 
 def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
-    """The ink of each token."""
+    """Function that returns the ink of a token."""
     match heat:
         case "origin":
             return lambda token: _ORIGINS[token.origin]
@@ -237,7 +237,7 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
 
 
 def legend(scene: Scene, room: int) -> Row:
-    """The panel's title: the meaning of the inks, in the longest wording that fits."""
+    """The panel's title, which explains the inks in the longest wording that fits."""
     wordings = _LEGENDS[scene.heat](scene.state)
     return next((row for row in wordings if width_of(row) <= room), wordings[-1])
 
@@ -253,7 +253,7 @@ def _median_ms(tokens: Sequence[Token]) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Rounded to two digits, so that a small change of the median recolours nothing."""
+    """Rounded to two digits, so that small changes of the median do not change colours."""
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
@@ -284,7 +284,7 @@ def _round(state: RunState) -> list[Row]:
     sizes = [len(event.committed) for event in state.lane.past]
     mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
-    counts: Span = (f"{short(mean, 1)} tokens each, at most {highest}", "dim")
+    counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
     return [
         _heading("one check by the target each: ", *parts, counts),
         _heading("", *parts, counts),

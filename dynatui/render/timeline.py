@@ -1,4 +1,4 @@
-"""The time line: the shown round's position in the run, and the turns of knobs; `hit` finds a clicked round."""
+"""The time line: the position of the shown round in the run, and turns of knobs; `hit` returns the clicked round."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
@@ -6,11 +6,11 @@ from dynatui.render.scene import Scene
 
 _BACK, _AHEAD = "looking back", "looking ahead"
 _LEAST = 8
-"""Least length of the line, in cells; where it does not fit, only the words are shown."""
+"""Least length of the line, in cells; if there is less room, only the words are shown."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    """One row: the line with its marker, then the position in words."""
+    """One row: the line with the marker of the shown round, then the round's position as text."""
     words, length = _words(scene, width), _length(scene, width)
     row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
@@ -50,7 +50,7 @@ def _length(scene: Scene, width: int) -> int:
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """The words at their full length: the longest wording that takes at most half of the row, else the shortest."""
+    """The longest wording, at its greatest length, that takes at most half of the row; otherwise the shortest."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
     long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")

@@ -17,18 +17,18 @@ from dynatui.render.tree_title import titles
 from dynatui.render.wrap import wrapped
 
 _ALONE: Mapping[Limit | None, str] = {
-    "cost": "the target goes on alone: guesses would cost more time than they save",
-    "context": "the target goes on alone: the context has no room for guesses",
+    "cost": "the target decodes alone: guesses would cost more time than they save",
+    "context": "the target decodes alone: the context has no room for guesses",
     LENGTH: "the text ends with this token: no guess could have become text",
-    None: "the target goes on alone",
+    None: "the target decodes alone",
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
-"""Least sizes (columns, rows) of a panel with earlier trees, in terminals of 45 rows, and of 160 x 40 cells."""
+"""Least sizes (columns, rows) of a panel that shows earlier trees: in terminals of 45 rows, and of 160 x 40 cells."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
-    """The tree of a round in a frame: the inspected token's round, the held one, or the newest."""
+    """The tree of a round in a frame: the round of the inspected token, the paused round, or the newest round."""
     if scene.mask:
         return mask(scene, width, height)
     event = rounds.shown_round(scene)
@@ -59,7 +59,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
     """Legend of the tree: its signs and figures; for a sampled tree also the shape."""
-    arrow = ["→1: goes on at 1→."] * ("arrow" in signs)
+    arrow = ["→1: continues at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
         expectation = [] if expected is None else [_expected(event, expected)]
@@ -72,17 +72,15 @@ def _sampled(signs: frozenset[Sign]) -> str:
     """Legend of the figures of a tree in sampled text: draft probability, and chance under the shared noise."""
     draft_words = "prob.: the draft's own probability. " if "prob." in signs else ""
     named = "chance, path" if "path" in signs else "chance"
-    return (
-        f"{draft_words}{named}: how likely it is the target's token, given the random noise, the same for every method."
-    )
+    return f"{draft_words}{named}: how likely the target takes it, given the random noise, which all methods share."
 
 
 def _figure_legend(signs: frozenset[Sign]) -> str:
     """Legend of the figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
     meanings: Mapping[Sign, str] = {
-        "x2": "x2: drawn twice, where paths agree.",
-        "prob.": "prob.: the draft's probability of the token at this temperature, by which it was drawn.",
+        "x2": "x2: sampled twice, if paths agree.",
+        "prob.": "prob.: the draft's probability of the token at this temperature.",
         "kept": f"{named}: how likely the verifier keeps it, given this tree.",
     }
     return " ".join(words for sign, words in meanings.items() if sign in signs)

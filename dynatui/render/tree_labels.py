@@ -1,7 +1,8 @@
 """Labels of a tree's nodes: mark, token and probabilities.
 
-The last figure of a label is the one by which the tree grew or is verified: the draft's probability of the token; where
-tokens are sampled, the chance that the target takes it; in a sampled tree, the probability that the verifier keeps it.
+The last figure of a label is the basis of growth or verification: for greedy decoding, the draft's probability of the
+token; for sampled tokens, the chance that the target takes the token; for a sampled tree, the probability that the
+verifier keeps it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,17 +18,17 @@ from dynatui.render.ink import Ink, Row, best, column
 FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
 
 LEAST_CELLS = 10
-"""Width of a short label with the line to it, in cells."""
+"""Width of a short label with the line that leads to it, in cells."""
 _LONGEST = 18
 """Greatest width of mark and token, in cells."""
 _SHORTEST, _LEAST = 5, 3
-"""Least width of mark and token beside figures, and beside a remark, in cells."""
+"""Least width of mark and token if figures follow, and if a remark follows, in cells."""
 _FIGURE = 3
 """Width of a percentage below 100%, in cells."""
 _TIMES = 4
-"""Greatest width of the number of draws of a node, in cells."""
+"""Greatest width of the text for repeated draws of a node, in cells."""
 _LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
-"""Probabilities of being kept at which a sampled node changes its colour."""
+"""The colour of a sampled node changes at these probabilities of being kept."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,18 @@ class Labels:
     marked: int | None
     """The node under the cursor."""
     tells_kept: bool
-    """Whether the last figures are the probabilities that the verifier keeps the nodes."""
+    """Whether the last figures are probabilities that the verifier keeps the nodes."""
     accepted: frozenset[int]
     names: Mapping[int, str]
     """Mark and token of each node, as text."""
     chances: Mapping[int, float]
     """The last figure of each drafted node."""
     figures: Mapping[int, str]
-    """The last figures as text."""
+    """The last figure of each node, as text."""
     times: Mapping[int, str]
-    """Number of draws of a node as text, where more than one."""
+    """How often each node was sampled, as text, if more than once."""
     copies: Mapping[int, int] = field(default_factory=dict)
-    """For leaves whose path repeats the text: the number of repeated tokens."""
+    """Number of repeated tokens for each leaf whose path repeats earlier text."""
 
     @property
     def figure_names(self) -> tuple[FigureName, ...]:
@@ -67,7 +68,7 @@ class Labels:
         return name + len(self.times.get(node, "")) + figure
 
     def label(self, node: int, cells: int, figures: int) -> Row:
-        """A node's label in exactly this many cells; without figures where the token needs their cells."""
+        """A node's label in exactly this many cells; without figures if there is room for the token only."""
         if node in self.copies:
             return self._remarked(node, cells)
         name, ink = self.names[node], self.ink(node)
@@ -85,7 +86,7 @@ class Labels:
         return ((token, ink), *between, (last, self.figure_ink(node)))
 
     def _remarked(self, node: int, cells: int) -> Row:
-        """The label of a leaf that repeats the text."""
+        """The label of a leaf whose path repeats the text."""
         name, remarks = self.names[node], _remarks(self.copies[node])
         needed = cell_len(name)
         words = next((words for words in remarks if min(needed, _SHORTEST) + len(words) <= cells), remarks[-1])
@@ -99,7 +100,7 @@ class Labels:
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """Ink of a node's last figure: by the probability of being kept, else that of its token."""
+        """Ink of a node's last figure: for a probability of being kept by its value, otherwise the ink of the token."""
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":
             return kept_ink(self.chances[node])
@@ -107,7 +108,7 @@ class Labels:
 
 
 def _remarks(copy: int) -> tuple[str, ...]:
-    """Number of repeated tokens of a path, in wordings, the longest first."""
+    """Number of repeated tokens of a path, as wordings, the longest first."""
     return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
 
 
@@ -134,7 +135,7 @@ def percent(probability: float) -> str:
 
 
 def kept_ink(chance: float) -> Ink:
-    """The ink of a probability of being kept."""
+    """The ink for a probability of being kept."""
     if chance >= _LIKELY:
         return "good"
     return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"

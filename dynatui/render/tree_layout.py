@@ -1,10 +1,10 @@
-"""The rows of a tree: the shown nodes with row and cell of each, and the lines between them.
+"""The rows of a tree: row and cell of each shown node, and the lines between nodes.
 
-Knows numbers and widths alone: no round, no ink, no text but lines. The first child stands beside its parent where its
-level begins after the parent's label, its siblings in rows below; where levels are indents, and under the root, which
-has the first row for itself, all children stand below. So a chain is one row. The accepted child is the first, then
-follow its siblings by rank: the accepted path is one straight row. Where the next level stands in another band, the row
-ends in a numbered arrow, and a row below, which begins with the same arrow, continues with the children.
+Knows only numbers and widths: no round, no ink, no text except lines. If levels are columns, the first child is to the
+right of its parent, in the same row, and its siblings are in rows below; so a chain is one row. If levels are indents,
+all children are below their parent, and so are the root's, which has the first row to itself. The accepted child comes
+first, then its siblings by rank, so the accepted path is one straight row. If the next level is in another band, the
+row ends in a numbered arrow, and a row below that begins with the same arrow continues with the children.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,9 +46,9 @@ class Layout:
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: Look
-    """Look of the labels; where levels are indents, the last of the given looks."""
+    """Look of the labels; if levels are indents, the last of the given looks."""
     end: int
-    """First column to the right of all labels, except the root's."""
+    """First column to the right of all labels except the root."""
 
 
 def laid_out(
@@ -61,9 +61,9 @@ def laid_out(
 ) -> Layout:
     """The nodes that fit, in rows.
 
-    The first nodes of `ranked`, each after its parent, have priority; the root is always shown. `labels` are the cells
-    of each ranked node's label with one figure, `looks` the ways to draw them, see `levels`. Where nodes are left out,
-    one row stays free for a note.
+    The first nodes of `ranked`, in which each node follows its parent, have priority; the root is always shown.
+    `labels` contains the width of each ranked node's label with one figure; `looks` are the ways to draw labels, see
+    `levels`. If nodes are omitted, one row stays free for a note.
     """
     width, height = size
     depth = _depths(parents, ranked)
@@ -74,7 +74,7 @@ def laid_out(
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
-    """Depth of each node of `ranked`; a node before its parent has none."""
+    """Depth of each node of `ranked`; a node that precedes its parent there has no depth."""
     depths = {0: 0}
     for node in ranked:
         if node > 0 and parents[node] in depths:
@@ -94,7 +94,7 @@ def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
 def _fitting_nodes(
     parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], levels: Sequence[Level], height: int
 ) -> set[int]:
-    """The nodes that fit in this number of rows: all, or as many as leave one row free."""
+    """The nodes that fit in this number of rows: all, or so many that one row stays free."""
     rest = [node for node in ranked if 0 < depth.get(node, 0) < len(levels)]
     beside = {number for number, level in enumerate(levels) if level.beside}
     continued = {parents[node] for node in rest if depth[node] in beside}
@@ -115,13 +115,13 @@ class _Place(NamedTuple):
     node: int
     depth: int
     part: int
-    """Number of the part of the picture: 0 is its beginning, each other part continues a numbered arrow."""
+    """Number of the part of the tree: part 0 is the beginning, each other part continues a numbered arrow."""
     before: str
-    """Text before the line between siblings, in a row of its own."""
+    """Text to the left of the line between siblings, if the node begins a row."""
     last: bool
-    """Whether it is the last sibling."""
+    """Whether the node is the last sibling."""
     joins: bool
-    """Whether it continues the newest row of its part."""
+    """Whether the node continues the newest row of its part."""
 
 
 def _placed(
@@ -151,14 +151,14 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Stack of siblings, the first on top; `joins`: whether the first continues the row of its parent or arrow."""
+    """Stack of siblings, the first on top; with `joins`, the first continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]
 
 
 def _add(rows: list[PlacedRow], place: _Place, level: Level, parents: Level) -> None:
-    """Adds a node to the rows, with the line to it."""
+    """Adds a node to the rows, with the line that leads to it."""
     lead = "─" * (level.label - level.line - 1)
     if place.joins:
         gap = " ".ljust(level.line - parents.end, "─") if level.beside else ""

@@ -1,7 +1,7 @@
-"""Position of each level of a tree: a column from left to right, or an indent where columns do not fit.
+"""Position of each level of a tree: a column, from left to right, or an indent if columns do not fit.
 
-Knows widths alone. Levels without room beside the first ones continue in a band below them, from the left again; a
-numbered arrow leads there, which takes cells at the end of the one row and at the beginning of the other.
+Knows only widths. Levels that do not fit continue in another band of rows below, again from the left. A numbered arrow
+leads there; it takes cells at the end of one row and at the beginning of the other.
 """
 
 from bisect import bisect_left
@@ -11,9 +11,9 @@ from typing import NamedTuple
 _STEP = 2
 """Width of an indent, in cells."""
 _LEAST_LABEL, _ENOUGH = 3, 10
-"""Least width of a label, and width below which an indented label is not cut for a further level, in cells."""
+"""Least width of any label, and least width to which further levels may narrow an indented label, in cells."""
 LEAST_COLUMNS = 34
-"""Least width of a row, in cells, at which levels are columns: most rows then fit three levels."""
+"""Least width of a row, in cells, for levels as columns: from this width on, most rows fit three levels."""
 
 
 class Look(NamedTuple):
@@ -53,11 +53,11 @@ class Level(NamedTuple):
 
 
 def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int) -> tuple[list[Level], Look]:
-    """The level of the root, which has a row for itself, and as many others as fit, with the look of all labels.
+    """The level of the root, which has its own row, and as many other levels as fit; also the look of all labels.
 
-    `widest` is the width of the widest label of each depth from 1, with one figure; `arrow` that of a numbered arrow.
-    The look is the first of `looks`, the richest first, whose columns need one band, else the last, in as few bands as
-    possible; then labels become as wide as possible without another band.
+    `widest` is the width of the widest label of each depth from 1, with one figure; `arrow` is the width of a numbered
+    arrow. `looks` begins with the richest; the chosen look is the first whose columns need only one band, otherwise the
+    last, in as few bands as possible. Then labels become as wide as possible without another band.
     """
     close = looks[-1]
     if width < LEAST_COLUMNS:
@@ -74,7 +74,7 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
 
 
 def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[Level]:
-    """Columns for labels of these widths, as many in a band as fit."""
+    """Columns for labels of these widths, in bands with as many columns as fit."""
     levels = [Level(0, 0, 0, width)]
     for depth, room in enumerate(rooms, 1):
         last, after = levels[-1], (arrow + 1) * (depth < len(rooms))
@@ -89,7 +89,7 @@ def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[L
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
-    """Indents, as many in a band as leave labels half of the width; empty where half is too little for any label."""
+    """Indents, in bands with as many levels as leave half of the width to labels; empty if that is too narrow."""
     levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)

@@ -1,6 +1,6 @@
-"""Dimmed trees of the rounds before the shown one, in the rows that its tree leaves free.
+"""Dimmed trees of rounds before the shown round, in the rows below the shown tree.
 
-A tree is shown whole, or as its accepted path, or not at all: any other part would look like another tree.
+A tree is shown as a whole, as its accepted path, or not at all, since any other part would look like another tree.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 
 MOST = 3
-"""Largest number of earlier rounds that are shown."""
+"""Largest number of earlier rounds whose trees are shown."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
 
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
-    """At most three trees, as many as fit, from the first on: side by side in a wide panel, else stacked.
+    """The first trees that fit, at most three: side by side in a wide panel, otherwise one below the other.
 
-    No rows where none fits, or where no round has drafted.
+    No rows if none fits or no round has drafted.
     """
     if not any(map(drafted_nodes, events)):
         return []
@@ -38,7 +38,7 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Stacked accepted paths of as many rounds as fit; instead of the first paths whole trees, where these fit."""
+    """Accepted paths of as many rounds as fit, one below the other; if there is room, the first as whole trees."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
@@ -56,7 +56,7 @@ def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
-    """The picture below a heading in place of the root, which is text already; empty where nodes were left out."""
+    """The tree below a heading instead of the root, which is already text; empty if nodes were omitted."""
     if drawing.left_out:
         return []
     name = f"round {nth(event.round)}"

@@ -1,4 +1,4 @@
-"""The rows of a round's tree: labels at the cells of the layout, and at the right the probability of each row's path.
+"""The rows of a round's tree: labels in the cells of the layout, and on the right the probability of each row's path.
 
 The root has the first row, which also names the figures of the labels.
 """
@@ -20,14 +20,14 @@ Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
 _PATH = 6
 """Width of the column with the probability of the path to the end of a row, in cells."""
 _BAR = 10
-"""Width of the bar of that probability, including a gap of two cells."""
+"""Width of the bar for that probability, in cells, including a gap of two cells."""
 _SECOND = 5
 """Width of a second figure in a label, in cells."""
 _ROOMY, _MEDIUM, _CLOSE = 16, 13, 11
 """Least width of a label with roomy, medium and close spacing, in cells."""
 _NOTE = "  last token"
 _LEAST_COPY = 4
-"""Least number of tokens of a repetition that is marked."""
+"""Least number of repeated tokens at which a repetition is marked."""
 
 
 class Drawing(NamedTuple):
@@ -37,7 +37,7 @@ class Drawing(NamedTuple):
     signs: frozenset[Sign]
     """Signs that occur in the picture, for the legend."""
     left_out: int
-    """Number of nodes that did not fit."""
+    """Number of nodes that had no room."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class _Tree:
 
     @property
     def tells_path(self) -> bool:
-        """Whether the picture has a column with the probability of the path to the end of each row."""
+        """Whether there is a column with the probability of the path to the end of each row."""
         return self.layout.look.aside in (_PATH, _PATH + _BAR)
 
 
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """The tree in at most `height` rows, with the number of nodes left out. `text`: tokens before the round."""
+    """The tree in at most `height` rows, with the number of omitted nodes; `text`: the tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     names = labels(event, candidates, marked)
@@ -76,7 +76,7 @@ def drawn_tree(
 
 
 def drawn_path(event: Round, width: int, height: int) -> Drawing:
-    """The accepted path alone, drawn like the tree, without a note on the rejected nodes."""
+    """The accepted path alone, drawn like the tree, without a note that nodes are omitted."""
     path = list(dict.fromkeys((0, *event.accepted)))
     nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
     names = labels(event, nodes, None)
@@ -102,9 +102,9 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """For shown leaves of improbable paths that occur in the text: number of tokens of the longest repetition.
+    """For shown leaves whose improbable paths occur in the text: length in tokens of the longest repetition.
 
-    A path that repeats the text is often accepted though the draft finds it improbable; so `auto` keeps it.
+    Such a path is often accepted though the draft finds it improbable, so the method `auto` keeps it.
     """
     copies = {}
     for leaf in shown.difference(event.parents):
@@ -136,7 +136,7 @@ def _looks(names: Labels) -> list[Look]:
 
 
 def _inked(tree: _Tree) -> Rows:
-    """The rows with inks, the root's first."""
+    """The rows with inks; the first is the root's row."""
     root, figures = _heading(tree)
     edge = tree.room if tree.labels.copies else max(tree.layout.end, width_of(root) + width_of(figures))
     path = "path".rjust(_PATH) if tree.tells_path and figures else ""
@@ -155,7 +155,7 @@ def _heading(tree: _Tree) -> tuple[Row, Row]:
 
 
 def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
-    """A row below the root; lines to accepted nodes have their ink."""
+    """A row below the root; lines that lead to accepted nodes have the ink of these nodes."""
     spans, used, names, look = list[Span](), 0, tree.labels, tree.layout.look
     for part in placed:
         if isinstance(part, Slot):
@@ -172,7 +172,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """Probability of the path to the last node of a row; in a sampled tree, that the verifier keeps this node."""
+    """Probability of the path to the last node of a row; for a sampled tree, that the verifier keeps this node."""
     is_sampled = tree.labels.tells_kept
     chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"

@@ -8,7 +8,7 @@ from dynatui.render.drawn import shape_written
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings of the title, the longest first; for a stalled round with the lost time."""
+    """Wordings of the title, the longest first; if the round stalled, with the lost time."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings
@@ -27,7 +27,7 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
     if stage == "drafted":
         return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
     if stage == "verified":
-        text = f"{drafted} drafted, {accepted} pass, not yet committed"
+        text = f"{drafted} drafted, {accepted} accepted, not committed"
         return f"{name}{text}", f"{name}{accepted} pass, uncommitted", "not yet committed"
     plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
     if event.shape is None:

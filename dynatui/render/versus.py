@@ -1,4 +1,4 @@
-"""Two recordings in comparison: their headings, the playback position, and the figures of both with their ratio.
+"""Two recordings side by side: headings, playback position, and the figures of both with their ratio.
 
 Figures are those of the watched methods at equal decode time. Knows neither files nor the app.
 """
@@ -33,7 +33,7 @@ class Moment:
     played_s: float
     seconds: float
     number: int
-    """Number of the pair of runs, from 1."""
+    """Number of the pair of runs, counted from 1."""
     pairs: int
     speed: float
     paused: bool
@@ -57,11 +57,11 @@ _COLUMNS = (
     _Column("distinct", lambda figures: figures.distinct_8grams, short),
     _Column("x ar", lambda figures: figures.speedup, short),
 )
-"""Columns of the table of figures; in a narrow terminal the last ones are left out first."""
+"""Columns of the table of figures; a narrow terminal omits the last ones first."""
 
 
 def _round_ms(figures: Figures) -> float | None:
-    """Mean duration in ms of the rounds that count in rates."""
+    """Mean duration, in ms, of the rounds that rates include."""
     rounds = figures.rounds - figures.left_out_rounds
     return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
@@ -92,7 +92,7 @@ def _doing(now: Moment) -> tuple[str, Ink]:
 
 
 def heading(side: int, name: str, state: RunState, width: int) -> Row:
-    """One recording: its letter, file, watched method and number of tokens."""
+    """Heading of a recording: letter, file, watched method and number of tokens."""
     run, figures = state.run, state.figures().get(state.watched)
     limit, tokens = (run.max_new_tokens if run else 0), (figures.committed if figures else 0)
     filled: Row = ((f" {tokens:>4}/{limit} ", "plain"),)
@@ -109,7 +109,7 @@ def heading(side: int, name: str, state: RunState, width: int) -> Row:
 
 
 def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
-    """Figures of A and of B, their ratio, and whether the texts are the same."""
+    """Table with the figures of A and B and their ratio, and whether the texts are equal."""
     inner, _ = inside(size)
     left, right = (state.figures().get(state.watched) or Figures() for state in states)
     name = min(_NAME, max(3, inner // 3))
@@ -133,18 +133,18 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
         )
     )
     body = [fit(row, inner) for row in (*rows, verdict(*states))]
-    title: Row = (("A against B", "title"), (" ─ watched methods, after equal decode time", "dim"))
+    title: Row = (("A against B", "title"), (" ─ watched methods, at equal decode time", "dim"))
     if stalled := stall_notes((left, right)):
         title = (*title, (f" ─ {stalled[1]}", "warn"))
     return frame(title, body, size) if size[1] >= _LEAST_FRAMED else [fit(row, size[0]) for row in body[: size[1]]]
 
 
 def verdict(left: RunState, right: RunState) -> Row:
-    """Whether the texts are equal, as far as both have come."""
+    """Whether the texts are equal, up to the length of the shorter one."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:
-        return (("! ", "warn"), ("the prompts differ: these are figures of different work", "plain"))
+        return (("! ", "warn"), ("the prompts differ, so the figures are not comparable", "plain"))
     if left.run.target != right.run.target:
         return (("! ", "warn"), (f"the targets differ: {left.run.target}, {right.run.target}", "plain"))
     left_tokens, right_tokens = (state.race.tallies[state.watched].tokens for state in (left, right))

@@ -1,7 +1,7 @@
-"""Estimates for other knobs in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
+"""Estimates for other knobs in the last rounds, as small tables; each cell has tokens per round and drafted nodes.
 
-Computes nothing: `decoder.analysis.what_if` defines the cells, which may be lower bounds or unknown. Columns of growing
-height repeat the figures, so that the tables can be read without colour.
+Computes nothing: `decoder.analysis.what_if` defines the cells, which may be lower bounds or unknown. Bar characters
+repeat the figures, so that the tables can be read without colour.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
-"""Bar characters and inks of a cell, from the fewest tokens per round to the most."""
+"""Bar characters and inks of cells, from the smallest number of tokens per round to the largest."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
 """Width of a table entry without and with the drafted nodes, in cells."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
-    "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
-    "Each round is taken by itself, with the knobs held still."
+    "[ ] the knobs now · + at least: some trees were recorded only in part · ? too few judged. "
+    "Each round is estimated alone, with constant knobs."
 )
-_BY_COSTS = "auto drafts nodes that pay: nodes that did not pay are taken not to pay under other knobs either."
+_BY_COSTS = "auto drafts only nodes that save time; the estimate assumes that other nodes would not with other knobs."
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:
@@ -44,12 +44,12 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
 
 def _nothing_yet(scene: Scene) -> str:
     if scene.state.lane.newest and scene.state.lane.knobs is None:
-        return f"{scene.state.watched} has no tree whose knobs could be turned"
-    return "what other values of τh, τl and D0 would have done comes with the first rounds"
+        return f"{scene.state.watched} has no tree with knobs"
+    return "estimates for other values of τh, τl and D0 appear after the first rounds"
 
 
 def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
-    """Both tables, side by side or stacked, or the first alone, or none."""
+    """Both tables, side by side or one below the other, or only the first, or none."""
     yields = [cell.tokens for cell in estimate.cells if cell.known]
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
@@ -77,7 +77,7 @@ def _beside(tables: Sequence[Rows]) -> Rows:
 
 
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
-    """Names of the knobs, the columns' values, and the rows."""
+    """One table: names of the knobs, values of the columns, and the rows."""
     columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
     down, across = info(grid.down).symbol, info("d0").symbol
     words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
@@ -105,13 +105,13 @@ def _ink(*, here: bool) -> Ink:
 
 
 def _nearest(grid: Grid, count: int) -> Sequence[int]:
-    """As many columns as fit, around the column of the present base depth."""
+    """Indices of as many columns as fit, around the column of the current base depth."""
     places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     return sorted(places[:count])
 
 
 def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
-    """A cell as text: [▅2.48+ 6.1+], with brackets at the present knobs, and + for lower bounds."""
+    """A cell as text, such as [▅2.48+ 6.1+]: brackets mark the current knobs, and + marks lower bounds."""
     left, right = _marked("|", here=here).split("|")
     edge = _ink(here=here)
     if not cell.known:
@@ -130,20 +130,20 @@ def _plus(*, exact: bool) -> str:
 
 
 def _sentence(estimate: WhatIf) -> str:
-    """The best known cell, in plain words."""
+    """A sentence on the best known cell, in plain words."""
     place, here = estimate.best(), estimate.breadth.here
     if place is None or not here.known:
-        return "The record cannot tell yet what other knobs would have done."
+        return "The recorded trees do not suffice yet for an estimate."
     grid, row, column = place
     cell = grid.cells[row][column]
     where = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
     now = f"the knobs as they are give {_yield_text(here)}"
     if cell.tokens > here.tokens + ALIKE:
-        doubt = "" if here.exact else "; the record cannot tell which is more"
+        doubt = "" if here.exact else "; it is unknown which is more"
         return f"{where} would have given {_yield_text(cell)}; {now}{doubt}."
     if cell.exact and here.drafted_exact and cell.drafted_exact and round(cell.drafted, 1) < round(here.drafted, 1):
-        return f"No cell is sure to give more; {where} gives the same, {_drafted(cell)}: {now}."
-    return f"No cell is sure to give more: {now}."
+        return f"No cell certainly gives more; {where} gives the same, {_drafted(cell)}: {now}."
+    return f"No cell certainly gives more: {now}."
 
 
 def _yield_text(cell: Cell) -> str:
@@ -159,7 +159,7 @@ def _bound_words(*, exact: bool) -> str:
 
 
 def _share(estimate: WhatIf, width: int) -> str:
-    """Number of rounds behind the tables, and the judged share of them."""
+    """Number of rounds on which the tables are based, and how many of them could be judged."""
     shares = [cell.share for cell in estimate.cells]
     low, high = percent(min(shares)), percent(max(shares))
     judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"

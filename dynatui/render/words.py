@@ -1,4 +1,4 @@
-"""Wordings that several panels share: turned knobs, limits of trees, comparison of the text with ar's, sampling."""
+"""Wordings that several panels share: turned knobs, limits of trees, comparison with the text of ar, sampling."""
 
 import math
 from collections import Counter
@@ -15,17 +15,20 @@ from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
 TARGET = 0.7
-"""Target of history for depth acceptance, where the run names none."""
+"""Depth acceptance that the history rule aims at if the run gives no target."""
 ALONE = "own noise"
-"""Table entry of a method that samples with a separate noise, so that its text is not compared with ar's."""
-WHY_ALONE = "at T above 0 it samples with its own noise, so its text is another one and is not compared with ar's"
+"""Table entry of a method that samples with noise of its own, so that its text is not compared with that of ar."""
+WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
 
 
 def turned(change: Change) -> str:
-    """A knob's old and new value: τh .60 → .65; for D0 moved by history the whole depths, where these differ."""
+    """A knob's old and new value, such as τh .60 → .65.
+
+    Values of D0 that the history rule changed are rounded to whole depths if these differ.
+    """
     knob = info(change.name)
     old, new = _base_depth(change.old), _base_depth(change.new)
     if change.name == "d0" and not change.by_user and old != new:
@@ -34,29 +37,29 @@ def turned(change: Change) -> str:
 
 
 def continues(change: Change, before: Change) -> bool:
-    """Whether both changes are by history, of the same knob, and in the same direction."""
+    """Whether both changes are by the history rule, of the same knob, and in the same direction."""
     if change.by_user or before.by_user or change.name != before.name:
         return False
     return (change.new > change.old) == (before.new > before.old)
 
 
 def joint(change: Change, before: Change) -> Change:
-    """Two changes as one, with the reason of the last."""
+    """Two changes joined to one, with the reason of the second."""
     return replace(change, old=before.old)
 
 
 def written(knob: KnobInfo, value: float) -> str:
-    """A knob's value as text; recordings may hold any numbers."""
+    """A knob's value as text, whatever number a recording contains."""
     return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by history: depth acceptance .78 > .70 over 10 rounds; empty for a user's turn."""
+    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; otherwise empty."""
     return next(iter(reasons(change, lane)), "")
 
 
 def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
-    """Reason of a change by history, in wordings from the longest to the shortest."""
+    """Reason of a change by the history rule, as wordings, the longest first."""
     if change.by_user or change.acceptance is None:
         return ()
     figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.round))
@@ -69,7 +72,7 @@ def versus(mean: float, aim: float) -> str:
 
 
 def target(lane: LaneState) -> float:
-    """Target of history for depth acceptance."""
+    """Depth acceptance that the history rule aims at."""
     return lane.parameter("target_acceptance", TARGET)
 
 
@@ -80,23 +83,23 @@ def sign(mean: float, aim: float) -> str:
 
 
 def limits(lane: LaneState) -> list[tuple[str, float]]:
-    """Limits of the trees of the last rounds, each with its share of these rounds, the most frequent first.
+    """Limits of the trees of the last rounds, each with its share of the rounds, most frequent first.
 
-    Rounds without a recorded limit, and of methods without a tree, are left out.
+    Rounds without a recorded limit, and rounds without a tree, are not counted.
     """
     known: list[Limit] = [limit for limit in lane.limits if limit is not None]
     return [(limit_name(limit), count / len(known)) for limit, count in Counter(known).most_common()]
 
 
 def limited(lane: LaneState) -> tuple[str, ...]:
-    """Limits of the trees of the last rounds, in wordings, the longest first; none where unknown."""
+    """Limits of the trees of the last rounds, as wordings, the longest first; empty if unknown."""
     named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
     long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
     return (*long, *(f"by {wording}" for wording in named[:1]), *named[:1])
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """History's changes of a knob since the user turned it, as one, where they lead back; else None."""
+    """The history rule's changes of a knob since the user turned it, joined, if they undo the turn; otherwise None."""
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(changes) if change.by_user]
@@ -113,16 +116,16 @@ def _base_depth(d0: float) -> str:
 
 
 def is_alone(state: RunState, method: str) -> bool:
-    """Whether a method samples with its own noise, so that its text is not compared with ar's."""
+    """Whether a method samples with noise of its own, so that its text is not compared with that of ar."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """Whether a method's text equals ar's, as a table entry; `differs` if it does not, and no near tie explains it."""
+    """Table entry: whether a method's text equals that of ar; `differs` if not and if it is no near tie."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
-        # A speedup means that ar runs too: then the separate noise is what prevents the comparison.
+        # A speedup means that ar runs too; then only the method's own noise prevents the comparison.
         return ALONE if draws_alone(method) and figures.speedup is not None else "-"
     if figures.identical_to_ar:
         return "yes"
@@ -130,14 +133,14 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
-    """Kind of the first difference, after the words `before`; empty where unknown."""
+    """Kind of the first difference, preceded by the words in `before`; empty if unknown."""
     if differs_by_design(figures):
         return f"{before}{BY_DESIGN}"
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
 def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Sampling of the watched method now, and after a turn that is not in force yet."""
+    """Current sampling of the watched method, and its sampling after a pending turn."""
     run, now, ahead = state.run, state.lane.settings, pending or {}
     if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)

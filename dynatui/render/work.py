@@ -1,4 +1,4 @@
-"""Cost and use of the drafted nodes: drafted and used by depth, time by stage, accepted tokens by kind."""
+"""Cost and use of drafted nodes: drafted and used nodes by depth, time by stage, accepted tokens by kind."""
 
 import re
 from collections import Counter
@@ -17,14 +17,14 @@ from dynatui.state.tokens import Token
 
 _SIDE_BY_SIDE = 64
 _AIRY = 8
-"""Least height of the panel, in rows, for a summary of two rows."""
+"""Least height of the panel, in rows, at which the summary has two rows."""
 _GAP = 3
 _TIMES = 5
 """Number of rows of the table of times, including its heading."""
 _SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
-"""Number of newest tokens whose kinds are counted: bounds the cost of a long run."""
+"""Number of newest tokens whose kinds are counted, which limits the cost in a long run."""
 _KINDS = (
     ("words", re.compile(r"( [^\W\d_]+)+")),
     ("word parts", re.compile(r"[^\W\d_]+")),
@@ -39,10 +39,10 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     """A summary, the drafted nodes by depth, the time by stage and the tokens by kind."""
     state, size = scene.state, (width, height)
     inner, room = inside(size)
-    title: Row = (("Work", "title"), (" ─ what the guesses cost, what became of them", "dim"))
+    title: Row = (("Work", "title"), (" ─ cost and use of the guesses", "dim"))
     tally = state.race.tallies.get(state.watched)
     if tally is None or state.lane.newest is None:
-        hint: Row = (("how much of the drafted work is used, and where the time goes", "dim"),)
+        hint: Row = (("use of the drafted nodes, and time by stage", "dim"),)
         return frame(title, [hint], size)
     summary = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
     room -= len(summary)
@@ -59,7 +59,7 @@ def work(scene: Scene, width: int, height: int) -> Rows:
 
 
 def limit_sentences(state: RunState, width: int, room: int) -> Rows:
-    """What limits the method's speed, in as many whole sentences as fit; empty where unknown."""
+    """What limits the method's speed, as many whole sentences as fit; empty if unknown."""
     rows: Rows = [()]
     for sentence in explained(state.race, state.watched, state.watched):
         lines = wrapped([(sentence, "plain")], width)
@@ -70,7 +70,7 @@ def limit_sentences(state: RunState, width: int, room: int) -> Rows:
 
 
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:
-    """The use of the drafted nodes in one sentence, in wordings from the longest to the shortest."""
+    """The use of the drafted nodes in one sentence, as wordings, the longest first."""
     if not tally.knows_tree:
         return (f"{method} does not show its draft: only its time is known.", "the draft is not shown")
     if tally.drafted == 0:
@@ -87,7 +87,7 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
-    """A bar for each depth: used nodes, then wasted ones; the deepest levels together where there is no room."""
+    """A bar for each depth, with used nodes, then wasted nodes; without enough room, the deepest levels share a bar."""
     if not levels or room < 1:
         return []
     names = [str(depth) for depth in range(1, len(levels) + 1)]
@@ -120,7 +120,7 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
 
 
 def times(state: RunState, tally: Tally, width: int) -> Rows:
-    """Time of each stage: in the last round, the mean, the share, and recently."""
+    """Time of each stage: in the last round, on average, as a share, and recently."""
     past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
@@ -156,7 +156,7 @@ def _time(name: str, last_s: float | None, mean_s: float | None, part_of_decodin
 
 
 def kinds(tokens: Sequence[Token], width: int) -> Rows:
-    """For each kind of token the share that the draft guessed, the most frequent kinds first."""
+    """For each kind of token, the share of tokens that the draft guessed; the most frequent kinds first."""
     counted = [token for token in tokens[-_NEWEST:] if token.text and token.origin != "plain"]
     total = Counter(kind_of(token.text) for token in counted)
     guessed = Counter(kind_of(token.text) for token in counted if token.origin == "accepted")

@@ -1,7 +1,7 @@
-"""Text wrapped as it grows, in tagged spans.
+"""Wraps growing text, in tagged spans.
 
-Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: tags get their inks
-when a page is drawn, so a change of colours needs no new wrapping.
+Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: a tag gets an ink
+when a page is displayed, so that new colours need no new wrapping.
 """
 
 import re
@@ -19,9 +19,9 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Lines of tagged text at one width; words stay whole where they fit.
+    """Lines of tagged text at one width; words are not split unless a line is too short.
 
-    A text without cells (nothing, a line end, a blank that the line has no room for) is kept as an empty span.
+    A text of width 0 (an empty text, a line end, a blank without room in the line) is kept as an empty span.
     """
 
     def __init__(self, width: int) -> None:
@@ -69,7 +69,7 @@ class Flow(Generic[Tag]):
         return len(word)
 
     def _move_last_word_down(self) -> None:
-        """Ends the line after its last gap, if it has one."""
+        """Ends the line after its last gap, if there is one."""
         line = self.lines[-1]
         cut = next((i + 1 for i in range(len(line) - 1, -1, -1) if is_gap(line[i][0])), 0)
         if cut:
@@ -88,12 +88,12 @@ class Flow(Generic[Tag]):
 
 
 def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
-    """A line with the ink of each span."""
+    """A line in which each span has its ink."""
     return merged((text, ink_of(text, tag)) for text, tag in line if text)
 
 
 def is_gap(text: str) -> bool:
-    """Whether a span is a gap between words; underlining skips gaps."""
+    """Whether a span is a gap between words, which is not underlined."""
     return text.startswith(" ")
 
 

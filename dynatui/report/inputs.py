@@ -1,7 +1,7 @@
 """Detects the kind of a file or folder by its content, and makes the page for that kind.
 
-A recording starts with a `run` event, the JSON of `bench speed` with its setup, and the `report.json` of `bench paper`
-with its `begun` record. Knows no HTML.
+A recording starts with a `run` event, the JSON of `bench speed` with the field `setup`, and the `report.json` of `bench
+paper` with the field `begun`. Knows no HTML.
 """
 
 import os
@@ -26,14 +26,14 @@ REPORT = "report.json"
 """Name of the report in a folder of `bench paper`."""
 FIGURES = "figures"
 MOST_BYTES = 256 * 2**20
-"""Largest input of a page, in bytes."""
+"""Largest input from which a page is made, in bytes."""
 _REMEDY = "give a recording, a file of bench speed --json, or a folder of bench paper --output"
 
 T = TypeVar("T")
 
 
 class InputError(DecoderError):
-    """Raised when no page can be made of the input."""
+    """No page can be made from the input."""
 
 
 class _Schema(msgspec.Struct):
@@ -57,17 +57,17 @@ def page_of(path: Path, run: int | None = None) -> Page:
         run: Number of one run of a recording, from 1; None: all runs.
 
     Raises:
-        DecoderError: The file or folder is neither, cannot be read, is too large, or has no such run.
+        DecoderError: The path is not a recording or benchmark, cannot be read, is too large, or has no such run.
     """
     try:
         file = path / REPORT if path.is_dir() else path
         if file is not path and not file.is_file():
-            raise InputError(f"{shortened(path)} holds no {REPORT}; {_REMEDY}")
+            raise InputError(f"{shortened(path)} contains no {REPORT}; {_REMEDY}")
         kind = _kind(file) if file is path else "paper"
         if kind == "recording":
             return _of_recording(file, run)
         if run is not None:
-            raise ConfigError(f"--run has no effect on {shortened(path)}, which is no recording; leave it out")
+            raise ConfigError(f"--run has no effect on {shortened(path)}, which is not a recording; leave it out")
         return _of_speed(file) if kind == "speed" else _of_paper(file)
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -77,11 +77,11 @@ def run_of(path: Path, number: int) -> Sequence[Event]:
     """One run of a recording, counted from 1.
 
     Raises:
-        DecoderError: The file is no recording, cannot be read, or has no such run.
+        DecoderError: The file is not a recording, cannot be read, or has no such run.
     """
     runs = Runs(path)
     if number > len(runs):
-        raise ConfigError(f"{shortened(path)} has no run {number}; let --run be at most {len(runs)}")
+        raise ConfigError(f"{shortened(path)} has no run {number}; give --run at most {len(runs)}")
     return runs[number - 1]
 
 
@@ -104,15 +104,15 @@ def page_name(source: Path) -> Path:
 
 
 def require_other_file(source: Path, page: Path) -> None:
-    """Raises a ConfigError where a page would overwrite its source."""
+    """Raises a ConfigError if a page would overwrite its source."""
     if any(_is_same(page, path) for path in (source, source / REPORT)):
-        raise ConfigError(f"{shortened(page)} is what the page is made from; let --output name another file")
+        raise ConfigError(f"{shortened(page)} is the source of the page; let --output name another file")
 
 
 def _is_same(a: Path, b: Path) -> bool:
     try:
         return a.samefile(b)
-    except OSError:  # a missing or unreadable file is reported where it is read or written
+    except OSError:  # a missing or unreadable file is reported on reading or writing
         return False
 
 
@@ -177,7 +177,7 @@ def _of_paper(path: Path) -> Page:
 
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Figures of a folder with their names, each once: the smaller of PNG and SVG."""
+    """Name and content of each figure in a folder; if both PNG and SVG exist, the smaller file."""
     pictures = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
     smallest = {path.stem: path for path in sorted(pictures, key=lambda path: path.stat().st_size, reverse=True)}
     contents = set[bytes]()

@@ -1,17 +1,17 @@
-"""The keys of a replay: dispatch, the list on the page, and `docs/sharing.md` are made from this table."""
+"""The keys of a replay; dispatch, the list on the page, and `docs/sharing.md` are made from this table."""
 
 import msgspec
 
 
 class Key(msgspec.Struct, frozen=True):
-    """Keys of one action."""
+    """One action with its keys."""
 
     caps: str
     """The keys as displayed."""
     names: tuple[str, ...]
-    """The keys' names in browsers, with `Shift+` where Shift gives no other character."""
+    """The keys' names in browsers, with `Shift+` if the key with Shift gives no other character."""
     action: str
-    """Name of the action in the script; empty where the browser handles the key."""
+    """Name of the action in the script; empty if the browser handles the key."""
     help: str
 
 
@@ -22,13 +22,13 @@ KEYS = (
     Key("Shift →, Page Down", ("Shift+ArrowRight", "PageDown"), "on_ten", "ten rounds on"),
     Key("Home", ("Home",), "first", "the first round"),
     Key("End", ("End",), "last", "the last round"),
-    Key("Space", (" ",), "play", "play, or pause; after the last round, from the beginning"),
+    Key("Space", (" ",), "play", "play or pause; after the last round, play again"),
     Key("<", ("<", ","), "slower", "play slower"),
     Key(">", (">", "."), "faster", "play faster"),
-    Key("1 to 9", tuple("123456789"), "method", "show the method of this number"),
+    Key("1 to 9", tuple("123456789"), "method", "show the method with this number"),
     Key("w", ("w",), "next_method", "show the next method"),
     Key("n", ("n",), "next_run", "the next prompt"),
     Key("N", ("N",), "previous_run", "the prompt before"),
-    Key("Tab, Enter", (), "", "go from control to control, press one"),
+    Key("Tab, Enter", (), "", "move to a control, press it"),
     Key("?", ("?",), "help", "show or hide these keys"),
 )

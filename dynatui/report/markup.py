@@ -1,4 +1,4 @@
-"""The only module that makes HTML of text: it cleans and escapes every text, except tag names.
+"""The only module that makes HTML from text; it cleans and escapes all text except tag names.
 
 `dynatui.clean` makes control and bidirectional characters visible, as on a terminal. Knows no page.
 """
@@ -21,7 +21,7 @@ def element(name: str, *children: str, **attributes: str | int | None) -> Markup
     Args:
         name: Tag name.
         children: Text, or markup.
-        attributes: By name, with `_` for `-`, and with a final `_` where the name is a Python keyword; None: left out.
+        attributes: By name, with `_` for `-`, and with a final `_` if the name is a Python keyword; None: omitted.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
@@ -38,13 +38,13 @@ def joined(parts: Iterable[str]) -> Markup:
 
 
 def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str | None = None) -> Markup:
-    """A table that scrolls by itself on a narrow page; the first cell of each row is its header.
+    """A table that scrolls separately on a narrow page; the first cell of each row is the row's header.
 
     Args:
         caption: Title of the table.
         head: Column headings.
         rows: Cells by row.
-        label: Accessible name of the scrolling region; the caption, unless given.
+        label: Accessible name of the scrolling region; the caption if not given.
     """
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [

@@ -31,12 +31,12 @@ def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[
 
 
 def verdict_of_ratio(ratio: Interval) -> str:
-    """Verdict on a ratio of speeds by its interval: faster, slower, or cannot tell."""
+    """Verdict on a ratio of speeds, from its confidence interval: faster, slower, or cannot tell."""
     judgement = verdict(ratio)
     return {"holds": "faster", "does not hold": "slower"}.get(judgement, judgement)
 
 
 def notice(lines: Iterable[str]) -> Markup:
-    """Box of warnings at the top of a page; empty without lines."""
+    """Box of warnings for the top of a page; empty if there are none."""
     texts = list(lines)
     return element("div", *(element("p", line) for line in texts), class_="notice") if texts else Markup()

@@ -10,19 +10,19 @@ from decoder.errors import ConfigError, shortened
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """Raises a ConfigError where the page's file exists already, before the page is made."""
-    if not os.path.lexists(path):  # an error here is reported when writing
+    """Raises a ConfigError if the page's file already exists; called before the page is made."""
+    if not os.path.lexists(path):  # an error in this check is reported on writing
         return
     if not path.is_file():
-        raise ConfigError(f"{shortened(path)} is no file that a page could replace; let --output name another")
+        raise ConfigError(f"{shortened(path)} is not a file that a page could replace; let --output name another")
     if not force:
         raise ConfigError(
-            f"{shortened(path)} exists already, so it stays as it is; let --output name another, or add --force"
+            f"{shortened(path)} exists already and is not overwritten; let --output name another, or add --force"
         )
 
 
 def write(text: str, path: Path, *, force: bool) -> None:
-    """Writes a page atomically, readable by its owner, and by all who could read the replaced file.
+    """Writes a page atomically, readable by its owner and by everyone who could read the replaced file.
 
     Raises:
         ConfigError: The file cannot be written, or exists already; then nothing has changed.

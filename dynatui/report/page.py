@@ -1,7 +1,7 @@
-"""A page as one HTML file: its style and script inline, its data as JSON, and a policy that allows nothing else.
+"""A page as one HTML file: inline style and script, data as JSON, and a security policy that allows nothing else.
 
-The content security policy allows style and script by their hashes, so a browser runs no other and uses no network. The
-JSON is escaped so that it cannot end its element. Knows neither recordings nor benchmarks.
+The policy allows this style and script by their hashes, so a browser runs no other script and uses no network. The JSON
+is escaped, so that no text in it can end its HTML element. Knows neither recordings nor benchmarks.
 """
 
 from base64 import b64encode
@@ -27,7 +27,7 @@ class Page:
     title: str
     body: Markup
     data: object = None
-    """Data for the scripts, encoded by msgspec; None without scripts."""
+    """Data for the scripts, to be encoded by msgspec; None if there are no scripts."""
     scripts: Sequence[str] = ()
     """Names of script files among the assets, concatenated in this order."""
 
@@ -52,7 +52,7 @@ def asset(name: str) -> str:
 
 
 def as_json(data: object) -> str:
-    """Data as JSON, escaped for any element of a page."""
+    """Data as JSON, escaped so that it is safe in any HTML element."""
     return msgspec.json.encode(data).decode().translate(_AS_JSON)
 
 

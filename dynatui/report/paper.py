@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.paper.report import PaperReport
 
 _ABOUT = (
-    "The DynaTree paper's experiments, measured here: what it reports stands beside what was found. All lanes decoded "
+    "The DynaTree paper's experiments, measured here, beside the paper's own results. All lanes decoded "
     "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
     "bootstrap intervals of the mean below them."
 )
@@ -81,7 +81,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
 
 def _sampling_words(request: PaperRequest) -> str:
     how = f"at temperature {request.temperature:g}, top-p {request.top_p:g}" if request.temperature else "greedily"
-    return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'on behind'} the end of text"
+    return f"{how}, seed {request.seed}, {'to' if request.stops_at_eos else 'beyond'} the end of text"
 
 
 def _claims(claims: "Sequence[Claim]", left_out: str | None) -> Markup:
@@ -106,7 +106,7 @@ def _tables(tables: Sequence[Table], shared_notes: Collection[str]) -> Markup:
 
 
 def _table(place: str, table: Table, shared_notes: Collection[str]) -> Markup:
-    """A table with its notes, without the notes shared by all tables."""
+    """A table with its notes, except notes that all tables share."""
     notes = [note for note in table.notes if note not in shared_notes]
     return element("div", element("h3", table.title), grid(table), _notes(notes), id=place)
 

@@ -1,4 +1,4 @@
-"""A recording as a page: data for the replay script, and text and tables of figures for readers without scripts.
+"""A recording as a page: data for the replay script; text and tables of figures for browsers without scripts.
 
 Runs are folded by the same code as on the screen. Knows no files.
 """
@@ -19,8 +19,8 @@ SCRIPTS = ("dom.js", "text.js", "tree.js", "chart.js", "replay.js")
 _UNKNOWN = "-"
 _ABOUT = (
     "Speculative decoding: a small draft model guesses the next tokens, and the large target model checks all guesses "
-    "in one pass, keeps those that agree with it and adds one token of its own. That is a round. The methods differ in "
-    "what they let the draft guess; ar is decoding without guesses."
+    "in one pass, keeps the guesses that agree with it, and adds one token of its own. This is one round. Methods "
+    "differ in the guesses that the draft makes; ar is decoding without guesses."
 )
 
 
@@ -30,7 +30,7 @@ def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -
     Args:
         name: Name of its file.
         runs: Events of each run.
-        first: Number of the first of these runs in the recording.
+        first: Number of the first run in `runs` within the recording.
     """
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
@@ -52,7 +52,7 @@ def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
-    """A run's section: figures, prompt and text, for readers without scripts."""
+    """A run's section: figures, prompt and text, for browsers without scripts."""
     title = f"Figures of prompt {label_of(number, run.prompt)}"
     return element(
         "section",

@@ -1,6 +1,7 @@
 """Data of a run for the replay script: columns of numbers, and each distinct text once.
 
-All data comes from the state behind the screen, so texts are clean, and no figure is computed here. Knows no HTML and
+All data comes from the same state as on the screen, so texts are clean, and no figure is computed here. Knows no HTML
+and
 no files.
 """
 
@@ -23,21 +24,21 @@ from dynatui.state.run_state import RunState
 Text: TypeAlias = int
 """Index of a text in the page's list of texts."""
 _CHANCES = 10_000
-"""Integer that stands for probability 1 in the page's data."""
+"""The number for probability 1 in the page's data, which has integers."""
 _LONGEST_PIECE = 80
 _LABEL = 60
 _CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A curve: its values, and the number of tokens of the text at each value."""
+    """A curve: values, and the length of the text in tokens at each value."""
 
     at: list[int]
     values: list[float]
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """Draft tree of a round: a list entry for each node; node 0 is the root."""
+    """Draft tree of a round; each list has one entry per node, and node 0 is the root."""
 
     parents: list[int]
     chances: list[int]
@@ -52,7 +53,7 @@ class Turn(msgspec.Struct, frozen=True):
     """A turn of a knob by the user."""
 
     at: int
-    """Number of tokens of the text at the turn."""
+    """Length of the text in tokens at the turn."""
     label: str
 
 
@@ -68,11 +69,11 @@ class Lane(msgspec.Struct, frozen=True):
     t: list[float]
     """Decode time of the method up to the end of the round, in seconds."""
     ends: list[int]
-    """Number of tokens of the text at the end of the round."""
+    """Length of the text in tokens at the end of the round."""
     texts: list[list[Text]]
     """Texts of the round's committed tokens."""
     kept: list[int]
-    """Number of the round's committed tokens that were drafted; the target itself added the others."""
+    """How many of the round's committed tokens were drafted; the target added the others."""
     trees: list[Tree]
     ms: list[tuple[float | None, float | None, float | None]]
     """Durations of drafting, verification and commit, in milliseconds."""
@@ -90,7 +91,7 @@ class RunData(msgspec.Struct, frozen=True):
     most: int
     """Largest number of new tokens."""
     window: int
-    """Window of the curves' moving means, in rounds of the first method."""
+    """Window of the curves' moving averages, in rounds of the first method."""
     lanes: list[Lane]
 
 

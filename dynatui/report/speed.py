@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # these modules import torch
 R = TypeVar("R")
 _ABOUT = (
     "All contenders decoded in one run, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
-    "with 95 % bootstrap intervals behind them. A text that differs from ar's (decoding without a draft), and not by "
-    "design, has no speed."
+    "with 95 % bootstrap intervals behind them. No speed is given for a text that differs from that of ar (decoding "
+    "without a draft), unless it differs by design."
 )
 
 
@@ -51,9 +51,9 @@ def _warnings(report: "Report | RoundsReport") -> Iterator[str]:
     setup, waits = report.setup, [record.waited for record in report.samples]
     turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
     if len(waits) < turns:
-        yield f"Interrupted: this rests on {len(waits)} of {turns} turns."
+        yield f"Interrupted: only {len(waits)} of {turns} turns were measured."
     if loud := disturbed(waits):
-        yield f"In {loud} of {len(waits)} turns threads waited long for a processor: other work disturbed them."
+        yield f"In {loud} of {len(waits)} turns, threads waited long for a processor, since other work disturbed them."
 
 
 def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
@@ -82,24 +82,24 @@ def _of_texts(report: "Report") -> Iterator[Markup]:
     yield _table("Speed", _SPEED, report.rows)
     if report.best_generate:
         yield element("p", f"x generate: over {report.best_generate}, transformers' plain decoding.", class_="about")
-    yield _table("Where the time of a round goes, and passes of the models in it", _PARTS, report.rows)
+    yield _table("Time of a round by stage, and model passes per round", _PARTS, report.rows)
     if report.comparisons:
         yield _table("Against the best of each kind", _COMPARED, report.comparisons)
     if report.differences:
-        yield _table("Texts that differ from ar's", _DIFFERING, report.differences)
+        yield _table("Texts that differ from that of ar", _DIFFERING, report.differences)
 
 
 def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
     for context in dict.fromkeys(row.context for row in report.rounds):
         rows = [row for row in report.rounds if row.context == context]
-        yield _table(f"What a round costs after {context} random tokens", _ROUND, rows)
+        yield _table(f"Cost of a round after {context} random tokens", _ROUND, rows)
     if report.growth:
-        caption = f"By what rounds cost more than after {report.growth[0].over} tokens"
+        caption = f"Additional cost of a round compared with {report.growth[0].over} tokens"
         yield _table(caption, _GROWN, report.growth)
 
 
 def _table(caption: str, columns: Mapping[str, Callable[[R], str]], rows: Iterable[R]) -> Markup:
-    """A table of texts: `columns` maps the title of each column to the function that gives its cell."""
+    """A table of text cells: `columns` maps each column's title to the function from a row to its cell."""
     return grid(of_rows([(Column(title), take) for title, take in columns.items()], rows, title=caption))
 
 

@@ -1,4 +1,4 @@
-"""A table of `decoder.tables` as HTML, verdicts in their colours."""
+"""A table of `decoder.tables` as HTML, with coloured verdicts."""
 
 from collections.abc import Mapping
 
@@ -12,11 +12,11 @@ _CLASSES: Mapping[object, str] = {
     "slower": "fails",
     "cannot tell": "open",
 }
-"""Class in the style sheet, by verdict."""
+"""CSS class for each verdict."""
 
 
 def grid(content: Table) -> Markup:
-    """The table as HTML, its caption the sentence that explains it, or else its title."""
+    """The table as HTML; the caption is its explaining sentence, or else its title."""
     head = (column.title for column in content.columns)
     rows = (map(_cell, row, content.columns) for row in content.rows)
     return table(content.what or content.title, head, rows, label=content.title)

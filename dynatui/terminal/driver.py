@@ -1,6 +1,6 @@
-"""Textual's terminal driver, made robust: no input can end its input thread, and the terminal's size is bounded.
+"""Textual's terminal driver, made robust: no input can end the input thread, and the terminal size is limited.
 
-Textual's own input thread ends, and the program with it, at a byte that is no text or a number that is no character. It
+In Textual's own driver, an invalid byte or character number ends the input thread, and with it the program. Textual
 also mistakes unknown sequences, and pastes that contain an escape byte, for keys.
 """
 
@@ -22,26 +22,26 @@ from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
 LARGEST = (1000, 400)
-"""Largest terminal size that is drawn, in columns and lines; cells beyond it stay blank."""
+"""Largest part of a terminal that is used, in columns and lines; cells outside this part stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _NAMED = {",": "comma"}
-"""Names of keys whose sign has another meaning in Textual's bindings."""
+"""Names of keys whose character has another meaning in Textual's bindings."""
 
 
 @runtime_checkable
 class Leavable(Protocol):
-    """Protocol of an app with a deadline for its end, and keys that end it."""
+    """Protocol of an app that must end within a deadline, and that has keys for quitting."""
 
     shutdown: Shutdown
     leave_keys: frozenset[str]
 
 
 class Interpreter(XTermParser):
-    """Textual's parser, given one complete piece of input at a time; a sequence that it leaves open is unknown."""
+    """Textual's parser, which gets complete pieces of input, one at a time; a piece that it leaves open is unknown."""
 
     def read(self, piece: Piece) -> Iterator[Message]:
-        """The messages that a piece of input stands for; none if the piece is unknown."""
+        """The messages for a piece of input; none if the piece is unknown."""
         if isinstance(piece, Pasted):
             yield events.Paste(piece.text)
             return
@@ -62,7 +62,7 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # a number in the sequence is malformed, or is no character
+        except (ValueError, OverflowError):  # a number in the sequence is malformed, or not that of a character
             return [events.Key(Keys.Ignore, sequence)]
 
 
@@ -78,7 +78,7 @@ class TerminalDriver(LinuxDriver):
     def process_message(self, message: Message) -> None:
         """Handles a message as Textual does, but quit keys act at once.
 
-        A size counts only if the terminal has announced that it reports its size in its input.
+        Ignores a size message unless the terminal has announced such messages.
         """
         app = self._app
         if (
@@ -123,13 +123,13 @@ class TerminalDriver(LinuxDriver):
 
 
 def cap_of(event: events.Key) -> str:
-    """Name of the key in an event: `?` and not question_mark, `space`, `shift+left`."""
+    """Name of the key in an event, such as `?` (not question_mark), `space`, `shift+left`."""
     sign = event.character
     return sign if sign and sign.isprintable() and sign != " " else event.key
 
 
 def bound(cap: str) -> str:
-    """The name of a key as Textual's bindings spell it."""
+    """The name that Textual's bindings use for a key."""
     return _NAMED.get(cap, cap)
 
 
@@ -138,6 +138,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program; while a page is open, a letter does not, since it may be typed there."""
+    """Whether a key ends the program; while a page is open, letters do not, since users may type them there."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

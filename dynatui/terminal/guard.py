@@ -1,7 +1,7 @@
 """Redirects other output while the app draws, and restores the terminal however the app ends.
 
 Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C code;
-while the app runs, both descriptors therefore lead to a log file.
+while the app runs, both descriptors therefore point to a log file.
 """
 
 import errno
@@ -52,7 +52,7 @@ def check_variables() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """Path of the log: the file that the user names, else a default file, which is emptied when it has grown too large.
+    """Path of the log: the user's file, or a default file, which is emptied if it is too large.
 
     Raises:
         ConfigError: The file that the user names cannot be written.

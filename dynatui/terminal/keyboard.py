@@ -1,7 +1,8 @@
 """Splits the bytes from the terminal into complete pieces of input: text, escape sequences and pastes.
 
-Reads may end anywhere, so a piece is returned only when it is complete: no part of a paste, character or reply is ever
-mistaken for keys. Sequences that no key or pointer sends are dropped. Knows neither Textual nor the terminal; the
+A read may end anywhere, so a piece is returned only when it is complete: no part of a paste, character or terminal
+reply is mistaken for keys. Sequences that are not from a key or pointer are dropped. Knows neither Textual nor the
+terminal; the
 caller passes the time.
 """
 
@@ -16,12 +17,11 @@ from dynatui.clean import clean
 ESCAPE_DELAY_S = 0.1
 """Seconds without input after which an escape byte is the escape key, not the start of a sequence."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""Seconds without input that end an unfinished paste or sequence."""
+"""Seconds without input after which an unfinished paste or sequence is considered ended."""
 LONGEST_PASTE = 2**22
 """Maximum size of a paste in bytes; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Maximum size of a sequence in bytes: above what any key or pointer sends, and below where Textual reads it as
-keys."""
+"""Maximum size of a sequence in bytes: more than any key or pointer sends, less than Textual reads as keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -74,7 +74,7 @@ class Keyboard:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
-        """The pieces completed by the received bytes, or, if there are none, by the silence until `now` in seconds."""
+        """The pieces that the received bytes complete or, without bytes, those that a timeout at `now` completes."""
         if received:
             self._buffer += received
             self._newest_s = now
@@ -98,7 +98,7 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
-        # The bytes of a character may be split between two reads, but not by a sequence: what is left is invalid.
+        # Two reads may split the bytes of a character, but a sequence may not, so the remaining bytes are invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

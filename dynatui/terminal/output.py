@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 _WRITE_TIMEOUT_S = 1.0
-"""Seconds by which a blocked terminal may delay the program's end."""
+"""Maximum delay of the program's end by a blocked terminal, in seconds."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
@@ -105,7 +105,7 @@ class Output:
 
 
 def give_back(terminal: int, modes: list[Any] | None) -> None:
-    """Makes a terminal leave an app's alternate screen, and restores the modes from before the app."""
+    """Makes a terminal leave an app's alternate screen, and restores the modes that it had before the app."""
     if select.select([], [terminal], [], _LOOK_UP_S)[1]:
         with suppress(OSError):
             os.write(terminal, _GIVE_BACK.encode())

@@ -1,6 +1,6 @@
 """Ends the program within a deadline, whatever it is doing, and restores the terminal.
 
-A key or a signal asks the app to end, bypassing the messages in its queue. If the app's thread is blocked, a timer
+A key or a signal makes the app end at once, before the messages in its queue. If the app's thread is blocked, a timer
 thread restores the terminal and ends the process at the deadline. Knows neither the app nor the engine.
 """
 
@@ -18,7 +18,7 @@ WITHIN_S = 2.5
 
 
 class Shutdown:
-    """Ends one app within the deadline; outside the context `watched`, never ends the process."""
+    """Ends one app within the deadline; ends the process only within the context `watched`."""
 
     def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
         self._output = output
@@ -47,7 +47,7 @@ class Shutdown:
             self._leave(code)
 
     def begin(self, code: int) -> None:
-        """Starts the time until the deadline, at which the process ends with this exit code."""
+        """Starts the timer of the deadline, at which the process ends with this exit code."""
         self._output.leave()
         if self._deadline is None:
             self._deadline = threading.Timer(WITHIN_S, self._end_now, (code,))
@@ -57,7 +57,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Context in which signals end the app and the deadline holds; signals ignored from the start stay ignored."""
+        """Context in which signals end the app and the deadline applies; signals ignored at the start stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:

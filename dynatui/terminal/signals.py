@@ -1,4 +1,4 @@
-"""Handles the signals that end a program: once gracefully, then by an interruption.
+"""Handles the signals that end a program: the first gracefully, the next by an interruption.
 
 Knows nothing of the work that is interrupted.
 """
@@ -10,14 +10,14 @@ from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
-"""The signals that end a program, and that of the timer that `stoppable` starts."""
+"""The signals that end a program, and the signal of the timer that `stoppable` starts."""
 _AGAIN_S = 0.2
-"""Seconds from one interruption by the timer to the next: a handler may catch the first one and block again."""
+"""Seconds between interruptions by the timer, which repeats them since the work may catch one and block again."""
 
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Context in which these signals call the handler; those ignored from the start, as by nohup, stay ignored."""
+    """Context in which these signals call the handler; signals ignored from the start, as by nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:
@@ -32,8 +32,8 @@ def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
     """Context in which the first signal calls `stop`, and each further one raises KeyboardInterrupt.
 
     Args:
-        stop: Function from the signal's number to the seconds after which blocked work is interrupted, repeatedly; None
-            to leave it uninterrupted. It raises KeyboardInterrupt if the work cannot be ended gracefully.
+        stop: Function from the signal's number to the seconds after which blocked work is interrupted, repeatedly;
+        None: work is not interrupted. The function raises KeyboardInterrupt if the work cannot end gracefully.
     """
     stopped = False
 

@@ -1,6 +1,6 @@
 """The three standard streams: whether they can show a screen, and how their errors are handled.
 
-Each of them can be a terminal, a pipe, on a full disk or closed. Knows nothing of the content of the output.
+Each stream can be a terminal, a pipe, a file on a full disk, or closed. Knows nothing of the content of the output.
 """
 
 import os
@@ -39,7 +39,7 @@ def can_draw() -> bool:
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Makes the descriptor of standard input read the keyboard, after a prompt was read; returns whether it did."""
+    """Makes the descriptor of standard input read the keyboard, after a prompt was read; returns whether it works."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -61,7 +61,7 @@ def for_printing() -> tuple[TextIO, TextIO]:
 
 
 def show(text: str, out: TextIO) -> None:
-    """Prints to standard output: unchanged to a pipe or file, without control characters to a terminal.
+    """Prints to standard output: text to a pipe or file is unchanged, text to a terminal has no control characters.
 
     Raises:
         ReaderLeftError: The reader of standard output has closed it.
@@ -79,13 +79,13 @@ def show(text: str, out: TextIO) -> None:
 
 
 def discard_output() -> None:
-    """Discards what is buffered for a broken standard output; otherwise Python would report it at exit."""
+    """Discards the buffer of a broken standard output, since Python would report an error at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def discard_errors() -> None:
-    """Discards what is buffered for a broken standard error, so that it does not change the exit code."""
+    """Discards the buffer of a broken standard error, so that it does not change the exit code."""
     if sys.stderr is not None:
         try:
             sys.stderr.flush()

@@ -97,7 +97,7 @@ def test_the_report_names_what_is_not_as_it_should_be(tmp_path: Path, said: list
     assert report(tmp_path, right, wrong) == 1
     assert "| a case | 10 | as it should be |" in said[-1]
     assert "| a case | 10 | **otherwise** |" in said[-1]
-    assert "2 of 2 cases are done; 1 of these are as they should be." in said[-1]
+    assert "2 of 2 cases are done; 1 of these pass." in said[-1]
 
 
 def test_the_report_says_what_is_not_done_yet(tmp_path: Path, said: list[str]) -> None:

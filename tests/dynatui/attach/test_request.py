@@ -87,7 +87,7 @@ def test_rounds_that_cannot_be_are_not_told(accepted: list[int], drafted: list[i
 
 @pytest.mark.parametrize("text", ["", "{}", "<html>", '{"choices": 3}', '{"choices": [{"text": 1}]}', "[" * 99_999])
 def test_what_is_no_completion_is_one_line(text: str) -> None:
-    with pytest.raises(PageError, match="is no completion") as refused:
+    with pytest.raises(PageError, match="is not a completion") as refused:
         answer(text, REQUEST, "big", t=0.0, seconds=0.0)
     assert "\n" not in str(refused.value)
 
@@ -129,9 +129,9 @@ def test_the_first_model_is_asked_and_the_time_is_taken() -> None:
     [
         ({}, "answers 404 Not Found to /v1/models"),
         ({"models": '{"data": []}'}, "lists no model"),
-        ({"models": "<html>"}, "is no list of models"),
+        ({"models": "<html>"}, "is not a list of models"),
         ({"models": MODELS}, "answers 404 Not Found to /v1/completions"),
-        ({"models": MODELS, "completions": "no"}, "is no completion"),
+        ({"models": MODELS, "completions": "no"}, "is not a completion"),
     ],
 )
 def test_why_there_is_no_answer_is_told(answers: dict[str, str], why: str) -> None:
@@ -141,5 +141,5 @@ def test_why_there_is_no_answer_is_told(answers: dict[str, str], why: str) -> No
 
 
 def test_half_a_character_is_no_answer() -> None:
-    with pytest.raises(PageError, match="is no completion"):
+    with pytest.raises(PageError, match="is not a completion"):
         answer(completion().replace("the light", "\\ud800"), REQUEST, "big", t=0.0, seconds=0.0)

@@ -125,7 +125,7 @@ def test_the_second_page_is_tried_where_the_first_is_none_and_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("up 1\n", "of no supported server; supported: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
+        ("up 1\n", "do not belong to a supported server; supported: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
         ("", "is empty"),
         ("<html></html>\n", "is HTML"),
         ("hello\n", "not in a format of Prometheus"),

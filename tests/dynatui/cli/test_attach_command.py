@@ -366,7 +366,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.
     path = tmp_path / "notes.txt"
     path.write_text("mine\n")
     assert cli.main(["attach", "host:8000", "--record", str(path)]) == 2
-    assert "is no recording of a server, so it stays as it is" in capsys.readouterr().err
+    assert "is not a recording of a server, so it is not changed" in capsys.readouterr().err
     assert path.read_text() == "mine\n"
 
 

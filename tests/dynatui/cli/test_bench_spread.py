@@ -101,7 +101,7 @@ def test_what_needs_the_whole_target_is_refused_before_anything_is_launched(
     spread = (*SPEED, "--tensor-parallel", "2")
     shapes = refused(capsys, *spread, "--shapes", "pythia-2.8b:pythia-70m")
     assert "--tensor-parallel has no effect beside --shapes; leave it out" in shapes
-    assert "--baselines are transformers' own generation, which needs" in refused(capsys, *spread, "--baselines")
+    assert "--baselines measures transformers' own generation, which needs" in refused(capsys, *spread, "--baselines")
     idle = refused(capsys, *spread, "--streaming", "4x1020x5")
     assert "--streaming has no effect where streaming is not measured; leave it out" in idle
     assert asked == []

@@ -75,7 +75,7 @@ def test_what_was_collected_is_not_collected_again(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["collect", "--data", "x", "--prompt", "a"], "1 prompts are too few to train on and to judge by; give 5 or"),
+        (["collect", "--data", "x", "--prompt", "a"], "1 prompts are too few to train and evaluate; give 5 or"),
         (["collect", "--data", "x", "--temperatures", "a"], "--temperatures is 'a'; give a number, or several with"),
         (["collect", "--data", "x", "--temperatures", "3"], "temperature is 3; give 0 (greedy) to 2"),
         (["collect", "--data", "x", "--top-ps", "0"], "top_p is 0; give more than 0 and at most 1"),

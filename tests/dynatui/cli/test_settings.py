@@ -469,7 +469,7 @@ def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Wri
         ("[keys]\npause = 5", "line 2: pause is 5; give a key in quotes, or a list of such keys"),
         ('[keys]\nstep = "f6"\npause = ["f5", 5]', "line 3: pause is ['f5', 5]; give a key in quotes"),
         ('[keys]\npause = "h"', "line 1: pause is 'h', which is history already; give one of them another key"),
-        ("[keys]\ntau_h = 0.8", "line 2: tau_h stands below [keys] and is no key; write it above that line"),
+        ("[keys]\ntau_h = 0.8", "line 2: tau_h is below [keys] and is not a key; write it above that line"),
         ('[keys]\npause = "\\u0000"', "pause is '\\x00'; give a character"),
         (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),
         ("[keys]\npause = {}", "line 2: pause is {}; give a key in quotes"),

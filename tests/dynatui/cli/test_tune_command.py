@@ -148,7 +148,7 @@ def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
     captured = capsys.readouterr()
     assert "mine: --tau-l 0.2 --d0 3" in captured.out
     assert captured.err.splitlines()[-1] == (
-        "dynatui: there is a preset mine already; give another --name, or --force to write it anew"
+        "dynatui: there is a preset mine already; give another --name, or --force to replace it"
     )
     assert (presets.folder() / "mine.toml").read_text(encoding="utf-8") == "d0 = 4\n"
 
@@ -203,7 +203,7 @@ def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pyte
     assert main(["tune", *models, *prompts, *storage, "--minutes", "0.03", "--max-new-tokens", "6"]) == 0
     captured = capsys.readouterr()
     assert "x tuned" in captured.out
-    assert "other texts, all of them beginnings of 12 prompts; medians with 95 % bootstrap intervals" in " ".join(
+    assert "other texts, all cut from 12 prompts; medians with 95 % bootstrap intervals" in " ".join(
         captured.out.split()
     )
     assert (tmp_path / "tuning.db").exists()

@@ -27,8 +27,8 @@ def test_a_gain_beyond_noise_is_told_with_its_interval() -> None:
 
 def test_a_gain_within_noise_is_none() -> None:
     assert verdict(gain=1.02, sure=False) == (
-        "What the search found is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times; nothing was "
-        "written. Nothing beats plain decoding beyond noise: --methods ar."
+        "The result of the search is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times; nothing "
+        "was written. Nothing beats plain decoding beyond noise: --methods ar."
     )
     assert verdict(gain=1.005).startswith(
         "mine is not faster than the preset tuned beyond noise: 1.00 (0.99-1.05) times."
@@ -37,8 +37,8 @@ def test_a_gain_within_noise_is_none() -> None:
 
 def test_what_is_slower_on_other_texts_is_not_written() -> None:
     assert verdict(gain=0.9, shipped=1.5) == (
-        "What the search found is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times; nothing was "
-        "written. Fastest beyond noise: --methods dynatree --preset tuned."
+        "The result of the search is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times; nothing "
+        "was written. Fastest beyond noise: --methods dynatree --preset tuned."
     )
 
 
@@ -55,7 +55,7 @@ def test_auto_is_advised_where_nothing_beats_it() -> None:
 
 def test_another_text_is_called_a_fault() -> None:
     assert verdict(gain=1.2, wrong=frozenset({"found"})).startswith(
-        "mine wrote a text that is not plain decoding's: a fault, please report it. What the search found"
+        "mine wrote a text that differs from plain decoding: an error, please report it. The result of the search"
     )
 
 
@@ -96,8 +96,8 @@ def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:
     first, second, third = comments(tuned(1.2))
     assert first.startswith("Found by dynatui tune ")
     assert first.endswith(", 2030-01-02T03:04:05Z.")
-    assert second == "org/large with org/small on cpu in float32, greedy, 64 tokens a text, seed 0."
-    assert third == "On 20 texts that the search had not seen: 1.20 (1.19-1.25) times as fast as the preset tuned."
+    assert second == "org/large with org/small on cpu in float32, greedy, 64 tokens per text, seed 0."
+    assert third == "On 20 texts that the search had not used: 1.20 (1.19-1.25) times as fast as the preset tuned."
     assert comments(tuned(1.02, sure=False))[2].endswith("preset tuned, which is within noise.")
 
 
@@ -115,5 +115,5 @@ def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:
     found = tuned(1.2)
     state = replace(found.state, wrong=(Setting("dynatree", TREE_FOUND),), trials=1)
     heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
-    assert "1 setting tried on 16 texts, 29 of them given up early." in heading
-    assert "1 setting left out for a text other than plain decoding's: a fault of the decoder" in heading
+    assert "1 setting tried on 16 texts, 29 of them stopped early." in heading
+    assert "1 setting left out because the text differs from plain decoding: an error" in heading

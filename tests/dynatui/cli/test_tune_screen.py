@@ -15,8 +15,8 @@ from tests.dynatui.cli.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FO
 def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
     assert screen(progress(), 80) == [
         "org/large with org/small on cpu in float32",
-        "searching     80 s left, then 90 s to check what was found on other texts",
-        "trials        37 settings tried, 29 given up early",
+        "searching     80 s left, then 90 s to check the result on other texts",
+        "trials        37 settings tried, 29 stopped early",
         "",
         "best so far   setting 23, 1.11 times the preset tuned, on the search's texts",
         "              1.22 times plain decoding",
@@ -35,13 +35,13 @@ def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
         "              branching    0% ",
         "              history      0% ",
         "",
-        "Ctrl-C: no more search, only the check. Twice: quit, nothing is written.",
+        "Ctrl-C: end the search, then check. Twice: quit, nothing is written.",
     ]
 
 
 def test_the_check_says_how_far_it_has_come() -> None:
     shown = screen(progress(checking=True, current=None), 80)
-    assert shown[1] == "checking      80 s left, 12 texts done that the search has not seen"
+    assert shown[1] == "checking      80 s left, 12 texts checked that the search has not used"
     assert "now           -" in shown
 
 
@@ -55,7 +55,7 @@ def test_the_beginning_is_shown_too() -> None:
 
 def test_settings_that_wrote_another_text_are_counted() -> None:
     assert (
-        "37 settings tried, 29 given up early, 1 with a differing text"
+        "37 settings tried, 29 stopped early, 1 with a differing text"
         in screen(progress(wrong=(Setting("dynatree", TREE_FOUND),)), 80)[2]
     )
 
@@ -88,7 +88,7 @@ def test_without_a_terminal_a_line_says_what_is_new() -> None:
         said[2]
         == line(progress())
         == (
-            "searching: 37 settings tried, 29 given up early; best so far setting 23, 1.11 times the preset tuned, on "
+            "searching: 37 settings tried, 29 stopped early; best so far setting 23, 1.11 times the preset tuned, on "
             "the search's texts; 80 s left, then the check"
         )
     )

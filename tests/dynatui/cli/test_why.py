@@ -31,7 +31,7 @@ def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(capsys:
 def test_over_several_prompts_findings_name_those_that_they_hold_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(TRACES / "demo.jsonl")]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "medians of 2 prompts, with the least and the most auto 1.56 (1.55 to 1.58);" in told
+    assert "medians of 2 prompts, with minimum and maximum auto 1.56 (1.55 to 1.58);" in told
     assert "dynatree, auto, fixed on both prompts: drafting takes 28% to 41% of a round" in told
     assert "Then, for dynatree on both prompts; fixed on prompt 1: smaller trees" in told
     assert "linear on both prompts: the draft disagrees" in told

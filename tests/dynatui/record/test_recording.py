@@ -121,7 +121,7 @@ def test_an_empty_file_becomes_a_recording(path: Path) -> None:
 @pytest.mark.parametrize("content", [b"my thesis\n", b"\x00\xff\xfe", ROUND, b'{"a":1}'])
 def test_a_file_of_another_kind_is_not_touched(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match="is no recording, so it stays as it is"):
+    with pytest.raises(RecordingError, match="is not a recording, so it is not changed"):
         Recorder(path)
     assert path.read_bytes() == content
 

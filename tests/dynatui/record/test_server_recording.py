@@ -77,11 +77,11 @@ def test_a_recording_of_runs_is_not_added_to_nor_the_other_way_round(path: Path)
     with Recorder(path) as recorder:
         for event in story():
             recorder.write(event)
-    with pytest.raises(RecordingError, match="is no recording of a server, so it stays as it is"):
+    with pytest.raises(RecordingError, match="is not a recording of a server, so it is not changed"):
         Recorder(path, form=SERVERS)
     other = path.with_name("other.jsonl")
     record(other, STORY)
-    with pytest.raises(RecordingError, match="is no recording, so it stays as it is"):
+    with pytest.raises(RecordingError, match="is not a recording, so it is not changed"):
         Recorder(other)
     assert list(events(other)) == STORY
 

@@ -25,7 +25,7 @@ def test_an_accepted_guess_tells_its_story() -> None:
         "╭─ Why this token ─ index 4 of 18 tokens ──────────────────────────────────╮",
         "│ token    -t  a guess of the draft, accepted · round 2, depth 2           │",
         "│ draft   gave it 50%, its first choice of 2                               │",
-        "│ target  chose exactly this · not ar's text: they part at token 3         │",
+        "│ target  chose exactly this · not ar's text: they differ at token 3       │",
         "│ lost    while 25%                                                        │",
         "│ knobs   τh .90 τl .40 D0 5.2 · 50% sure at best, between: 2 guesses      │",
         "│ round   20.0 ms: draft 4.0 verify 12.0 commit 1.0                        │",
@@ -101,7 +101,7 @@ def test_the_comparison_with_ar_knows_before_at_and_behind_the_difference() -> N
         "chose exactly this, as did ar",
         "chose exactly this · ar has another one here",
     ]
-    assert told(state, 4)["target"] == "chose exactly this · not ar's text: they part at token 3"
+    assert told(state, 4)["target"] == "chose exactly this · not ar's text: they differ at token 3"
     assert told(state_of(events[:4]), 2)["target"] == "chose exactly this"
     assert told(state_of([run(("dynatree",)), tree_round(0)]), 1)["target"] == "chose exactly this"
 

@@ -42,10 +42,10 @@ def test_each_row_sees_its_own_path() -> None:
         "│                                          │",
         "│                                          │",
         "│ A filled cell: the row's token sees the  │",
-        "│ column's token. That is the attention    │",
+        "│ column's token. This is the attention    │",
         "│ mask of the one pass that checks the     │",
-        "│ tree; every row sees all of the text     │",
-        "│ before it as well.                       │",
+        "│ tree; every row sees also all of the     │",
+        "│ preceding text.                          │",
         "╰──────────────────────────────────────────╯",
     ]
 

@@ -240,11 +240,11 @@ def test_history_gives_its_reason_in_one_line() -> None:
 
 def test_history_says_when_it_waits_and_when_it_is_off() -> None:
     early = Scene(state_of([run(), tree_round(0)]))
-    assert lines(knobs(early, 80, 2))[1].strip() == "history looks at the first 3 rounds that draft: 1 so far"
+    assert lines(knobs(early, 80, 2))[1].strip() == "history waits for the first 3 rounds that draft: 1 so far"
     off = Knob(method="dynatree", round=1, name="history", old=1, new=0, source="user")
     page = lines(knobs(Scene(state_of([run(), tree_round(0), off])), 80, 2))
     assert "history h off" in page[0]
-    assert "stay where you put them" in page[1]
+    assert "keep your values" in page[1]
 
 
 def test_a_method_without_knobs_says_so() -> None:

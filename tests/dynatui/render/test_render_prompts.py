@@ -98,7 +98,7 @@ def test_in_a_narrow_panel_rate_and_tokens_per_round_stay() -> None:
 
 
 def test_before_the_first_figures_it_says_so() -> None:
-    assert "the first figures come with the first round" in lines(prompts(Scene(), 60, 5))[1]
+    assert "the first figures appear with the first round" in lines(prompts(Scene(), 60, 5))[1]
 
 
 def test_the_prompt_that_is_decoded_now_is_in_the_table() -> None:

@@ -101,7 +101,7 @@ def test_without_room_for_both_the_tree_shows_the_chance_and_says_so() -> None:
 
 def test_the_tree_explains_its_figures_where_there_is_room() -> None:
     roomy, tight = (" ".join(lines(tree(Scene(drawn()), 80, height))) for height in (16, 8))
-    for words in ("prob.: the draft's own probability", "chance, path: how", "the same for every method"):
+    for words in ("prob.: the draft's own probability", "chance, path: how", "which all methods share"):
         assert words in " ".join(roomy.replace("│", "").split())
         assert words not in " ".join(tight.replace("│", "").split())
     narrow = " ".join(lines(tree(Scene(drawn()), 42, 16)))
@@ -114,7 +114,7 @@ def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_dra
     assert facts["draft"] == "gave it 5%, 50% with this noise, its first choice of 2"
     assert facts["target"] == "sampled this at T .6 · all methods have the same noise"
     assert facts["noise"] == (
-        "seed 7 and the position in the text decide it · chances are what the draft expects, knowing it"
+        "seed 7 and the position in the text decide it · chances are estimates by the draft, given it"
     )
     assert "noise" not in told(state_of([run(), tree_round(0)]), 1)
 
@@ -168,7 +168,7 @@ def test_the_drawer_has_temperature_and_top_p_of_the_watched_method(watched: str
     row = next(row for row in page if "▸ T " in row)
     assert "0 to 2" in row
     assert (" .8 " in row) if watched == "dynatree" else (" .6 →.8" in row and row.index("●") < row.index("○"))
-    assert (row.count("┼") == 1) == (watched == "dynatree"), "where the run began"
+    assert (row.count("┼") == 1) == (watched == "dynatree"), "at the start of the run"
     assert ".05 to 1" in next(row for row in page if " top-p " in row)
 
 
@@ -204,7 +204,7 @@ def test_two_recordings_say_how_each_was_drawn() -> None:
 def test_the_guide_explains_temperature_noise_and_chance() -> None:
     meanings = dict(GUIDE)
     assert "0 is greedy" in meanings["T, top-p"]
-    assert "The random noise is the same for every method" in meanings["T, top-p"]
+    assert "position and is the same for every method" in meanings["T, top-p"]
     assert "the draft's estimate that the target takes this token" in meanings["Chance"]
 
 

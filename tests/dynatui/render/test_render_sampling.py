@@ -39,9 +39,9 @@ def page(state: RunState, width: int = 120, height: int = 30) -> str:
 @pytest.mark.parametrize(
     ("surprise", "light", "words", "verdict"),
     [
-        (0.0, "green", "no sign that the text strays from the target's probabilities", " lossless ✓"),
-        (0.8, "yellow", "farther off than chance usually goes: see whether it stays", " lossless ?"),
-        (-3.0, "red", "chance hardly goes so far: sampling is probably biased, which is a bug", "not lossless ✗"),
+        (0.0, "green", "no sign that the text deviates from the target's probabilities", " lossless ✓"),
+        (0.8, "yellow", "a larger deviation than chance usually gives: see if it stays", " lossless ?"),
+        (-3.0, "red", "too large for chance: sampling is probably biased, which is a bug", "not lossless ✗"),
     ],
 )
 def test_the_light_says_its_colour_in_words_and_what_it_means(
@@ -59,7 +59,7 @@ def test_each_colour_has_an_ink_of_its_own() -> None:
 
 
 def test_before_there_is_enough_it_says_how_much_there_is() -> None:
-    assert "light: grey too few tokens to tell: 12 of 50" in page(drawn(4))
+    assert "light: grey too few tokens to judge: 12 of 50" in page(drawn(4))
 
 
 def test_certain_tokens_are_too_little_too() -> None:
@@ -68,13 +68,13 @@ def test_certain_tokens_are_too_little_too() -> None:
     sure = Evidence(surprise=surprise, top1=surprise)
     lane = structs.replace(state.lane, evidence=sure)
     state = structs.replace(state, lanes={**state.lanes, "delayed": lane})
-    assert "light: grey too little to tell: nearly every token was certain" in page(state)
+    assert "light: grey too little to judge: nearly every token was certain" in page(state)
 
 
 def test_it_is_called_a_light_and_says_what_it_does_not_see() -> None:
     told = page(drawn(20))
     assert "A light, not a proof." in told
-    assert "It does not see biases of a few percent, noise that repeats" in told
+    assert "The light does not see biases of a few percent, repeating noise" in told
     assert "a target whose probabilities are wrong themselves" in told
 
 
@@ -89,7 +89,7 @@ def test_in_little_room_it_says_the_least_of_that() -> None:
 
 def test_the_sums_are_told_with_their_z() -> None:
     told = page(drawn(40, surprise=0.3))
-    assert "surprise z +1.2 .10 nats a token more than the target's probabilities say" in told
+    assert "surprise z +1.2 .10 nats a token more than by the target's probabilities" in told
     assert "top-1 hits z -1.6 6.67 in 100 tokens less than" in told
     small = lines(sampling(Scene(drawn(40, surprise=0.3)), 80, 9))
     assert "surprise z +1.2  top-1 hits z -1.6  over 120 tokens" in small[2]

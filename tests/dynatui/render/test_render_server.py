@@ -180,7 +180,7 @@ def test_how_a_server_drafts_is_told_with_what_its_numbers_count() -> None:
     told = lines(drafting(DRAFTING, (60, 9)))
     assert "Drafts" in told[0]
     assert [row.strip("│ ").split()[-1] for row in told[1:5]] == ["5", "6", "4.40", "3.60"]
-    assert told[1].strip("│ ").startswith("steps of the draft in a round")
+    assert told[1].strip("│ ").startswith("draft steps per round")
     assert len(lines(drafting(Drafting(steps=3), (60, 9)))) == len(told)
     assert "cap" not in "".join(lines(drafting(Drafting(steps=3), (60, 9))))
 

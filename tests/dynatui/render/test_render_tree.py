@@ -100,7 +100,7 @@ def _alone(limited_by: Limit | None, draft_forwards: int = 0) -> list[str]:
 def test_a_round_without_a_draft_says_so_and_why() -> None:
     shown = _alone("cost")
     assert shown[0].startswith("╭─ Tree ─ round 7: no draft ─")
-    assert "the target goes on alone: guesses would" in shown[2]
+    assert "the target decodes alone: guesses would" in shown[2]
     assert "cost more time than they save" in shown[3]
     assert "+ target: at" in shown[-2]
     assert "rejected" not in shown[-2]
@@ -112,7 +112,7 @@ def test_a_round_without_a_draft_at_the_end_of_the_context_says_so() -> None:
 
 def test_a_recording_that_does_not_tell_why_is_shown_without_a_reason() -> None:
     shown = _alone(None)
-    assert "the target goes on alone " in shown[2]
+    assert "the target decodes alone " in shown[2]
     assert "save" not in "".join(shown)
 
 
@@ -177,7 +177,7 @@ def test_a_tree_that_is_held_says_how_far_it_is() -> None:
     stages = Stage("drafted", drafted), Stage("verified", tree_round(6)), Stage("committed", tree_round(6))
     titles = {stage.name: lines(tree(replace(running(), stage=stage), 70, 10))[0] for stage in stages}
     assert "round 7: 5 drafted, not yet verified" in titles["drafted"]
-    assert "round 7: 5 drafted, 2 pass, not yet committed" in titles["verified"]
+    assert "round 7: 5 drafted, 2 accepted, not committed" in titles["verified"]
     assert "round 7: 5 drafted, 2 accepted" in titles["committed"]
 
 

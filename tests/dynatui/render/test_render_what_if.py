@@ -77,23 +77,23 @@ def test_a_gain_that_is_a_bound_is_called_so() -> None:
 
 def test_two_bounds_are_not_compared() -> None:
     present, other = Cell(20, 15, 3.1, 15, 9.0), Cell(20, 15, 3.4, 15, 9.0)
-    assert "; the record cannot tell which is more." in _said(_what_if(h22=present, l22=present, h33=other))
+    assert "; it is unknown which is more." in _said(_what_if(h22=present, l22=present, h33=other))
 
 
 def test_the_same_for_less_is_told() -> None:
     said = _said(_what_if(h02=replace(SURE, drafted=5.0)))
-    assert "No cell is sure to give more; τh .50 with D0 5 gives the same, 5.0 drafted: the knobs as they are" in said
+    assert "No cell certainly gives more; τh .50 with D0 5 gives the same, 5.0 drafted: the knobs as they are" in said
 
 
 def test_where_nothing_is_better_that_is_said() -> None:
-    assert "No cell is sure to give more: the knobs as they are give 3.00 tokens a round, 9.0 drafted." in _said(
+    assert "No cell certainly gives more: the knobs as they are give 3.00 tokens a round, 9.0 drafted." in _said(
         _what_if()
     )
 
 
 def test_where_too_little_is_known_nothing_is_claimed() -> None:
     doubtful = Cell(20, 2, 3.0, 2, 9.0)
-    assert "The record cannot tell yet" in _said(_what_if(h22=doubtful, l22=doubtful))
+    assert "The recorded trees do not suffice yet" in _said(_what_if(h22=doubtful, l22=doubtful))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_where_too_little_is_known_nothing_is_claimed() -> None:
 def test_as_many_tables_as_there_is_room_for(size: tuple[int, int], tables: int) -> None:
     panel = "\n".join(_panel(_what_if(), *size))
     assert ("τh\\D0" in panel) + ("τl\\D0" in panel) == tables
-    assert "No cell is" in panel
+    assert "No cell certainly" in panel
 
 
 def test_a_narrow_panel_keeps_the_columns_around_the_knobs() -> None:
@@ -125,11 +125,11 @@ def test_in_ascii_the_heat_can_still_be_told() -> None:
 
 
 def test_what_is_missing_is_explained() -> None:
-    assert "comes with the first rounds" in " ".join(_panel(None, 120))
+    assert "appear after the first rounds" in " ".join(_panel(None, 120))
     plain = apply(apply(RunState(), run(("ar",))), plain_round("ar", 0))
-    assert "ar has no tree whose knobs could be turned" in " ".join(lines(whatif(Scene(state=plain), 78, 8)))
+    assert "ar has no tree with knobs" in " ".join(lines(whatif(Scene(state=plain), 78, 8)))
 
 
 def test_under_an_automatic_number_of_nodes_the_panel_says_what_it_takes_for_granted() -> None:
     said = [_said(found) for found in (_what_if(), replace(_what_if(), by_costs=True))]
-    assert ["nodes that did not pay are taken not to pay" in one for one in said] == [False, True]
+    assert ["auto drafts only nodes that save time" in one for one in said] == [False, True]

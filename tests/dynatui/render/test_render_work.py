@@ -18,7 +18,7 @@ LEVELS = ((40, 20), (20, 15), (10, 1))
 
 def test_the_panel_sums_up_and_gives_both_tables() -> None:
     assert lines(work(running(), 76, 11)) == [
-        "╭─ Work ─ what the guesses cost, what became of them ──────────────────────╮",
+        "╭─ Work ─ cost and use of the guesses ─────────────────────────────────────╮",
         "│ Of 30 drafted nodes 12 were used; depth 1 is right in 100% of the        │",
         "│ rounds, depth 3 in 0%.                                                   │",
         "│ depth █ used ▒ wasted   used share   ms a round  last    mean  share     │",
@@ -126,7 +126,7 @@ def test_kinds_say_how_much_the_draft_guessed() -> None:
 
 
 def test_before_the_first_round_the_panel_says_what_will_come() -> None:
-    assert "where the time goes" in lines(work(Scene(), 76, 5))[1]
+    assert "time by stage" in lines(work(Scene(), 76, 5))[1]
 
 
 @given(scenes(), SIZES)

@@ -80,8 +80,8 @@ def test_a_text_that_differs_by_design_is_told_from_one_that_is_not_compared() -
 
 def test_a_measurement_that_was_stopped_or_disturbed_says_so_first() -> None:
     body = plain(speed_page("x", [speed_report(turns=3, waited=0.9)]).body)
-    assert "Interrupted: this rests on 3 of 4 turns." in body
-    assert "In 3 of 3 turns threads waited long" in body
+    assert "Interrupted: only 3 of 4 turns were measured." in body
+    assert "In 3 of 3 turns, threads waited long" in body
     assert "Interrupted" not in plain(speed_page("x", [speed_report()]).body)
 
 
@@ -89,7 +89,7 @@ def test_rounds_have_a_table_for_each_length_and_their_growth() -> None:
     body = speed_page("x", [rounds_report()]).body
     assert cells(body, "2x4")[:2] == ["4.500 (4.250 to 4.750)", "1.000"]
     assert "after 64 random tokens" in body
-    assert "cost more than after 64 tokens" in body
+    assert "Additional cost of a round compared with 64 tokens" in body
 
 
 def test_every_table_of_the_paper_is_there_with_its_notes() -> None:

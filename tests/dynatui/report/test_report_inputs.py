@@ -52,7 +52,7 @@ def test_one_run_of_several_can_be_asked_for(tmp_path: Path) -> None:
     path = put(tmp_path / "x", RECORDING + encode(run(prompt="Another")))
     assert "Another" in page_of(path, 2).body
     assert "Another" not in page_of(path, 1).body
-    assert "has no run 3; let --run be at most 2" in refusal(path, 3)
+    assert "has no run 3; give --run at most 2" in refusal(path, 3)
 
 
 def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    assert "holds no report.json; give a recording" in refusal(tmp_path)
+    assert "contains no report.json; give a recording" in refusal(tmp_path)
 
 
 def test_what_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_a_page_that_others_may_read_stays_readable(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_way_shows_before_the_page_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no file that a page could replace"):
+    with pytest.raises(ConfigError, match="not a file that a page could replace"):
         require_free(tmp_path, force=True)
 
 
@@ -54,11 +54,11 @@ def test_what_is_in_the_way_shows_before_the_page_is_made(tmp_path: Path) -> Non
 def test_only_a_file_is_ever_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "there"
     make(path)
-    assert "no file that a page could replace" in refusal(path, force=True)
+    assert "not a file that a page could replace" in refusal(path, force=True)
 
 
 def test_a_device_is_not_replaced() -> None:
-    with pytest.raises(ConfigError, match="no file that a page could replace"):
+    with pytest.raises(ConfigError, match="not a file that a page could replace"):
         write("page", Path(os.devnull), force=True)
 
 

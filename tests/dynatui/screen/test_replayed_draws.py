@@ -23,5 +23,5 @@ async def test_a_replay_has_the_light_the_chances_and_the_depths_and_follows_a_l
         assert "x2 62%" in page
         await pilot.press("home")
         await pilot.press(*["right"] * 3)
-        assert "too few tokens to tell: 9 of 50" in screen_text(app)
+        assert "too few tokens to judge: 9 of 50" in screen_text(app)
         assert "over 3 rounds" in screen_text(app)

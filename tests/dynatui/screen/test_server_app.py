@@ -105,7 +105,7 @@ async def test_how_a_server_drafts_takes_the_place_of_positions_that_it_does_not
         app.tick()
         app.draw(everything=True)
         await pilot.pause()
-        assert "tokens that a round may verify" in screen_text(app)
+        assert "tokens a round may verify" in screen_text(app)
 
 
 async def test_a_request_is_seen_before_it_is_answered() -> None:
