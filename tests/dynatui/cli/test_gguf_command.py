@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dynatui.cli import doctor
-from dynatui.cli.doctor import Case, examine, page
+from dynatui.cli.doctor import examine, page
+from dynatui.cli.doctor_findings import Case
 from dynatui.session import Models
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
