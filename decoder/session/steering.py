@@ -104,7 +104,7 @@ class Steering:
         if self.pause:
             self.pause.steps_requested += 1
 
-    def turn(self, name: KnobName, value: float, rules_name: RulesName | None = None) -> Turn:
+    def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
         """Sets a knob to a new value from the next round on, in one parameter set or in all parameter sets with this
         knob.
 
@@ -113,7 +113,7 @@ class Steering:
         Raises:
             ConfigError: `value` is NaN.
         """
-        turn = Turn(name, value, rules_name, len(self.turns) + 1)
+        turn = Turn(name, value, of, len(self.turns) + 1)
         self.turns = (*self.turns, turn)
         return turn
 
