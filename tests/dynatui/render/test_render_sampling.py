@@ -75,7 +75,7 @@ def test_it_is_called_a_light_and_says_what_it_does_not_see() -> None:
     told = page(drawn(20))
     assert "A light, not a proof." in told
     assert "The light does not see biases of a few percent, repeating noise" in told
-    assert "a target whose probabilities are wrong themselves" in told
+    assert "a target with wrong probabilities" in told
 
 
 def test_in_little_room_it_says_the_least_of_that() -> None:
