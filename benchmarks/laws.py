@@ -134,11 +134,11 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def main(command_line: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
-    """Runs or reports; returns 0 if all cases pass, 1 if not, 2 if it cannot begin."""
+    """Runs the cases or reports their results; returns 0 if all pass, 1 if one fails, 2 if the run cannot start."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     for name, help_text in (
-        ("run", "sample and count the remaining units"),
+        ("run", "sample the texts that no earlier run has sampled, and count them"),
         ("report", "print the verdicts on the counts"),
     ):
         kind = kinds.add_parser(name, help=help_text)

@@ -53,7 +53,7 @@ class View:
     tour: bool = False
     """Whether the first round is shown slowly, stage by stage."""
     log: Path | None = None
-    """Log file for messages of libraries and tracebacks; None: a file in the user's log folder."""
+    """Log file for tracebacks and for messages of libraries; None: a file in the user's log folder."""
     keys: Keymap = field(default=KEYMAP, repr=False)
 
 

@@ -1,7 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
-A text that differs from `ar`'s, and not by design, has no speed: the contender's figures leave the prompt out, and the
-difference is reported with float32's verdict. Pure except for the judge, which is an argument.
+If a contender's text differs from the text of `ar`, and not by design, the prompt is left out of the contender's speed.
+The difference is reported, with the result of a float32 pass that tells a near tie from an error. The functions have no
+side effects except those of this pass, which is an argument.
 """
 
 from collections.abc import Callable, Sequence

@@ -134,7 +134,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
     heads = _by_layer(config, "num_key_value_heads", queries)
     widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
     owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
-    if getattr(config, "kv_lora_rank", None):  # latent attention caches the keys and values of all query heads
+    if getattr(config, "kv_lora_rank", None):  # transformers caches expanded keys and values, not the latent
         key_and_value = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
         row_bytes = [own * key_and_value * item_bytes for own in queries]
     else:

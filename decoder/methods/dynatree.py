@@ -89,7 +89,7 @@ METHOD = Method(
         Option("d0", float, "D", "Base depth of the tree."),
         Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
         Option("d_max", int, "D", "Largest depth of a node."),
-        Option("branching", str, "B,B,B", "Children of a node if the draft is confident, in between, or unsure.",
+        Option("branching", str, "B,B,B", "Number of children if the draft is confident, in between, or unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
         Option("rho_stop", float, "P", "Least probability of a path that is continued."),
         Option("rho_deep", float, "P", "Least probability of a path that is continued from the base depth on."),

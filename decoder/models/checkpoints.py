@@ -1,7 +1,7 @@
 """Reads models from a folder or the Hugging Face hub: configuration, weights and tokenizer.
 
 Models of the native families are read without transformers, whose import takes longer than torch's; transformers reads
-all other models. Knows nothing of pairs.
+all other models. Each model is read alone: whether two models make a pair is decided elsewhere.
 """
 
 import functools

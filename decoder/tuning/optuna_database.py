@@ -72,7 +72,7 @@ def _reason(error: BaseException) -> BaseException:
     """First error of the driver, without the statement and links that SQLAlchemy adds."""
     cause = first = error
     chain: BaseException | None = error
-    while chain is not None:  # a full disk ends SQLite's transaction, so that rolling it back fails too
+    while chain is not None:  # after a full disk, the error of a failed rollback hides the first error
         cause = chain if isinstance(chain, DBAPIError) else cause
         chain = chain.__cause__ or chain.__context__
     return cause.orig if isinstance(cause, DBAPIError) and cause.orig is not None else first

@@ -96,7 +96,7 @@ def _of_tls(error: BaseException, host: str) -> str:
     """Message for a certificate or TLS error; empty for any other error."""
     cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        remedy = "set SSL_CERT_FILE to a file with the certificate of its authority"
+        remedy = "set SSL_CERT_FILE to a file with the certificate of the server's certificate authority"
         return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
     if cause is not None:
         return f"{host} does not respond in TLS: {cause.reason or first_line(cause)}; try http://{host}"

@@ -93,7 +93,10 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
-    """Figures of an interval of `seconds`; `now`, the gauges at the interval's end, take precedence over counters."""
+    """Figures of an interval that lasted `seconds`.
+
+    Where a gauge and a counter give the same figure, the gauge is used; `now` holds the gauges at the interval's end.
+    """
     gauges = now or Gauges()
     return Figures(
         seconds=seconds,

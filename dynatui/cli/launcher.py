@@ -153,7 +153,7 @@ def _until_the_end(
             if not _changed(leader, os.WCONTINUED):  # the shell continued only this process
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # sent by a process, so only to this one; the terminal signals the leader too
+            if arrived.si_code <= 0:  # from kill(); a terminal also sends it to the leader
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
-        streams.discard_output()  # the interrupted write may be stuck there
+        streams.discard_output()  # it may still hold a part of the interrupted write
         return headless.INTERRUPTED
 
 

@@ -52,7 +52,7 @@ def text(report: "PaperReport", width: int) -> str:
     parts = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
     parts += _section(
         "Where the paper's own numbers do not hold",
-        "Known from its text, its authors' code and their logs; not measured here.",
+        "Known from the paper's text and its authors' code and logs; not measured here.",
         _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
     )
     judged, noise = claims.claims(report), " ".join(tables.conditions(report))

@@ -36,7 +36,7 @@ def command_line(
         always: Parameters to write even if they have the default value, since a settings file or a variable sets
         another value.
     """
-    if session.models.embedded:  # with and without a screen, defaults of sampling differ
+    if session.models.embedded:  # whose defaults on the screen differ from those without a screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
@@ -112,7 +112,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """Options whose values differ from the defaults or the preset, for all parameter sets, in the order of the help."""
+    """For every parameter set, the options that differ from the preset or the default, in the order of the help."""
     for name in sorted(config.parameters, key=_rank):
         rules = config.rules(name)
         changed = differing(rules, base(name, rules))

@@ -13,7 +13,7 @@ VARIABLE = "DYNATUI_LAST_WORD"
 
 
 class LastWord:
-    """The token, as seen by one process."""
+    """Access of one process to the pipe's token, which only one of all processes can take, to print its error."""
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe

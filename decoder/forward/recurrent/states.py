@@ -92,5 +92,5 @@ class StateCache(KvCache):
         number = self.drafted.ends.get(tuple(path))
         if number is None:
             return self._replay(self, path)
-        # Cloned, since a part of a tensor keeps the memory of all of it.
+        # Cloned, since a slice would keep the whole tensor in memory.
         return {state: after[number : number + 1].clone() for state, after in self.drafted.after.items()}

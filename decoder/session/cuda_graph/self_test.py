@@ -88,7 +88,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
     except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
         refused = first_line(error)
     if refused:
-        # The static forms must be freed before modules are loaded again.
+        # The weights of the static forms must be freed before the Hugging Face modules are loaded again.
         graph_slots.forget()
         for model in pair.models.values():
             model.drop_forward()

@@ -154,7 +154,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Candidate rectangles for a name around a point, in points, the nearest first."""
+    """Rectangles around a data point in which its label may be placed, nearest first; in units of 1/72 inch."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(

@@ -30,7 +30,10 @@ def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) ->
 def residual(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], removed: Float[Tensor, "N"]
 ) -> Float[Tensor, "N V"]:
-    """Residual distributions: (p - removed q)+ normalised; p for rows in which (p - removed q)+ is 0 everywhere."""
+    """Residual distributions: max(target_probs - removed * draft_probs, 0), normalised.
+
+    A row whose residual is 0 everywhere gets its target probabilities.
+    """
     left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0)
     return normalised(left, target_probs)
 
