@@ -25,7 +25,7 @@ from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
 from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, host_memory, size
-from dynatui.cli.doctor_models import folder_of, gpu_layers_words, lacks_target, models, names_of
+from dynatui.cli.doctor_models import gpu_layers_words, lacks_target, models, names_of, place_of
 from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
@@ -227,9 +227,9 @@ def rounds(case: Case) -> Iterator[Finding]:
             return
         yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
     names = names_of(pair)
-    if all(folder_of(name) for name in names.values()):
+    if all(place_of(name) for name in names.values()):
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
-        folders = {role: str(folder_of(name)) for role, name in whole.items()}
+        folders = {role: str(place_of(name)) for role, name in whole.items()}
         configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
         path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
         if len(whole) < len(names) and has_graphs(device):
@@ -244,7 +244,7 @@ def processes(case: Case) -> Iterator[Finding]:
     """Reports whether the target can be spread over the given number of processes."""
     if case.tensor_parallel > 1 and not lacks_target(case.models):
         os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
-        here = folder_of(names_of(case.models)["target"]) is not None
+        here = place_of(names_of(case.models)["target"]) is not None
         for text in spreading(case.models, case.tensor_parallel, target_is_here=here):
             yield Finding("ok", text)
 

@@ -42,7 +42,7 @@ def models(case: Case) -> Iterator[Finding]:
     names = names_of(pair)
     require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
     require_gpu_layers(names, pair.gpu_layers)
-    absent = [name for name in names.values() if folder_of(name) is None and not checkpoints.looks_like_a_path(name)]
+    absent = [name for name in names.values() if place_of(name) is None and not checkpoints.looks_like_a_path(name)]
     broken = False
     for role, name in names.items():
         if name not in absent:
@@ -63,8 +63,7 @@ def models(case: Case) -> Iterator[Finding]:
         if not (absent or broken or is_gguf(names["target"])):
             yield _fitting_drafts(names["target"])
     elif not absent and not head_shape(names["draft"]):
-        places = (name if is_gguf(name) else str(folder_of(name) or name) for name in names.values())
-        _, of_draft = checks.tokenizers_of(*places)
+        _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
         yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
 
 
@@ -83,10 +82,10 @@ def names_of(pair: Models) -> dict[str, str]:
     return {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
 
 
-def folder_of(name: str) -> Path | None:
-    """Folder of a model on this machine; None if its configuration must be downloaded first."""
+def place_of(name: str) -> Path | None:
+    """Folder or GGUF file of a model on this machine; None if its configuration must be downloaded first."""
     if is_gguf(name):
-        return Path(name).parent if Path(name).is_file() else None
+        return Path(name) if Path(name).is_file() else None
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
@@ -102,7 +101,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
 
-    place = str(folder_of(name) or name)
+    place = str(place_of(name) or name)
     shown = checkpoints.display_name(name)
     try:
         if is_gguf(name):
@@ -203,7 +202,7 @@ def _drafts_for(target: str) -> Iterator[tuple[int, str]]:
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
 
-    own = str(folder_of(target) or target)
+    own = str(place_of(target) or target)
     largest = memory_of(_decodable(target, own), torch.float16).weights_bytes
 
     def fits(name: str, folder: str) -> bool:
@@ -214,7 +213,7 @@ def _drafts_for(target: str) -> Iterator[tuple[int, str]]:
             return False
 
     for name in _cached():
-        folder = folder_of(name)
+        folder = place_of(name)
         if name != target and folder and (weights := _weights_bytes(str(folder))) and fits(name, str(folder)):
             yield weights, name
 
