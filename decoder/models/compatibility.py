@@ -71,7 +71,11 @@ def check_config(name: str, config: Any) -> None:
     encodes = getattr(config, "is_encoder_decoder", False)
     if not encodes and not imported("decoder.models.hf_checkpoints").writes_text(config):
         raise PairError(f"{name} is a model of type {config.model_type}, which does not generate text; {REMEDY}")
-    check_architecture(name, config.get_text_config())
+    try:
+        of_text = config.get_text_config()
+    except ValueError:  # transformers raises it for a model with several language models
+        raise PairError(f"{name} has several language models; {REMEDY}") from None
+    check_architecture(name, of_text)
 
 
 def check_architecture(name: str, config: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
+    AutoConfig,
     BigBirdConfig,
     BloomConfig,
     CLIPConfig,
@@ -101,6 +102,11 @@ def test_a_language_model_is_refused_for_its_layers() -> None:
         check_config("owner/model", RwkvConfig())
     with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
         check_config("owner/model", T5Config())
+
+
+def test_several_language_models_are_refused() -> None:
+    with pytest.raises(PairError, match="owner/model has several language models; choose"):
+        check_config("owner/model", AutoConfig.for_model("musicgen"))
 
 
 def test_layers_that_differ_are_looked_at_one_by_one() -> None:
