@@ -18,10 +18,10 @@ GREEDY, SAMPLED = 0.0, 0.7
 ALL = (*METHODS, LOOKUP)
 ABOUT = f"""# Models
 
-Every causal language model of transformers {{version}}, as a tiny random model: three layers, windows of 8 tokens, float32, on a CPU.
-Each method ({", ".join(ALL[:-1])}, and {LOOKUP}, which is `auto` without a draft model) continues a prompt of 20 tokens by
-{TOKENS} tokens, and its text is compared with that of transformers' `generate`: greedy, and at temperature {SAMPLED} with the
-same Gumbel noise added to `generate`'s scores. {{counts}}
+Every causal language model of transformers {{version}}, as a tiny random model: three layers, windows of 8 tokens,
+float32, on a CPU. Each method ({", ".join(ALL[:-1])}, and {LOOKUP}, which is `auto` without a draft model) continues a
+prompt of 20 tokens by {TOKENS} tokens, and its text is compared with that of transformers' `generate`: greedy, and at
+temperature {SAMPLED} with the same Gumbel noise added to `generate`'s scores. {{counts}}
 
 `python -m tests.decoder.survey --output DIR` measures them and writes this page."""
 

@@ -18,28 +18,29 @@ LARGEST = 4_000_000
 _NAMES: Mapping[int, str] = {
     VOCABULARY: "vocab_size vocab_size_per_layer_input pronunciation_vocab_size shape_vocab_size",
     CONTEXT: "max_position_embeddings n_positions n_ctx max_seq_len seq_length context_length model_max_length",
-    WINDOW: "sliding_window sliding_window_size attention_chunk_size window_size attention_window_size head_dim dim_head "
-    "kv_channels attention_head_size d_head swa_head_dim linear_key_head_dim linear_value_head_dim linear_head_dim "
-    "mamba_d_state ssm_state_size state_size rotary_dim query_pre_attn_scalar hidden_size_per_layer_input d_rel "
+    WINDOW: "sliding_window sliding_window_size attention_chunk_size window_size attention_window_size "
+    "head_dim dim_head kv_channels attention_head_size d_head swa_head_dim linear_key_head_dim linear_value_head_dim "
+    "linear_head_dim mamba_d_state ssm_state_size state_size rotary_dim query_pre_attn_scalar hidden_size_per_layer_input d_rel "
     "o_lora_rank floor_scale index_block_size",
     2 * WINDOW: "local_attention moe_intermediate_size shared_expert_intermediate_size shared_intermediate_size "
     "shared_experts_intermediate_size moe_shared_expert_intermediate_size expert_ffn_hidden_size mamba_d_head "
     "mamba_head_dim mamba_headdim index_head_dim index_n_heads indexer_head_dim attention_head_dim router_hidden_size "
     "rel_extent pronunciation_embed_dim shape_embed_dim",
     32: "hidden_size d_model n_embd emb_dim embedding_dim embedding_size word_embed_proj_dim dim_model_base lru_width "
-    "rnn_hidden_size input_embedding_size output_embedding_size attention_hidden_size adapter_in_dim adapter_input_size",
+    "rnn_hidden_size input_embedding_size output_embedding_size attention_hidden_size "
+    "adapter_in_dim adapter_out_dim adapter_input_size",
     48: "intermediate_size ffn_dim dff feed_forward_size d_inner dim_ff ffn_hidden_size intermediate_size_mlp "
     "decoder_ffn_dim encoder_ffn_dim dense_intermediate_size",
     64: "mamba_d_ssm",
     4: "num_attention_heads n_head n_heads num_heads attention_heads decoder_attention_heads encoder_attention_heads "
     "num_encoder_attention_heads num_decoder_attention_heads swa_num_attention_heads mamba_n_heads mamba_num_heads "
     "linear_num_value_heads linear_num_heads num_attention_heads_per_layer num_experts num_local_experts "
-    "n_routed_experts moe_num_experts mamba_chunk_size chunk_size block_size mamba_dt_rank time_step_rank laurel_rank "
-    "gated_norm_rank indexer_n_heads",
+    "n_routed_experts moe_num_experts mamba_chunk_size chunk_size block_size mamba_dt_rank time_step_rank "
+    "laurel_rank gated_norm_rank indexer_n_heads",
     LAYERS: "num_hidden_layers n_layer n_layers num_layers num_blocks decoder_layers num_decoder_layers",
     2: "num_key_value_heads num_kv_heads swa_num_key_value_heads linear_num_key_heads num_experts_per_tok "
-    "num_experts_per_token moe_top_k moe_topk moe_k index_topk_blocks encoder_layers num_encoder_layers zero_expert_num "
-    "o_groups altup_num_inputs",
+    "num_experts_per_token moe_top_k moe_topk moe_k index_topk_blocks encoder_layers num_encoder_layers "
+    "zero_expert_num o_groups altup_num_inputs",
     1: "n_group topk_group num_expert_group n_groups mamba_n_groups n_shared_experts num_shared_experts "
     "first_k_dense_replace num_dense_layers bos_token_id max_window_layers index_local_blocks",
     6: "index_topk",
@@ -88,7 +89,8 @@ OWN: Mapping[str, dict[str, Any]] = {
     "hrm_text": {"num_layers_per_stack": None, "num_hidden_layers": 2, "prefix_lm": False},
     "dots3_note_text": {
         "layer_types": ["indexed_attention", "sliding_attention", "indexed_attention"], "head_dim": 12,
-        "per_layer_config": {1: {"num_attention_heads": 2, "num_key_value_heads": 2, "kv_lora_rank": 8, "qk_nope_head_dim": 8}}},
+        "per_layer_config": {
+            1: {"num_attention_heads": 2, "num_key_value_heads": 2, "kv_lora_rank": 8, "qk_nope_head_dim": 8}}},
     **dict.fromkeys(("hy_v4", "glm_moe_dsa"), _INDEXERS),
     "ministral3": {"rope_parameters": {**_ROPE["rope_parameters"], "llama_4_scaling_beta": 0.1,
                                        "original_max_position_embeddings": 16}},
@@ -96,8 +98,9 @@ OWN: Mapping[str, dict[str, Any]] = {
                             "rope_parameters": {"full_attention": _ROPE["rope_parameters"]}},
     "qwen4_exp_text": {
         "layer_types": ["linear_attention", "linear_attention", "indexed_attention"], "hc_lowrank": 8,
-        "ple_embed_dim": 16, "ngram_vocab_size_base": 200, "make_ngram_vocab_size_divisible_by": 8, "split_ngram_parts": 1,
-        "heads_per_ngram": 2, "indexer_n_heads": 4, "indexer_head_dim": 16, "indexer_kv_heads": 1, "indexer_budget": 8, "indexer_compress_ratio": 2, "ple_layer_ids": [1]},
+        "ple_embed_dim": 16, "ngram_vocab_size_base": 200, "make_ngram_vocab_size_divisible_by": 8,
+        "split_ngram_parts": 1, "heads_per_ngram": 2, "indexer_n_heads": 4, "indexer_head_dim": 16,
+        "indexer_kv_heads": 1, "indexer_budget": 8, "indexer_compress_ratio": 2, "ple_layer_ids": [1]},
     "minimax_m3_vl_text": {"index_n_heads": 2, "layer_types": ["full_attention", "minimax_m3_sparse", "full_attention"],
                            "mlp_layer_types": ["dense", "sparse", "sparse"]},
     **dict.fromkeys(("granite_swa", "granitemoe_swa"), _THETAS),
@@ -157,4 +160,14 @@ def tiny_module(family: str, config: Any) -> Any:
         with torch.no_grad():
             for weight in module.parameters():
                 weight.mul_(0.6 if weight.dim() > 1 else 1)
+    return module
+
+
+def tiny_kin(family: str, config: Any) -> Any:
+    """The same module with a little noise in its weights: a draft that is often right."""
+    module, generator = tiny_module(family, config), torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.dim() > 1:
+                weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.005 * float(weight.std()))
     return module

@@ -17,9 +17,8 @@ from decoder.engine import Engine
 from decoder.errors import DecoderError, first_line
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import check_config, probe
-from tests import tiny
 from tests.decoder.any_family import CONTEXT, PROMPT, VOCABULARY, decoded, engine_of
-from tests.decoder.survey.tiny_models import tiny_config, tiny_module
+from tests.decoder.survey.tiny_models import tiny_config, tiny_kin, tiny_module
 from tests.sampled_reference import gumbel
 
 TOKENS, SEED = 60, 3
@@ -73,19 +72,20 @@ def tried(family: str, temperature: float) -> Trial:
     try:
         check_config(family, config)
         try:
-            module = tiny_module(family, config)
+            module, draft = tiny_module(family, config), tiny_kin(family, config)
             right = reference(module, temperature)
         except Exception as error:  # noqa: BLE001 - the same
             return replace(none, not_built=in_words(error))
-        drafted, alone = engine_of(module, tiny.kin(module, seed=2, noise=0.005)), engine_of(module)
-        probe(drafted.pair.target)
+        drafted, alone = engine_of(module, draft), engine_of(module)
+        target = drafted.pair.target
+        target.name = family
+        probe(target)
     except DecoderError as error:
         return replace(none, refused=first_line(error))
     except Exception as error:  # noqa: BLE001 - an error other than a refusal is a result
         return replace(none, ended=in_words(error))
     runs = {**{name: (drafted, name) for name in METHODS}, LOOKUP: (alone, "auto")}
     found = {name: compared(module, *run, temperature, right) for name, run in runs.items()}
-    target = drafted.pair.target
     return replace(
         none,
         route="states" if target.hf.keeps_states else "native" if target.runs_without_module else "module",
