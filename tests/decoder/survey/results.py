@@ -90,17 +90,10 @@ def result(trial: Trial | None) -> str:
 
 def columns(sampled: Mapping[str, Trial]) -> list[Spec[Trial]]:
     """Columns of a table of greedy trials, beside the sampled trials of the same families."""
-
-    def difference(trial: Trial) -> str:
-        return "" if trial.difference is None else f"{trial.difference:.0e}"
-
-    def of_sampling(trial: Trial) -> str:
-        return result(sampled.get(trial.family)) if trial.route else ""
-
     return [
         (Column("family"), lambda trial: trial.family),
         (Column("route"), lambda trial: trial.route),
         (Column("greedy"), result),
-        (Column(f"T = {SAMPLED}"), of_sampling),
-        (Column("largest difference"), difference),
+        (Column(f"T = {SAMPLED}"), lambda trial: result(sampled.get(trial.family)) if trial.route else ""),
+        (Column("largest difference"), lambda trial: f"{trial.difference:.0e}" if trial.route else ""),
     ]
