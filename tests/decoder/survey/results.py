@@ -18,10 +18,15 @@ GREEDY, SAMPLED = 0.0, 0.7
 ALL = (*METHODS, LOOKUP)
 ABOUT = f"""# Models
 
-Every causal language model of transformers {{version}}, as a tiny random model: three layers, windows of 8 tokens,
-float32, on a CPU. Each method ({", ".join(ALL[:-1])}, and {LOOKUP}, which is `auto` without a draft model) continues a
-prompt of 20 tokens by {TOKENS} tokens, and its text is compared with that of transformers' `generate`: greedy, and at
-temperature {SAMPLED} with the same Gumbel noise added to `generate`'s scores. {{counts}}
+Every causal language model of transformers {{version}}, as a tiny random model: two to four layers, windows of 8
+tokens where the family has windows, float32, on a CPU. Each method ({", ".join(ALL[:-1])}, and {LOOKUP}, which is
+`auto` without a draft model) continues a prompt of 20 tokens by {TOKENS} tokens, and its text is compared with that of
+transformers' `generate`: greedy, and at temperature {SAMPLED} with the same Gumbel noise added to `generate`'s scores.
+{{counts}}
+
+The route is the code that computes the target: native (without transformers' module), module, or states (a module whose
+layers keep states). The largest difference is that of a tree node's logits from those of plain text, over the largest
+logit.
 
 `python -m tests.decoder.survey --output DIR` measures them and writes this page."""
 
@@ -66,7 +71,11 @@ def markdown(survey: Survey) -> str:
     groups = {title: [trial for trial in greedy.values() if fits(trial)] for title, fits in GROUPS.items()}
     counts = ", ".join(f"{len(trials)} {title.lower()}" for title, trials in groups.items() if trials)
     about = ABOUT.format(version=survey.transformers, counts=f"Of {len(greedy)} families: {counts}.")
-    tables = (section(of_rows(columns(sampled), trials, title=title)) for title, trials in groups.items() if trials)
+    tables = (
+        section(of_rows(columns(sampled) if trials[0].route else REASONS, trials, title=title))
+        for title, trials in groups.items()
+        if trials
+    )
     return "\n\n".join([about, *(part for table in tables for part in table if part)]) + "\n"
 
 
@@ -88,12 +97,16 @@ def result(trial: Trial | None) -> str:
     return trial.refused or trial.not_built or trial.ended or "; ".join(wrong) or "exact"
 
 
-def columns(sampled: Mapping[str, Trial]) -> list[Spec[Trial]]:
+REASONS: tuple[Spec[Trial], ...] = ((Column("family"), lambda trial: trial.family), (Column("reason"), result))
+"""Columns of a table of families without texts."""
+
+
+def columns(sampled: Mapping[str, Trial]) -> tuple[Spec[Trial], ...]:
     """Columns of a table of greedy trials, beside the sampled trials of the same families."""
-    return [
+    return (
         (Column("family"), lambda trial: trial.family),
         (Column("route"), lambda trial: trial.route),
         (Column("greedy"), result),
-        (Column(f"T = {SAMPLED}"), lambda trial: result(sampled.get(trial.family)) if trial.route else ""),
-        (Column("largest difference"), lambda trial: f"{trial.difference:.0e}" if trial.route else ""),
-    ]
+        (Column(f"T = {SAMPLED}"), lambda trial: result(sampled.get(trial.family))),
+        (Column("largest difference"), lambda trial: "" if trial.difference is None else f"{trial.difference:.0e}"),
+    )
