@@ -50,7 +50,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Largest difference of a tree node's logits from those of plain text, over the largest logit."""
 
 
-class CoupledNoise(LogitsProcessor):  # type: ignore[misc]  # transformers ships no types
+class CoupledNoise(LogitsProcessor):
     """The noise of coupled sampling, added to the scores of transformers' greedy search."""
 
     def __init__(self, temperature: float) -> None:
