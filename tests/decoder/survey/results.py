@@ -1,0 +1,112 @@
+"""The survey's results as files: the log of a run, the JSON that is kept, and the page made from it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from decoder.bench.record_log import LogFormat, LogHeader
+from decoder.system.whole_files import write_whole
+from decoder.tables.data import Column, Spec, of_rows
+from decoder.tables.markdown import section
+from tests.decoder.survey.trial import LOOKUP, METHODS, TOKENS, Trial
+
+ROOT = Path(__file__).parents[3]
+KEPT, PAGE = ROOT / "benchmarks" / "models.json", ROOT / "docs" / "models.md"
+GREEDY, SAMPLED = 0.0, 0.7
+ALL = (*METHODS, LOOKUP)
+ABOUT = f"""# Models
+
+Every causal language model of transformers {{version}}, as a tiny random model: two to four layers, windows of 8
+tokens where the family has windows, float32, on a CPU. Each method ({", ".join(ALL[:-1])}, and {LOOKUP}, which is
+`auto` without a draft model) continues a prompt of 20 tokens by {TOKENS} tokens, and its text is compared with that of
+transformers' `generate`: greedy, and at temperature {SAMPLED} with the same Gumbel noise added to `generate`'s scores.
+{{counts}}
+
+The route is the code that computes the target: native (without transformers' module), module, or states (a module whose
+layers keep states). The largest difference is that of a tree node's logits from those of plain text, over the largest
+logit.
+
+`python -m tests.decoder.survey --output DIR` measures them and writes this page."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """All that determines the results."""
+
+    transformers: str
+    tokens: int = TOKENS
+
+
+Header: TypeAlias = LogHeader[Request, None]
+FORMAT: LogFormat[Header, Trial] = LogFormat(
+    msgspec.json.Decoder(Header | Trial), 1, "let --output name another folder"
+)
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """The results that are kept."""
+
+    transformers: str
+    trials: tuple[Trial, ...]
+
+
+def write(survey: Survey, kept: Path = KEPT, page: Path = PAGE) -> None:
+    """Writes the JSON, one line a trial, and the page."""
+    trials = ",\n".join(msgspec.json.encode(trial).decode() for trial in survey.trials)
+    version = msgspec.json.encode(survey.transformers).decode()
+    write_whole(kept, f'{{"transformers":{version},"trials":[\n{trials}\n]}}\n'.encode())
+    write_whole(page, markdown(survey).encode())
+
+
+def read(kept: Path = KEPT) -> Survey:
+    """The kept results."""
+    return msgspec.json.decode(kept.read_bytes(), type=Survey)
+
+
+def markdown(survey: Survey) -> str:
+    """The page."""
+    greedy = {trial.family: trial for trial in survey.trials if trial.temperature == GREEDY}
+    sampled = {trial.family: trial for trial in survey.trials if trial.temperature == SAMPLED}
+    groups = {title: [trial for trial in greedy.values() if fits(trial)] for title, fits in GROUPS.items()}
+    counts = ", ".join(f"{len(trials)} {title.lower()}" for title, trials in groups.items() if trials)
+    about = ABOUT.format(version=survey.transformers, counts=f"Of {len(greedy)} families: {counts}.")
+    tables = (
+        section(of_rows(columns(sampled) if trials[0].route else REASONS, trials, title=title))
+        for title, trials in groups.items()
+        if trials
+    )
+    return "\n\n".join([about, *(part for table in tables for part in table if part)]) + "\n"
+
+
+GROUPS: Mapping[str, Callable[[Trial], bool]] = {
+    "Exact": lambda trial: trial.exact == ALL,
+    "Different text": lambda trial: bool(trial.wrong),
+    "No result": lambda trial: bool(trial.ended),
+    "Refused": lambda trial: bool(trial.refused),
+    "Not built": lambda trial: bool(trial.not_built),
+}
+"""Sections of the page, and which greedy trials they have."""
+
+
+def result(trial: Trial | None) -> str:
+    """A trial in words."""
+    if trial is None:
+        return "not measured"
+    wrong = (f"{name} {fault}" for name, fault in trial.wrong.items())
+    return trial.refused or trial.not_built or trial.ended or "; ".join(wrong) or "exact"
+
+
+REASONS: tuple[Spec[Trial], ...] = ((Column("family"), lambda trial: trial.family), (Column("reason"), result))
+"""Columns of a table of families without texts."""
+
+
+def columns(sampled: Mapping[str, Trial]) -> tuple[Spec[Trial], ...]:
+    """Columns of a table of greedy trials, beside the sampled trials of the same families."""
+    return (
+        (Column("family"), lambda trial: trial.family),
+        (Column("route"), lambda trial: trial.route),
+        (Column("greedy"), result),
+        (Column(f"T = {SAMPLED}"), lambda trial: result(sampled.get(trial.family))),
+        (Column("largest difference"), lambda trial: "" if trial.difference is None else f"{trial.difference:.0e}"),
+    )
