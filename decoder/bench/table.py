@@ -59,7 +59,7 @@ def _heading(report: Report | RoundsReport) -> str:
         copied = machine.copy_bytes_per_s
         lines.insert(2, f"{machine.accelerator}, copies {number(copied and copied / 1e12, 2)} TB/s")
     if peaks := report.peak_bytes_by_rank:
-        lines.append(f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB")
+        lines.append(f"peak memory by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB")
     turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
     if len(waits) < turns:
         lines.append(f"INTERRUPTED: the results below are from {len(waits)} of {turns} turns")

@@ -15,6 +15,7 @@ from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Su
 from decoder.methods import METHODS, all_knobs, root_is_drafted
 from decoder.run.text_end import TextEnds
 from dynatui.attach.events import is_opening
+from dynatui.clean import clean_line
 
 MOST_METHODS = 64
 MOST_RANKS = 2**12
@@ -71,7 +72,7 @@ class Checker:
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
-            return f"{stranger[:LONGEST_NAME]} is no method of this run"
+            return f"{clean_line(stranger[:LONGEST_NAME])} is not a method of this run"
         match event:
             case Round():
                 return _fault_of_round(event, lanes[event.method])

@@ -181,7 +181,7 @@ def without_a_gpu(command: Sequence[str], shape: str, folder: Path) -> list[str]
     ("name", "code", "last"),
     [
         ("truncated", 0, "waits for the device"),
-        ("profile", 1, "no kernel was seen"),
+        ("profile", 1, "no kernel was recorded"),
         ("auto", 1, "no CUDA graphs are captured"),
     ],
 )

@@ -255,8 +255,14 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
             super().__init__(model, noise)
 
     monkeypatch.setattr(race, "Judge", Counted)
-    engine = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16")
+    engine = tiny_models.loaded(tiny_models.pair("qwen3"), "bfloat16")
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
-    (summary,) = (event for event in decode(engine, "The tree grows", config) if isinstance(event, Summary))
-    assert sum(figures.near_tie is True for figures in summary.methods.values()) > 1
+    # Which texts have near ties depends on the processor.
+    for prompt in ("The tree grows", "T", "It was late", "a b c d", "The house", "one two three"):
+        made.clear()
+        (summary,) = (event for event in decode(engine, prompt, config) if isinstance(event, Summary))
+        if sum(figures.near_tie is True for figures in summary.methods.values()) > 1:
+            break
+    else:
+        pytest.fail("no text has several near ties")
     assert made == [engine.pair.target]

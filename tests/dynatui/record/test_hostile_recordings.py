@@ -87,8 +87,8 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     # its order
     "a round before any run": ([encode(ROUND)], "an event before any run"),
     "a summary before any run": ([encode(SUMMARY)], "an event before any run"),
-    "a stranger's round": ([encode(RUN), line(ROUND, method="fixed")], "fixed is no method of this run"),
-    "a stranger's summary": ([encode(RUN), line(SUMMARY, methods={"x": {}})], "x is no method of this run"),
+    "a stranger's round": ([encode(RUN), line(ROUND, method="fixed")], "fixed is not a method of this run"),
+    "a stranger's summary": ([encode(RUN), line(SUMMARY, methods={"x": {}})], "x is not a method of this run"),
     "a round that is missing": ([encode(RUN), line(ROUND, round=1, position=3)], "round 1 of dynatree where round 0"),
     "a round that comes twice": ([encode(RUN), encode(ROUND), encode(ROUND)], "round 0 of dynatree where round 1"),
     "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where round 0 should follow"),

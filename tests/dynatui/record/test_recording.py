@@ -220,7 +220,7 @@ BAD_LINES = {
     "huge": (ROUND.replace(b'"round":0', b'"round":1' + b"0" * 5000), "out of range"),
     "of another type": (ROUND.replace(b'"round":0', b'"round":"0"'), "Expected `int`, got `str`"),
     "unknown field": (ROUND.replace(b'"round":0', b'"round":0,"mood":1'), "unknown field `mood`"),
-    "unknown method": (ROUND.replace(b'"ar"', b'"linear"'), "linear is no method of this run"),
+    "unknown method": (ROUND.replace(b'"ar"', b'"linear"'), "linear is not a method of this run"),
     "deep": (b'{"type":"run","methods":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "line 2"),
 }
 
