@@ -53,7 +53,7 @@ WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
         clause="the draft disagrees: {right:.0%} of {levels:.1f} levels a round are accepted",
         assumption="if every guess held",
-        line="{right:.0%} of the {levels:.2g} drafted levels are accepted",
+        line="{right:.0%} of {levels:.2g} drafted levels accepted",
         brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(
             "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste less",

@@ -136,7 +136,7 @@ def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_deco
 @pytest.mark.parametrize(
     ("limit", "told"),
     [
-        ("agreement", "25% of the 4 drafted levels are accepted; a better draft or smaller trees would help"),
+        ("agreement", "25% of 4 drafted levels accepted; a better draft or smaller trees would help"),
         ("draft", "drafting takes 75% of a round; a smaller draft or shallower trees would help"),
         ("verification", "verification grows with rows: 17 rows take 6x of one; smaller trees would help"),
         (
