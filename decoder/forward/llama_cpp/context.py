@@ -158,11 +158,6 @@ class Context:
         """Drops all rows."""
         self._library.memory_clear(self._memory, False)
 
-    def last_position(self, sequence: int) -> int:
-        """Position of a sequence's last row; -1 if it has none."""
-        position: int = self._library.memory_seq_pos_max(self._memory, sequence)
-        return position
-
     def state(self) -> bytes:
         """All rows with their sequences, to be put into another context of the model by `restore`."""
         size = self._library.state_get_size(self._handle)

@@ -192,7 +192,6 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "llama_memory_seq_rm": (c.c_bool, (_POINTER, c.c_int32, c.c_int32, c.c_int32)),
     "llama_memory_seq_cp": (None, (_POINTER, c.c_int32, c.c_int32, c.c_int32, c.c_int32)),
     "llama_memory_seq_keep": (None, (_POINTER, c.c_int32)),
-    "llama_memory_seq_pos_max": (c.c_int32, (_POINTER, c.c_int32)),
     "llama_decode": (c.c_int32, (_POINTER, Batch)),
     "llama_get_logits": (c.POINTER(c.c_float), (_POINTER,)),
     "llama_state_get_size": (c.c_size_t, (_POINTER,)),
