@@ -98,7 +98,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
     if job.with_baselines and any(model.computed_by for model in pair.models.values()):
-        contenders += llama_cpp_baselines(pair, job.config)
+        contenders += llama_cpp_baselines(pair, job.config, job.target, job.draft)
         note("transformers' own generation is left out: llama.cpp computes a model")
     elif job.with_baselines and not pair.target.ranks:
         contenders += baselines(pair, job.config)

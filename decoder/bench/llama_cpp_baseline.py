@@ -1,42 +1,105 @@
-"""llama.cpp's plain decoding as a contender: one token a pass and the most probable token, with nothing of the engine.
+"""llama.cpp's own greedy decoding, plain and speculative, as contenders: its server without HTTP, nothing of the engine.
 
-llama.cpp's own speculative decoding is not part of its C API, so it is no contender here.
+Its time is the time that its server reports. As for transformers' baselines, prefill ends with the first token, which
+does not count in rates.
 """
 
-import time
+import functools
 from collections.abc import Sequence
+from typing import Any
 
-from decoder.bench.contenders import BASELINE, Contender, Trial, running
+import torch
+
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.bench.contenders import Contender, Trial
 from decoder.engine import Engine
-from decoder.forward.llama_cpp.forward import LlamaForward
+from decoder.forward.llama_cpp.library import require_package
+from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
-from decoder.session.protocol import Outcome, TokenLimit
-from decoder.tree import TokenTree
 
 NAME = "llama.cpp"
+DRAFTED = (1, 2, 3, 5)
+"""Settings of speculative decoding: maximum number of drafted tokens a round; 3 is llama.cpp's default."""
+SILENT = -1
+"""Verbosity at which llama.cpp's server writes nothing."""
+MS = 1e-3
+"""Seconds of a millisecond."""
 
 
-def llama_cpp_baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """The contender, if llama.cpp computes the target and decoding is greedy; else none."""
-    if not isinstance(pair.target.runs_by, LlamaForward) or config.sampling.temperature:
+def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft: str | None) -> list[Contender]:
+    """The contenders, if `target` is a GGUF file and decoding is greedy; speculative ones if `draft` is one too."""
+    if target is None or not is_gguf(target) or config.sampling.temperature:
         return []
-    return [Contender(NAME, NAME, lambda engine, ids: _decoded(engine, ids, config), {})]
+    drafts = DRAFTED if draft is not None and is_gguf(draft) and not pair.translation else ()
+    return [
+        Contender(
+            f"{NAME} {count}" if count else NAME,
+            NAME,
+            functools.partial(_decoded, config=config, server=_Server(target, draft if count else None, count)),
+            {"n_max": count},
+            foreign=True,
+        )
+        for count in (0, *drafts)
+    ]
 
 
-def _decoded(engine: Engine, prompt_ids: Sequence[int], config: RunConfig) -> Trial:
-    pair = engine.pair
-    forward = pair.target.runs_by
-    assert isinstance(forward, LlamaForward), "as when the contender was made"  # noqa: S101 - a programmer's mistake
-    limit, outcomes = TokenLimit(pair.eos, config.max_new_tokens), list[tuple[Outcome, float]]()
-    opened = time.perf_counter()
-    tokens = forward.plain(prompt_ids, len(prompt_ids) + config.max_new_tokens, pair.vocabulary)
-    started = time.perf_counter()
-    for token in tokens:
-        committed, finished = limit.cut([token])
-        outcome = Outcome(TokenTree([prompt_ids[-1]]), committed=committed, target_forwards=1, draft_forwards=0)
-        outcomes.append((outcome, time.perf_counter() - started))
-        if finished:
-            break
-    tallies = running(started - opened, BASELINE, outcomes)
-    return Trial(tallies[-1], tallies)
+class _Server:
+    """llama.cpp's server for one text at a time, started by the first text."""
+
+    def __init__(self, target: str, draft: str | None, drafted: int) -> None:
+        """Describes a server for the file `target`; the file `draft`, if any, drafts up to `drafted` tokens a round."""
+        self._target, self._draft, self._drafted = target, draft, drafted
+
+    def complete(self, prompt_ids: Sequence[int], most_tokens: int, **options: Any) -> Any:
+        """The server's answer to a prompt: text, counts and times."""
+        request = {"prompt": list(prompt_ids), "n_predict": most_tokens, "cache_prompt": False, "top_k": 1}
+        return self._started.handle_completions(request | {"samplers": ["top_k"]} | options)
+
+    @functools.cached_property
+    def _started(self) -> Any:
+        require_package()
+        import xllamacpp  # noqa: PLC0415 - few benchmarks need it
+
+        params = xllamacpp.CommonParams()
+        params.verbosity, params.warmup, params.fit_params = SILENT, False, False
+        params.n_parallel, params.n_ctx = 1, gguf_file(self._target).size("context_length") or 0
+        params.model.path = self._target
+        models = [params]
+        if self._draft:
+            drafting = params.speculative.draft
+            params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+            drafting.mparams.path, drafting.n_max = self._draft, self._drafted
+            models.append(drafting)
+        for model, file in zip(models, (self._target, self._draft), strict=False):
+            model.cpuparams.n_threads = model.cpuparams_batch.n_threads = torch.get_num_threads()
+            if file and gguf_file(file).in_float32:
+                model.cache_type_k = model.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        return xllamacpp.Server(params)
+
+
+def _decoded(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
+    timed = server.complete(prompt_ids, config.max_new_tokens)
+    # Token ids come only with log-probabilities, which take time.
+    named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]
+    assert named["text"] == timed["choices"][0]["text"], "greedy texts are equal"  # noqa: S101 - else counts are of another text
+    tokens, times = [token["id"] for token in named["logprobs"]["content"]], timed["timings"]
+    accepted = times.get("draft_n_accepted", 0)
+    return Trial(
+        Tally(
+            prefill_s=times["prompt_ms"] * MS,
+            rounds=len(tokens) - accepted,
+            drafted=times.get("draft_n", 0),
+            accepted=accepted,
+            timed_tokens=len(tokens) - 1,
+            target_forwards=len(tokens) - accepted,
+            draft_forwards=None,
+            decode_s=times["predicted_ms"] * MS,
+            draft_s=None,
+            verify_s=None,
+            commit_s=None,
+            knows_tree=False,
+            log=TokenLog().plus(tokens),
+        )
+    )
