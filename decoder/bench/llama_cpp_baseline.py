@@ -1,4 +1,4 @@
-"""llama.cpp's plain decoding as a contender: one token a pass and the most probable token, with nothing of the engine.
+"""Plain decoding by llama.cpp as a contender: one token per pass, always the most probable one, without the engine.
 
 llama.cpp's own speculative decoding is not part of its C API, so it is no contender here.
 """
