@@ -1,4 +1,6 @@
-"""Errors in the paper's own numbers, found in its text, its authors' code and their logs, not by measurement here.
+"""Errors in the paper's own numbers, as shown by its text, its authors' code and the authors' logs.
+
+Nothing in this module was measured by this project.
 
 Measurements are compared with the paper in `claims`.
 """
