@@ -54,7 +54,7 @@ class Contender:
 
     name: str
     group: str
-    """Method or baseline of which this contender is a setting, such as `linear`; if it has only one setting, `name`."""
+    """Method or baseline of which this contender is a setting, such as `linear`; `name` if it is the only setting."""
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]

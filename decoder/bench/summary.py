@@ -108,7 +108,7 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """All comparisons below the table: of `ar` with generate, of adaptive trees, of parts of methods, of exactness.
+    """All comparisons below the table: `ar` with generate, adaptive trees, parts of methods, and costs of exactness.
 
     Each adaptive tree is compared with the best contender of each other kind, unless the kind's texts may differ from
     `ar`'s by design.

@@ -224,7 +224,7 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: for each prompt, speed-up at the longest length over the shortest."""
+    """Claim that the gain grows with length: per prompt, speed-up at the longest length over that at the shortest."""
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)

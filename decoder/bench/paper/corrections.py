@@ -1,8 +1,6 @@
 """Errors in the paper's own numbers, as shown by its text, its authors' code and the authors' logs.
 
-Nothing in this module was measured by this project.
-
-Measurements are compared with the paper in `claims`.
+Nothing in this module was measured by this project; `claims` compares measurements with the paper.
 """
 
 from typing import NamedTuple

@@ -11,7 +11,7 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""The paper's name of the data set in those of its figures that show a single data set."""
+"""Data set, by the paper's name, of the paper's figures that show a single data set."""
 DYNATREE = "DynaTree"
 """Row of the paper's tables with the complete method."""
 EARLY_LENGTH = 500
@@ -104,7 +104,7 @@ def points(lane: Lane, cells: Sequence[Cell], key: str, along: Callable[[Cell], 
 
 
 def without(cells: Sequence[Cell], key: str) -> list[str]:
-    """Names of the lanes of which no cell has the quantity `key`."""
+    """Names of the lanes whose cells all lack the quantity `key`."""
     known = {cell.lane for cell in cells if key in cell.stats}
     return [name for name in Counter(cell.lane for cell in cells) if name not in known]
 

@@ -40,7 +40,7 @@ def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: 
 
 
 def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
-    """Values of the intervals, which are means, multiplied by `scale`."""
+    """Mean of each interval, multiplied by `scale`."""
     return [stat.value * scale for stat in stats]
 
 

@@ -1,4 +1,4 @@
-"""Speed-up against the number of verified nodes, and the time of a target pass against its number of rows."""
+"""Speed-up against the number of verified nodes, and the time of a target pass by rows on the same machine."""
 
 from collections.abc import Sequence
 from itertools import takewhile
