@@ -1,1 +1,1 @@
-"""Measurement of decoding speed: texts by methods and by transformers, in turns, and rounds with given tree sizes."""
+"""Measurements of speed: methods and transformers decode texts in turns; rounds verify trees of given sizes."""

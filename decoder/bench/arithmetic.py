@@ -1,7 +1,7 @@
-"""Multiply-adds of forward passes, with which the growth of round times over longer texts is compared.
+"""Multiply-adds of forward passes; their growth with the text length is compared with the growth of round times.
 
-Counts the work that a model's shape demands, however it is computed: padding rows and keys that are read twice do not
-count. Measures no time.
+Counts the work that a model's shape requires, not what an implementation does: padding rows do not count, and a key
+that a row reads twice counts once. Measures no time.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class Shape(msgspec.Struct, frozen=True):
     """Multiply-adds of one model by kind of work."""
 
     matrices: int
-    """Multiply-adds of a row in all weight matrices but the head's; a mixture of experts counts with all its experts.
+    """Multiply-adds of one row in all weight matrices except the head's; in a mixture of experts, all experts count.
     """
     head: int
     """Multiply-adds of the head for one row of logits."""

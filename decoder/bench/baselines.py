@@ -1,7 +1,8 @@
-"""transformers' baselines in several settings each: greedy generate, assisted generation and prompt lookup.
+"""Baselines of transformers, each in several settings: plain `generate`, assisted generation and prompt lookup.
 
-All run on the pair's own modules, on the caller's thread. The best setting depends on models and machine, so all are
-measured and the table names the best. Prefill time ends with the first tokens, which do not count in rates.
+All run on the pair's own modules, on the caller's thread. The best setting depends on models and machine, so all
+settings are measured and the table names the best. The prefill ends when the first tokens arrive; these tokens do not
+count in tokens/s.
 """
 
 import copy
@@ -32,7 +33,7 @@ ASSISTED: dict[str, dict[str, float]] = {
 LOOKED_UP = (5, 10)
 """Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
-"""Arguments of generate with which the number of draft passes is unknown."""
+"""Arguments that make `generate` draft; the number of its draft passes is then unknown."""
 
 
 class _Bursts(BaseStreamer):
@@ -53,7 +54,7 @@ class _Bursts(BaseStreamer):
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """All baselines in all their settings; sampled ones draw noise of their own."""
+    """All baselines in all their settings; at a temperature above 0, they use random numbers of their own."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
     plain = [
         Contender(

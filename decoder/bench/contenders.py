@@ -1,6 +1,6 @@
 """Contenders of a benchmark: each has a name and a function that decodes and times one text.
 
-Methods of this project run in the same sessions as on the screen and in the library. Knows neither prompts nor
+Methods of this project run in the same sessions as in the terminal app and in the library. Independent of prompts and
 statistics.
 """
 
@@ -28,7 +28,7 @@ PromptRead = Callable[[torch.device], None]
 BASELINE = "ar"
 """Name of plain decoding, the contender with which text and speed of all others are compared."""
 INEXACT = "not exact"
-"""Group of contenders without batch-invariant passes, which show the cost of exactness."""
+"""Group of the contenders that decode without batch-invariant passes, to show the cost of exactness."""
 PROMPT_LOOKUP = "prompt lookup"
 """Group of transformers' prompt lookup decoding."""
 
@@ -54,13 +54,13 @@ class Contender:
 
     name: str
     group: str
-    """Method whose setting this is, such as `linear`; the contender's own name if the method has only one setting."""
+    """Method or baseline of which this contender is a setting, such as `linear`; `name` if it is the only setting."""
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]
     """Values of all parameters, by name."""
     foreign: bool = False
-    """Whether the contender may reject a model, a setting or a machine; it is then left out of the benchmark."""
+    """Whether the contender may reject a model, a setting or a machine; a contender that does so is left out."""
 
 
 def nothing(_device: torch.device) -> None:
@@ -123,9 +123,9 @@ def decoded(
 ) -> Trial:
     """Decodes one text to its end.
 
-    The clock is read outside the session, so that all of a session's work is timed; times of the parts of a round are
-    reported by the session. The device is synchronised only at the start and the end. If rounds report more time than
-    this clock, some of it passed before the clock started; the longer time counts.
+    The clock is read outside the session, so that all of a session's work is timed; the session reports the times of
+    the parts of a round. The device is synchronised only at the start and the end. If the rounds report more time in
+    total than the clock, part of their time passed before the clock started, and the rounds' total is used.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
@@ -155,7 +155,7 @@ def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, flo
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
-    """Outcome as a `Round` for `decoder.analysis.metrics`, without fields that only readers of events need."""
+    """Outcome as a `Round` for `decoder.analysis.metrics`; fields that metrics do not read have placeholder values."""
     return Round(
         method=method,
         round=number,

@@ -23,7 +23,7 @@ def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:
-    """Totals after `length` new tokens; tokens and accepted nodes of the last round beyond that length are cut off.
+    """Totals after `length` new tokens; tokens and accepted nodes beyond that length are removed from the last round.
 
     A shorter text is not cut.
 

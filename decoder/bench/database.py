@@ -1,4 +1,4 @@
-"""Database shared by several processes: a file of SQLite, or PostgreSQL. Knows nothing of its content.
+"""Database shared by several processes: an SQLite file or a PostgreSQL server. Independent of the stored data.
 
 Statements within `Database.alone` are one exclusive transaction: transactions of other processes wait for its end. Each
 transaction opens a new connection, so that after a short outage of the server the next transaction succeeds.
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Seconds that a worker waits for another's transaction; less than a lease, after which a worker counts as dead."""
+"""Maximum wait for another worker's transaction, in seconds; less than a lease, so that no lease expires meanwhile."""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -39,8 +39,7 @@ class Dialect:
     hole: str
     """Placeholder for a value in a statement."""
     alone: tuple[str, ...]
-    """Statements that begin an exclusive transaction, since two concurrent readers could otherwise both go on to write.
-    """
+    """Statements that begin an exclusive transaction; in others, two workers could read the same state, then write."""
     now: str
     has_table: str
 
@@ -104,7 +103,7 @@ class Database:
     """Path of the SQLite file; None for a server."""
 
     def make(self, tables: Sequence[str]) -> None:
-        """Creates a missing database file, and missing tables by these statements.
+        """Creates the database file if it is missing, and runs the statements `tables`, which create missing tables.
 
         Raises:
             DatabaseError: The database cannot be reached or written, or the file is not a database.
@@ -173,7 +172,7 @@ class Database:
     def _connected(self) -> Any:
         if self.file is not None:
             return _connected_to_file(self.file, "rw")
-        # transactions are begun and ended by statements, as in SQLite
+        # with autocommit, only the statements of `_transaction` begin and end transactions, as for SQLite
         return driver().connect(self.url.replace(POSTGRES, "postgresql", 1), autocommit=True, **PATIENT)
 
 
@@ -218,6 +217,6 @@ def _is_url(text: str) -> bool:
 
 
 def _connected_to_file(file: Path, mode: str) -> sqlite3.Connection:
-    """Connection to an SQLite file; only mode rwc creates it, so that a removed file is not recreated empty."""
+    """Connection to an SQLite file. Mode rwc creates a missing file; in mode rw, a missing file is an error."""
     uri = f"file:{quote(str(file.absolute()))}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)

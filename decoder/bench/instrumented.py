@@ -1,8 +1,8 @@
 """Instrumented models: time and work of each forward call within a method's rounds.
 
-Softmax, token choice, trees and the loop count as the rest of a round; preparing a model's inputs counts as part of its
-call. CPU only, where every round calls the models and every call returns when it is finished; an accelerator computes
-asynchronously and may run whole rounds without such calls.
+The time of a call includes the preparation of the model's inputs. The rest of a round is softmax, choice of tokens,
+trees and the loop. Models are instrumented on a CPU only, where every round calls the models and every call returns
+when its computation is finished; an accelerator computes asynchronously and may run whole rounds without such calls.
 """
 
 import time
@@ -37,8 +37,7 @@ class Seen:
 class _InstrumentedModel:
     """Model whose calls are timed and counted; all other attributes are the model's own.
 
-    The time for counting is part of the call's time and not of the rest of the round, since uninstrumented methods do
-    no counting.
+    The time of a call includes the time for counting, so that counting does not lengthen the rest of the round.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -50,7 +49,7 @@ class _InstrumentedModel:
         return getattr(self._model, name)
 
     def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
-        """See `LanguageModel.streaming`; this object also counts all later calls."""
+        """See `LanguageModel.streaming`; returns this object, which then calls and counts the streaming model."""
         self._model = self._model.streaming(sinks, window)
         return self
 

@@ -71,7 +71,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     """Measures methods and baselines; `show` displays the progress.
 
     Raises:
-        DecoderError: A prompt does not fit, or models or device fail.
+        DecoderError: A prompt does not fit into the context, or models or device fail.
         KeyboardInterrupt: Interrupted before anything was complete.
     """
     if is_model_free(job.draft):
@@ -114,7 +114,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     """Measures rounds; `show` displays the progress.
 
     Raises:
-        DecoderError: No tree has one of the sizes, a text is too long, or models or device fail.
+        DecoderError: A tree size is impossible, a text is too long, or models or device fail.
         KeyboardInterrupt: Interrupted before anything was complete.
     """
     contenders = sizes.contenders(job.config, job.sizes)

@@ -128,7 +128,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights read by one forward pass: all but the input embedding, unless it is tied to the head."""
+    """Bytes of weights that one forward pass reads: all, but the input embedding only if it is tied to the head."""
     module = model.hf.skeleton
     total: int = sum(weight.numel() * weight.element_size() for weight in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()

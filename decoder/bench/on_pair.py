@@ -23,7 +23,7 @@ class OnPair:
     dtype: str = "auto"
     draft_dtype: str = "auto"
     gpu_layers: int | None = None
-    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses."""
+    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None lets llama.cpp choose the number."""
 
     @property
     def pair_options(self) -> dict[str, Any]:

@@ -11,6 +11,6 @@ SERIES = 4
 
 
 def repeated_costs(pair: Pair, tokens: int) -> list[Costs]:
-    """Costs of both models' passes after a text of about `tokens` tokens, `SERIES` times."""
+    """Costs of both models' passes after a text of about `tokens` tokens, from each of `SERIES` measurements."""
     clock = ComputingClock(pair.target.device)
     return [measure_costs(pair, tokens, clock) for _ in range(SERIES)]

@@ -1,4 +1,4 @@
-"""Steps of a measurement as they are shown, and its report after the last step or an interruption. Imports no torch."""
+"""Progress of a measurement after each step, and its report at the end or after an interrupt. Imports no torch."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

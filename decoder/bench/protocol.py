@@ -28,7 +28,7 @@ from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
 
 DISTURBED = 0.03
-"""Largest share of a turn's time that threads may wait for a processor; a turn above it is repeated."""
+"""Largest share of a turn's time that threads may wait for a processor; a turn with a larger share is repeated."""
 ATTEMPTS = 3
 """Largest number of attempts at a turn if other processes disturb it."""
 Tokens: TypeAlias = Sequence[int]
@@ -56,7 +56,7 @@ class Sample:
     at: tuple[Tally, ...] = ()
     """Totals at each of the experiment's lengths; only the last has the peak memory, measured over the whole turn."""
     seen: Seen | None = None
-    """Work of both models after prefill; None if unknown. See `Trial`, also for the next two fields."""
+    """Work of both models after prefill; None if unknown. `Trial` describes this field and the next two."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
@@ -91,7 +91,7 @@ class Experiment:
     contenders: Sequence[Contender]
     prompts: Sequence[Tokens]
     warm_up: Sequence[Tokens]
-    """Prompts that each contender decodes uncounted before its first turn."""
+    """Prompts that each contender decodes before its first turn, without being measured."""
     repeats: int = 1
     seed: int = 0
     """Seed of the random order of turns."""
@@ -128,7 +128,7 @@ def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
 
 
 def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
-    """Whether a contender can decode these prompts, tried without measurement; reports the reason if not.
+    """Decodes the prompts without measuring; returns whether the contender can do so, and if not, notes the reason.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -187,7 +187,7 @@ def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
 
 
 def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
-    """First trial that hardly waited for a processor, else of `attempts` the one that waited least; its waiting share.
+    """First trial whose threads hardly waited for a processor, else the trial that waited least; and its waiting share.
 
     Only the time spent waiting decides, never the speed.
     """

@@ -2,7 +2,7 @@
 
 The first line is the header, every other line a record. Damaged lines at the end, as left by a kill, a full disk or a
 power failure, are dropped, and their results are measured again. One process at a time may write a log: see
-`opened`. Knows nothing of its records.
+`opened`. Independent of the content of records.
 """
 
 import errno
@@ -36,14 +36,14 @@ class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="b
     commit: str | None | UnsetType = UNSET
     """Git commit of the source tree, with -dirty if files were changed since; None outside of a git checkout.
 
-    Unset in logs of a measurement that does not record it.
+    Unset if this kind of measurement does not record commits.
     """
     machine: Machine
     request: Q = msgspec.field(name="asked")
     """Struct of everything that determines the results; only an equal request can resume the log."""
     costs: C
     context: int | UnsetType = UNSET
-    """Context length of the pair, in tokens; unset in logs of a measurement that does not record it."""
+    """Context length of the pair, in tokens; unset if this kind of measurement does not record it."""
 
 
 H = TypeVar("H", bound=LogHeader[Any, Any])
@@ -58,7 +58,7 @@ class LogFormat(Generic[H, R]):
     lines: "msgspec.json.Decoder[H | R]"
     """JSON decoder of one line."""
     schema: int
-    """Only supported version."""
+    """The only supported version of the lines' format."""
     remedy: str
     """Advice in errors about an unusable file, such as "let --output name another file"."""
 
@@ -92,7 +92,7 @@ class RecordLog(Generic[H, R]):
 
         Args:
             header: Header of this measurement.
-            complete: Whether no record is missing; such a log is shown on any machine.
+            complete: Whether the log has all records; a complete log is shown on any machine.
 
         Raises:
             ConfigError: The log has another request, or cannot be written, or is incomplete and was begun on another
@@ -203,10 +203,10 @@ def header_now(
     """Header of a measurement that begins or resumes a log now.
 
     Args:
-        log: Log; if it has a header, its times of forward passes are kept.
+        log: Log; if the log has a header, the header's times of forward passes are kept.
         request: Request of the measurement.
         device: Device of the target.
-        costs: Times forward passes; called for a new log only.
+        costs: Function that times forward passes; called only for a new log.
         note: Receiver of progress lines.
         commit: See `LogHeader`.
         context: See `LogHeader`.

@@ -166,7 +166,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Data for the speed limit by memory bandwidth; None where several devices, or llama.cpp, read weights."""
+    """Data for the speed limit by memory bandwidth; None on a CPU, or if several devices or llama.cpp read weights."""
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())
     if copied is None or pair.target.ranks or not in_torch:

@@ -22,7 +22,7 @@ LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of rounds with one tree size after one text length; medians over repeats of the mean round."""
+    """Cost of rounds with one tree size after one text length: mean over the rounds of a text, median over repeats."""
 
     name: str
     context: int
@@ -43,7 +43,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: dict[float, float]
     """Tokens/s by assumed tokens per round, up to the maximum that such a tree can commit."""
     multiply_adds: float | None
-    """Multiply-adds of both models in a round; None if their calls are unknown."""
+    """Multiply-adds of both models in a round; None if the models' calls were not counted."""
     kv_bytes: int | None
     """Allocated bytes of both models' KV caches; None if unknown."""
     peak_bytes: int
@@ -51,7 +51,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """Ratios of the cost of rounds after a longer text to that after the first length; medians over repeats."""
+    """Cost of rounds after a longer text, divided by the cost after the first length; medians over repeats."""
 
     name: str
     context: int
@@ -64,7 +64,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Median | None
     """Growth of the round's time divided by the growth of its multiply-adds."""
     kv_bytes: int | None
-    """KV cache bytes in addition to those of the first length; `peak_bytes` is a difference too."""
+    """KV cache bytes minus the bytes after the first length; `peak_bytes` is also such a difference."""
     peak_bytes: int
 
 
@@ -93,7 +93,7 @@ class _Turn:
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row for each length and contender, even for a wrong text: near ties are common after random tokens."""
+    """One row for each length and contender, also if texts differ from `ar`'s: near ties are common in random text."""
     return [
         _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
         for prompt in samples.prompts

@@ -1,6 +1,6 @@
-"""Samples of complete blocks: texts that equal those of `ar`, contenders that have a speed, and the fastest contender.
+"""Samples of complete blocks: which texts equal `ar`'s, which contenders have a speed, and which one is fastest.
 
-Does not know how samples are reported.
+Independent of reports.
 """
 
 from collections import defaultdict
@@ -65,7 +65,7 @@ class Samples:
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, first text there that differs from `ar`'s in a token that must be equal)."""
+        """Yields (contender, prompt, first text for this prompt in which a token wrongly differs from `ar`'s)."""
         for name in self.groups:
             for prompt in self.prompts:
                 wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self._is_right(turn))

@@ -1,4 +1,4 @@
-"""Measured gain of a selector: it and the best static shape of each setting decode the same texts in turns."""
+"""Measured gain of a selector: the selector and each setting's best static shape decode the same texts in turns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

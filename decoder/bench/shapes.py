@@ -1,4 +1,4 @@
-"""Pairs of known shapes or loaded models with a random draft, whose guesses are certain but right only by chance.
+"""Pairs with random weights, or loaded pairs with a random draft; the draft is certain, but right only by chance.
 
 Times do not depend on trained weights. The configurations in `shapes/` were published by the models' authors. The
 draft's most probable token always has a probability near 1, so that growth rules never end a path early.
@@ -70,13 +70,13 @@ def random_pair(
 
     Args:
         target: Name of a shape, or path of a Hugging Face config.json.
-        draft: Name or path for the draft, likewise.
+        draft: Name of a shape, or path of a config.json, for the draft.
         device: As for `load_pair`.
         dtype: As for `load_pair`; "auto" is float16 on CUDA, the dtype of Pythia.
         draft_dtype: As for `load_pair`.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
-        gpu_layers: None; refused otherwise, since no model is a GGUF file.
+        gpu_layers: Must be None, since no model is a GGUF file.
         passes: As for `load_pair`.
         report: Receives progress lines.
 
@@ -125,7 +125,7 @@ def loaded_pair(
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Pair loaded by `load_pair`, with a random draft, which is compiled instead of the loaded one."""
+    """Pair loaded by `load_pair`, but with a random draft; `compiled` compiles this draft, not the loaded one."""
     require_whole_draft("a draft that guesses at random", target, draft)
     in_torch = not any(is_gguf(name) for name in (target, draft) if name)
     require(in_torch, "a draft that guesses at random is for models in torch, and one is a GGUF file; leave it out")
@@ -153,7 +153,7 @@ def loaded_pair(
 
 
 def with_random_draft(engine: Engine) -> Engine:
-    """The pair with a random output matrix of the draft: passes take the same time, agreement is by chance only.
+    """Engine whose draft has a random output matrix: passes take the same time, but guesses are right only by chance.
 
     This function compiles no passes for the new draft.
     """
@@ -214,7 +214,7 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
 
 
 def _fill_biases(module: Any) -> None:
-    """Fills biases at random: biases of new modules are 0, and passes would skip them."""
+    """Fills biases with random numbers, since passes would skip the biases of a new module, which are 0."""
     for name, weight in module.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(weight, std=BIAS)

@@ -1,4 +1,4 @@
-"""Rules with which all trees have one given depth and size, if the draft is certain of its guesses."""
+"""Rules with which every tree has a given depth and number of rows, if the draft is certain of its guesses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Number of children of every node that has any; the last of these nodes may have fewer."""
+        """Number of children of every node that has children; the last such node may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
@@ -47,10 +47,10 @@ def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
-    """Refuses trees with more children of a node than the vocabulary has tokens.
+    """Refuses sizes of trees in which a node would have more children than the vocabulary has tokens.
 
     Raises:
-        ConfigError: There is such a tree.
+        ConfigError: There is such a size.
     """
     for size in sizes:
         if size.siblings > vocabulary:

@@ -1,8 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
 If a contender's text differs from the text of `ar`, and not by design, the prompt is left out of the contender's speed.
-The difference is reported, with the result of a float32 pass that tells a near tie from an error. The functions have no
-side effects except those of this pass, which is an argument.
+The difference is reported, with the result of a float32 pass that tells a near tie from an error. The functions are
+pure, except for this pass, which is given as an argument of type `Judge`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
-"""(prompt number, tokens before the difference, the two tokens, whether transformers wrote a text) -> near-tie verdict;
-None if it cannot be judged."""
+"""(prompt number, tokens before the difference, the two tokens, whether one is from transformers) -> near-tie verdict;
+None if the difference cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,11 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """Comparisons below the table: `ar` and each adaptive tree with the best of each other kind with the same text."""
+    """All comparisons below the table: `ar` with generate, adaptive trees, parts of methods, and costs of exactness.
+
+    Each adaptive tree is compared with the best contender of each other kind, unless the kind's texts may differ from
+    `ar`'s by design.
+    """
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
     others = tuple(
@@ -139,7 +143,7 @@ def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
-    """Ratio of rounds per second with batch-invariant passes to those without, on all prompts.
+    """Rounds per second with batch-invariant passes, divided by rounds per second without them, on all prompts.
 
     The two texts may differ, each right in its own arithmetic, so tokens/s cannot be compared.
     """
@@ -181,7 +185,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
 
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
-    """Judge by the target's float32 scores after these prompts; it cannot judge where the target is split."""
+    """Judge that compares the target's float32 scores after these prompts; returns None if the target is split."""
     score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.judgeable else None
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`

@@ -67,7 +67,7 @@ def _heading(report: Report | RoundsReport) -> str:
 
 
 def _processes(setup: Setup) -> str:
-    """Number of processes in words; if there are several, only the first drafts and measures time."""
+    """Number of processes in words; of several processes, only the first one drafts tokens and measures time."""
     return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
 
 
@@ -249,7 +249,7 @@ def _verdict(difference: Difference) -> str:
 
 
 def _ms(value: float | None) -> str:
-    """Milliseconds, with digits that fit a column from thousandths to thousands."""
+    """Milliseconds as text; large numbers have fewer decimals, so that all numbers fit their column."""
     return number(value, 3 if value is None or value < 10 else 2 if value < 100 else 1)
 
 

@@ -15,7 +15,7 @@ Rows: TypeAlias = Callable[[Path], Iterator[str]]
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""Test split of PG-19, 100 books, as parquet; `datasets` no longer runs the loading script of deepmind/pg19."""
+"""Test split of PG-19 (100 books) as parquet; not deepmind/pg19, whose loading script `datasets` no longer runs."""
 
 
 @dataclass(frozen=True)

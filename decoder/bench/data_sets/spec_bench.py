@@ -24,7 +24,7 @@ TASKS = (
     "math_reasoning",
     "rag",
 )
-"""Task names, in the order of the file, where they are called categories."""
+"""Names of the tasks, in the order of the file; the file calls tasks categories."""
 
 
 class _Question(msgspec.Struct):

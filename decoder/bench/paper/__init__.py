@@ -1,6 +1,6 @@
 """The DynaTree paper's experiments, repeated with any pair of models: request, measurement and report.
 
-Data flows one way: `request` (experiments, lanes, texts; made by `experiments` from `lanes`), `job` (turns by
-`contenders`, kept as `records` that `blocks` makes), `report` (means with intervals, by `summary`), then `tables`,
-`figures` and `claims` beside the paper's numbers (`published`).
+Data flows one way. `experiments` makes the `request` (experiments, lanes, texts) from the `lanes`. `job` lets the
+`contenders` decode in turns, `blocks` makes `records` of their results, and `summary` makes the `report` (means with
+intervals). `tables`, `figures` and `claims` show the report beside the paper's numbers (`published`).
 """

@@ -1,8 +1,8 @@
-"""The paper's claims: for each the paper's own quotient, the same quotient as measured here, and the verdict. Pure.
+"""The paper's claims, each with the paper's own quotient, the same quotient as measured here, and the verdict. Pure.
 
-Every claim but losslessness is a quotient of two lanes on the same prompts. It holds, or does not hold, if the entire
-confidence interval lies on one side of the limit. A claim against several rivals holds if it holds against each, and
-does not hold if it fails against any.
+Every claim but losslessness is tested by a quotient of two lanes' results on the same prompts. The claim holds, or does
+not hold, if the quotient's entire confidence interval lies on the right, or wrong, side of the limit. A claim against
+several rivals holds if it holds against each rival, and does not hold if it fails against any rival.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -58,7 +58,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     data_set: str
     """Title of the data set on which the claim is tested."""
     paper: float | None
-    """Quotient of the paper's own numbers; None if it gives none."""
+    """Quotient of the paper's own numbers; None if the paper gives no such numbers."""
     doubt: str = ""
     """Reasons not to rely on the paper's quotient; empty if there are none."""
     here: Interval | None
@@ -189,7 +189,7 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """Claim that a lane is better than every rival, shown by its quotient with the best one."""
+    """Claim that the lane `own` is better than every rival; the claim shows its quotient with the best rival."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
@@ -224,9 +224,7 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: ratio of the speed-ups of the longest and the shortest texts, by
-    prompt.
-    """
+    """Claim that the gain grows with length: per prompt, speed-up at the longest length over that at the shortest."""
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)

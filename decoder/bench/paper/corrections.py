@@ -1,6 +1,6 @@
-"""Errors in the paper's own numbers, found in its text, its authors' code and their logs, not by measurement here.
+"""Errors in the paper's own numbers, as shown by its text, its authors' code and the authors' logs.
 
-Measurements are compared with the paper in `claims`.
+Nothing in this module was measured by this project; `claims` compares measurements with the paper.
 """
 
 from typing import NamedTuple

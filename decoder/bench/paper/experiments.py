@@ -25,7 +25,7 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Data set of all experiments except `main`, if it is requested; and the paper's name of its second data set."""
+"""Name of the preferred data set of all experiments except `main`, and the paper's name of its second data set."""
 PG19_CHARACTERS = 1000
 """The paper's maximum prompt length on PG-19, in characters."""
 ALL_LANES = (
@@ -174,7 +174,7 @@ def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]
 
 
 def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment `prompt_length`: a few lanes on prefixes of the same prompts, of increasing length."""
+    """Experiment `prompt_length`: a few lanes on the same prompts, cut to each of several maximum lengths."""
     lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
     of_length = replace(extent, unit="characters")
     experiments = [
@@ -225,7 +225,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes for a data set. On PG-19, one with D_max=9 is added, which the authors used there without saying so."""
+    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used there without saying so."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

@@ -1,7 +1,7 @@
 """Start of a new log, or check that an existing log can be resumed.
 
-An incomplete log is resumed only on the machine that began it, but by any commit; a complete one is shown on any
-machine.
+An incomplete log is resumed only on the machine on which it was begun, but by any commit of the source; a complete log
+is shown on any machine.
 """
 
 from decoder.bench.machine import source_commit
@@ -20,7 +20,7 @@ def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: 
         pair: Loaded target and draft.
         request: Request of the measurement.
         log: Log of the measurement, empty or to be resumed.
-        tokens: Length of the longest prompt with its text, in tokens, after which forward passes are timed.
+        tokens: Number of tokens of the longest prompt and its text; forward passes are timed after so many tokens.
         note: Receiver of progress lines.
 
     Raises:

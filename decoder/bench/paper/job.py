@@ -68,7 +68,7 @@ class Prepared:
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Context with loaded models, opened log and encoded prompts; in it, the log is locked against other processes.
+    """Context with loaded models, opened log and encoded prompts, in which the log is locked against other processes.
 
     Raises:
         DecoderError: An option is invalid, a text does not fit into the context, the log belongs to another measurement
@@ -105,7 +105,7 @@ def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
-    """Measures all blocks that the log lacks, and yields the share of the tokens to decode after each turn.
+    """Measures all blocks that the log lacks; after each turn, yields the decoded share of all tokens.
 
     A block is written to the log before the progress of its last turn is yielded.
 
@@ -122,7 +122,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """Yields the number of finished turns and a text about the latest; nothing if the log has all blocks."""
+    """Yields the number of finished turns and a text on the latest turn; yields nothing if the log has all blocks."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in blocks_of(ready.log) if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
@@ -179,7 +179,7 @@ def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """Extent with its text length reduced to `room` tokens if needed; raises a ConfigError if that is not allowed."""
+    """Extent with a text length of at most `room` tokens; raises a ConfigError if it must be shorter and may not."""
     if job.extent.length <= room:
         return job.extent
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"

@@ -1,4 +1,4 @@
-"""Lanes (methods with parameters) for the rows of the paper's tables, the settings of its figures, and further methods.
+"""Lanes (methods with parameters): rows of the paper's tables, settings of the paper's figures, and further methods.
 
 The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. Independent
 of models.
@@ -92,9 +92,10 @@ def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
 def paper_depth(lane: Lane) -> int | None:
     """Number of tokens per round by which the paper's acceptance formula divides; None for lanes without such a number.
 
-    For a chain it is K, without the bonus token. For a tree it is D + 2, with the drafted root and the bonus token,
-    where D is the base depth, or the tree's depth if depth is not adaptive. The formula is kept although fixed trees
-    and phase 1 here, unlike the authors', draft D levels and commit at most D + 1 tokens.
+    For a chain the number is K, which leaves out the bonus token. For a tree the number is D + 2, which counts the
+    drafted root and the bonus token; D is the base depth, or the tree's depth if depth is not adaptive. The formula is
+    kept, although fixed trees and phase 1 draft D levels and commit at most D + 1 tokens here, one less than the
+    authors' trees.
     """
     match lane:
         case Lane(method="linear" | "streaming", parameters={"k": int(length)}):
@@ -117,7 +118,7 @@ def _chains_and_trees() -> Iterator[Lane]:
         tree = Fixed(depth, branching, tau)
         yield _own(f"fixed D{depth} B{branching}", "fixed", "fixed", tree, f"Fixed D{depth}B{branching}")
     yield _own("no pruning", "fixed", "fixed", Fixed(5, 2, tau=0.0, n_max=512))
-    # without adaptive depth d0 has no effect, but its bounds require it to be below d_max
+    # without adaptive depth, d0 has no effect, but d0 must still be below d_max
     breadth = replace(PAPER, d0=4.0, d_max=5, rho_stop=0.0, rho_deep=0.0, history=False)
     yield _own("phase 1", "dynatree", "dynatree", breadth, "Phase 1")
     yield _own("phase 2", "dynatree", "dynatree", replace(PAPER, history=False), "Phase 2")
@@ -165,7 +166,7 @@ def _own(
     *,
     own_text: bool = False,
 ) -> Lane:
-    """Lane of a registered method; parameters are in JSON types, so that a lane read from a log compares equal."""
+    """Lane of a registered method; its parameters have JSON types, so that the lane equals its copy from a log."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))
     return Lane(
         name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text

@@ -26,8 +26,8 @@ Measure: TypeAlias = Callable[[Figures], float | None]
 SPREAD_COVERAGE = 0.99
 """Nominal coverage of the bootstrap interval for a quotient of standard deviations.
 
-With 5 to 19 normally distributed values it contains the true quotient in 95 to 99 % of cases; a nominal 95 % interval
-does so in only 88 to 94 %.
+With 5 to 19 normally distributed values, this interval contains the true quotient in 95 to 99 % of cases; an interval
+of nominal 95 % contains it in only 88 to 94 %.
 """
 
 
@@ -52,9 +52,7 @@ class Course:
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """For each prompt, the quotient of a quantity of two lanes, as mean over the quotients in the prompt's
-        blocks.
-        """
+        """Quotient of a quantity of two lanes, by prompt: the mean of the quotients in the prompt's blocks."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -94,10 +92,10 @@ def mean_and_std(values: Values, seed: int) -> Interval | None:
 
 
 def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
-    """Quotient of the standard deviations of two quantities over their common prompts; None if one is 0 or unknown.
+    """Quotient of two quantities' standard deviations over common prompts; None if a deviation is 0 or unknown.
 
-    Both are recomputed for each bootstrap sample. With few prompts the interval is too narrow, hence its nominal
-    coverage is `SPREAD_COVERAGE`.
+    Both deviations are recomputed for each bootstrap sample. With few prompts such an interval is too narrow, so its
+    nominal coverage is `SPREAD_COVERAGE`.
     """
     common = sorted(over.keys() & under.keys())
     both = np.array([[values[place] for place in common] for values in (over, under)])

@@ -26,7 +26,7 @@ AR, HF = "AR", "HF assisted"
 PHASE_1, PHASE_2, DYNATREE = "Phase 1", "Phase 2", "DynaTree"
 LINEAR = tuple(f"Linear K{k}" for k in range(4, 9))
 FIXED_BACKBONE = "Fixed D5B2"
-"""Fixed tree in the first row of the ablation, to which its rules are added."""
+"""Fixed tree in the first row of the ablation; the later rows add rules to this tree."""
 FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
 """Rows of fixed trees; v1 labels them as DynaTree."""
 
@@ -98,7 +98,7 @@ def at(row: str | None, data_set: str | None, figure: str, length: int, most: in
 
 
 def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber | None:
-    """Published number at the setting of the main results, or else at that of v1; None if there is none."""
+    """Published number at the setting of the main results, or else at the setting of v1; None if there is none."""
     most = MOST.get(data_set or "", 0)
     return at(row, data_set, figure, LENGTH, most) or at(row, data_set, figure, EARLIER_LENGTH, most)
 

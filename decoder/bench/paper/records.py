@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 class CostCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost curve of the machine: seconds of forward passes by their number of rows, the tokens that they compute."""
+    """Cost curve of the machine: seconds of a forward pass by its number of rows, which is its number of tokens."""
 
     rows: tuple[int, ...]
     verify_s: tuple[float, ...]
@@ -26,9 +26,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     lane: str
     at: tuple[Figures, ...]
-    """Figures at each of `PaperExperiment.lengths`, compared with `ar`'s in the same block, with verdicts on near ties.
+    """Figures at each of `PaperExperiment.lengths`; only the last have the peak memory, measured over the entire turn.
 
-    Only the last figures have the peak memory, which was measured over the entire turn.
+    The figures compare the text with `ar`'s in the same block, and have the verdict on a near tie.
     """
     kv_bytes: int | None
     """Allocated bytes of the target's and the draft's KV caches; None if unknown."""

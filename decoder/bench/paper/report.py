@@ -42,11 +42,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     prompts: int
     same: int
-    """Number of prompts whose text equals `ar`'s or may differ by design; speeds leave out the others."""
+    """Number of prompts whose text equals `ar`'s or may differ by design; speeds leave out all other prompts."""
     stats: dict[str, Interval]
     """Means over prompts for the keys of `FIGURE_KEYS`; unknown figures are missing.
 
-    Each has a bootstrap interval and, as in the paper, the standard deviation over prompts.
+    Each mean has a bootstrap interval and, as in the paper, the standard deviation over prompts.
     """
 
 
@@ -65,7 +65,7 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     """Resumptions of the measurement by another commit or version of dynatui."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError if parts of the report are inconsistent, as in an edited file."""
+        """Raises ValueError if parts of the report are inconsistent, for example because its file was edited."""
         request = self.header.request
         lanes, data_sets = {lane.name for lane in request.lanes}, {texts.name for texts in request.text_sets}
         for experiment in request.experiments:

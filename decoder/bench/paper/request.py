@@ -36,7 +36,7 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the experiment: `main`, `prompt_length`, `sensitivity` or `fixed_trees`."""
     data_set: str
-    """Name of the data set, a `TextSet`."""
+    """Name of the data set in `PaperRequest.text_sets`."""
     most: int
     """Maximum prompt length, in `unit`."""
     unit: Unit = "characters"
@@ -45,7 +45,7 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[str, ...]
     """Names of the lanes; the first is `ar`, plain decoding."""
     lengths: tuple[int, ...]
-    """Text lengths, in new tokens and ascending order, at which results are recorded; the last one is decoded.
+    """Text lengths, in new tokens and ascending order, at which results are recorded; texts have the last length.
 
     A greedy text of T tokens begins with all shorter ones, so one decoding gives the results at all lengths.
     """

@@ -25,7 +25,7 @@ class Row(NamedTuple):
     cell: Measured
 
     def usual(self, figure: str) -> PublishedNumber | None:
-        """The paper's number for this lane at the setting of its main results; None if there is none."""
+        """The paper's number for this lane at the setting of the paper's main results; None if there is none."""
         return published.usual(self.lane.paper_name, self.text_set.stands_for, figure)
 
     def exact(self, figure: str) -> PublishedNumber | None:
@@ -37,7 +37,7 @@ class Row(NamedTuple):
         )
 
     def of(self, setting: str, figure: str) -> PublishedNumber | None:
-        """The paper's number at the named setting of one of its sweeps; None if there is none."""
+        """The paper's number at the named setting of one of the paper's sweeps; None if there is none."""
         return published.at(
             setting,
             self.text_set.stands_for,
@@ -126,7 +126,7 @@ def same_text() -> Spec:
 
 
 def usual(figure: str) -> Callable[[Row], PublishedNumber | None]:
-    """Function that returns the paper's number for a row at the setting of its main results."""
+    """Function that returns the paper's number for a row at the setting of the paper's main results."""
     return lambda row: row.usual(figure)
 
 
@@ -158,7 +158,8 @@ def table(
         table_rows: Rows of the table.
         specs: Columns of the table; columns that are empty in all rows are left out.
         notes: Notes under the table; they follow the notes on the paper's numbers.
-        usual_length: T for which a number of the paper needs no note; None if each has the T of its row.
+        usual_length: Text length T; numbers of the paper with another T get a note. None: each number has the T of its
+            row, so no number gets such a note.
     """
     cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]

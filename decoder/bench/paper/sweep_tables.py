@@ -106,7 +106,7 @@ def _titled(title: str, shown: Sequence[Row]) -> str:
 
 
 def _varied(row: Row) -> str:
-    """Name of the corresponding setting in the paper's sweeps; the lane's name says which sweep, since they overlap."""
+    """Name of the row's setting in one of the paper's sweeps; sweeps share settings, so the lane's name decides."""
     given = row.lane.parameters
     if row.lane.name.startswith("branching"):
         b_min, _, b_max = given["branching"]

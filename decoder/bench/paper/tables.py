@@ -1,6 +1,6 @@
 """The paper's tables with figures measured here, next to the paper's own numbers where it has any. Pure.
 
-Speeds are those of texts that equal `ar`'s; every row says how many texts do not.
+Speeds are means over texts that equal `ar`'s; every row says on how many prompts the text differs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -101,7 +101,7 @@ def _per_lane(
 
 
 def _other_setting(experiment: PaperExperiment, shown: Sequence[Row]) -> tuple[str, ...]:
-    """Note for the case that the paper's numbers have another text length or maximum prompt length."""
+    """Note on the text length and maximum prompt length of the paper's numbers, if the experiment has others."""
     stands_for = next((row.text_set.stands_for for row in shown), None)
     if stands_for is None or stands_for not in published.MOST:
         return ()

@@ -31,7 +31,7 @@ def by_task(values: Values) -> dict[str, float]:
 
 
 def by_sampling(values: Values) -> dict[int, float]:
-    """Mean over all tasks, for each setting, by its number."""
+    """Mean over all tasks for each sampling setting, by number of the setting."""
     settings = sorted({place.sampling for place in values})
     return {one: mean({place: value for place, value in values.items() if place.sampling == one}) for one in settings}
 

@@ -1,6 +1,6 @@
 """The paper's claims, each tested as a quotient of two means that exceeds 1 if the claim holds. Pure.
 
-A claim holds, or fails, if the quotient's entire confidence interval lies above, or below, 1.
+A claim holds if the quotient's entire confidence interval lies above 1, and fails if the interval lies below 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     says: str
     paper: float | None
-    """Quotient of the paper's own numbers; None if it gives none."""
+    """Quotient of the paper's own numbers; None if the paper gives no such numbers."""
     here: Interval
     """Measured quotient with its confidence interval; the claim holds if it exceeds 1."""
     verdict: Verdict
@@ -33,7 +33,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     paper: list[str]
     """The same verifiers in the paper's order, the best first."""
     holds: int
-    """Number of pairs of verifiers that are in the paper's order; pairs that the paper has equal are not counted."""
+    """Number of pairs of verifiers that are in the paper's order; pairs that are equal in the paper do not count."""
     fails: int
     """Number of pairs in the opposite order."""
     open: int

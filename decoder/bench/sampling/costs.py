@@ -1,6 +1,6 @@
 """Expected time of a round with a given tree shape: the paper's equation 11.
 
-The time of a forward pass depends here on its rows, the number of tokens it computes; in the paper, on the text length.
+Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, on the text length.
 Sampling and verification outside of the models are left out, since they do not affect the choice of a shape.
 """
 

@@ -79,7 +79,7 @@ def _selected(
 
 
 def _along_path(request: SamplingRequest, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
-    """L1 distance of draft and target probabilities and acceptance of each solver, by depth along one drafted path.
+    """L1 distance of draft and target probabilities, and acceptance of each solver, by depth along one drafted path.
 
     Both are shown in figure 1 of the paper.
     """

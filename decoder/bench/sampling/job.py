@@ -61,7 +61,7 @@ class OnSamplings(OnPair):
     def request(
         self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})
     ) -> SamplingRequest:
-        """Request of the measurement for a loaded pair; if `pair` is None, it only serves to validate the options."""
+        """Request of the measurement for a loaded pair; if `pair` is None, the request only serves to check options."""
         return SamplingRequest(
             **pair_names(pair),
             seed=self.seed,
@@ -111,7 +111,7 @@ def _measured(job: OnSamplings, log: SamplingLog, note: Note, show: Show) -> Don
 def _steps(
     engine: Engine, chooser: Chooser | None, header: Header, log: SamplingLog, prompts: Prompts, selector: str
 ) -> Iterator[Progress]:
-    """Measures all records that the log lacks; yields the share of the records after each."""
+    """Measures all records that the log lacks; after each record, yields the share of records in the log."""
     request = header.request
     for number, sampling in enumerate(request.samplings):
         these = {place: ids for place, ids in prompts.items() if place.sampling == number}

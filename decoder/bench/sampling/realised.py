@@ -33,7 +33,7 @@ def chosen(request: SamplingRequest, records: Sequence[Expected], aim: Aim) -> d
 
 
 def contender_name(contest: Contest, shape: DelayedTree) -> str:
-    """Name of the contender that decodes with the contest's verifier and this shape; contests can share it."""
+    """Name of the contender with the contest's verifier and this shape; several contests can share a contender."""
     return f"{contest.verifier} {shape.k},{shape.l1},{shape.l2}"
 
 

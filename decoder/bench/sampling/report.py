@@ -25,19 +25,19 @@ TOKENS, SPEED = "tokens a round", "tokens a second"
 OTHERS = (*COUPLED_METHODS, BASELINE)
 """Contenders that use none of the compared verifiers: coupled trees and plain decoding."""
 Turns: TypeAlias = Mapping[Place, Sequence[Decoded]]
-"""Decoding results of one contest or contender by text, with all repeats of the text."""
+"""Decoding results of one contest or contender: for each text, the results of all its repeats."""
 SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
 """Names of the two measures in the text of claims."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Means of one measure over all texts, for one verifier with one drafting of trees."""
+    """Means of one measure over all texts, for one verifier with one kind of drafting."""
 
     verifier: str
     drafting: str
-    """Name of the drafting of trees; for coupled trees and plain decoding, name of the method."""
+    """Name of the kind of drafting; for coupled trees and plain decoding, name of the method."""
     k: int | None
-    """Number of rollouts, if the contest fixes it; None if it allows any number."""
+    """Number of rollouts that the contest requires; None if the contest allows any number."""
     mean: Interval
     by_task: dict[str, float]
     by_sampling: dict[str, float]
@@ -80,7 +80,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All results of the comparison of verifiers, draftings of trees and sampling settings."""
+    """All results of the comparison of verifiers, kinds of drafting and sampling settings."""
 
     header: Header = msgspec.field(name="begun")
     load_after: float | None
@@ -255,7 +255,7 @@ def _agreements(header: Header, log: SamplingLog, by_contest: Mapping[Contest, T
 
 
 def _rankings(efficiency: Mapping[Contest, Values], decoded: Mapping[Contest, Values], seed: int) -> list[Ranking]:
-    """Rankings of the verifiers, compared with those by the paper's tables 2, 3, 6 and 7."""
+    """Rankings of the verifiers, compared with the rankings in the paper's tables 2, 3, 6 and 7."""
     orders = [
         (TOKENS, Drafting.IID, efficiency, paper.BLOCK_EFFICIENCY),
         (SPEED, Drafting.IID, decoded, paper.TOKENS_PER_SECOND),
@@ -291,7 +291,7 @@ def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[st
 
 
 def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
-    """Decoding results by text, of the contender that is named for the text's sampling setting."""
+    """Decoding results by text; `names` has the name of the contender for each sampling setting."""
     by_text: dict[Place, list[Decoded]] = {}
     for record in records:
         name = names.get(record.place.sampling)

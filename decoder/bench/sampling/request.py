@@ -15,7 +15,7 @@ PATH_VERIFIERS = ("naive", "block")
 BY_ROLLOUTS = "traversal"
 """Verifier for which the paper's tables have a row for each number of rollouts."""
 DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
-"""Draftings of trees with the same shape in every round."""
+"""Kinds of drafting in which trees have the same shape in every round."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
 """Upper limits of K and L, since the measurement's duration grows with the number of shapes."""
 
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Verifier with one drafting of trees; it competes with the best shape that the drafting allows."""
+    """Verifier with one kind of drafting; the verifier competes with the best shape that this drafting allows."""
 
     verifier: str
     drafting: Drafting
@@ -80,7 +80,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Contests of each verifier with each drafting it supports, and of `BY_ROLLOUTS` by number of rollouts."""
+        """Contests of each verifier with each drafting it supports, and of `BY_ROLLOUTS` with each K above 1."""
         contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers

@@ -43,7 +43,7 @@ class HeatMap:
     title: str
     """Title of the map, such as T=256."""
     rows: str
-    """Name of the axis whose values are the rows; `columns` is that of the columns."""
+    """Name of the axis whose values are the rows; `columns` is the name of the other axis."""
     columns: str
     heads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]

@@ -1,6 +1,7 @@
 """Worker processes of a sweep, separate so that the progress display takes no processor time from measurements.
 
-Workers end with the process that started them, even if it is killed. Independent of models and of the display.
+Workers end when the process that started them ends, even if that process is killed. Independent of models and of the
+display.
 """
 
 import multiprocessing

@@ -15,7 +15,8 @@ DIGITS = 12
 class SweepRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that determines the results of a sweep; different requests belong to different studies.
 
-    The order of the fields decides the name of the study, so the fields of `PairRequest` stay in the middle.
+    The order of the fields determines the study's name; to keep this order, the class repeats the fields of
+    `PairRequest` in the middle instead of inheriting them.
     """
 
     space: str

@@ -195,7 +195,7 @@ def base_named(space: Space, preset: str | None) -> TunableParameters:
 
 
 def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
-    """Axes of the grid with their default values, replaced by the given values where there are any."""
+    """Axes of the grid: each axis has the given values, or its default values if none are given."""
     for name in given:
         require(name in space.axes, f"{space.name} has no axis {quoted(name)}; it has {', '.join(space.axes)}")
     return {name: given.get(name, usual) for name, usual in space.axes.items()}

@@ -23,7 +23,7 @@ from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
 LIVES = 5
-"""Number of workers that may die while measuring a setting; with the last of them, the setting is refused."""
+"""Number of deaths of workers while measuring a setting, after which the setting is refused."""
 HEARTBEAT_S, GRACE_S = 10, 60
 """Seconds between two prolongations of a lease, and the duration of a lease in seconds."""
 TABLES = (
@@ -151,7 +151,7 @@ def worker_name() -> str:
 
 
 def claimed(sweep: Sweep) -> Claim | None:
-    """Claims the next unmeasured setting; None if all unfinished settings are claimed by other workers."""
+    """Claims the next waiting setting; None if every setting is finished or claimed by another worker."""
     with _of(sweep) as transaction:
         now_s = transaction.now_s()
         transaction.change(

@@ -21,7 +21,7 @@ from decoder.bench.paper.figures.style import ACCENT, DARK, LOOKS, Look, name_ax
 from decoder.bench.paper.report import Cell, PaperReport
 
 STAGES = {"Fixed D5B2": "", "Phase 1": "+ breadth", "Phase 2": "+ depth", DYNATREE: "+ history"}
-"""Rows of the paper's ablation, each with the rule that it adds; the depth of D5B2 is DynaTree's base depth."""
+"""Rows of the paper's ablation, each with the rule added in this row; D5 in the first row is DynaTree's base depth."""
 COLOURS = (LOOKS["fixed"].colour, "#ecc5b8", "#dc9079", ACCENT)
 
 
@@ -50,7 +50,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
-    """Steps of the ablation before the first unmeasured one, since a label names the rule added to the step before."""
+    """Steps of the ablation until one was not measured; labels of later steps would refer to the missing step."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     stages = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):
@@ -77,7 +77,7 @@ def _speed(axes: Axes, stages: list[Stage]) -> None:
 
 
 def _progress(axes: Axes, stages: list[Stage]) -> None:
-    """Tokens per round and acceptance; if depths are equal, one is a constant multiple of the other."""
+    """Draws tokens per round and acceptance; for steps of equal depth, the two are nearly proportional."""
     name_axes(axes, title="(b) tokens a round and acceptance", x="", y="L-bar, tokens a round (solid)")
     _line(axes, stages, "tokens_per_round", "-", ACCENT)
     confine(axes, 0.3, 1)

@@ -1,4 +1,4 @@
-"""Bar charts over all data sets: the paper's main results, and the comparison of data sets in its first version."""
+"""Bar charts over all data sets: the paper's main results, and the figure of data sets in the paper's first version."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,11 +23,11 @@ from decoder.bench.paper.report import Cell, PaperReport
 from decoder.bench.paper.request import Lane
 
 Groups = Sequence[Mapping[str, Cell]]
-"""Groups of adjacent bars: cells with a speed by data set, at most one for each data set."""
+"""Groups of adjacent bars: each group maps names of data sets to cells that have a speed."""
 
 
 def main_results_bars(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of the paper's four methods on the longest texts, each by its fastest lane on the data set."""
+    """Speed and speed-up of the paper's four methods on the longest texts: each method's fastest lane per data set."""
     cells = _main(report, longest)
     by_group: dict[str, dict[str, Cell]] = {}
     for data_set, these in cells.items():
@@ -60,7 +60,7 @@ def dataset_comparison(report: PaperReport) -> Figure | None:
 
 
 def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
-    """Cells of the experiment `main` by data set, with the longest prompts and selected by `chosen`."""
+    """Cells of the experiment `main` by data set: those with the longest prompts that `chosen` returns."""
     cells = [cell for cell in report.cells if cell.experiment == "main"]
     by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
     return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}
@@ -110,7 +110,7 @@ def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
 
 
 def _turn_texts(axes: Axes) -> None:
-    """Rotates numbers and labels, so that those of many bars do not overlap."""
+    """Rotates the numbers and labels of the bars, so that they do not overlap in a figure with many bars."""
     for number in axes.texts:
         number.set_rotation(90)
     axes.tick_params(axis="x", labelrotation=30)

@@ -11,13 +11,13 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""The paper's name of the data set that its figures with a single data set show."""
+"""Data set, by the paper's name, of the paper's figures that show a single data set."""
 DYNATREE = "DynaTree"
 """Row of the paper's tables with the complete method."""
 EARLY_LENGTH = 500
 """Text length, in new tokens, in the figures of the paper's first version; later versions show the longest texts."""
 Points: TypeAlias = Sequence[tuple[float, Interval]]
-"""Points of a curve: x in ascending order, and the figure's mean with its interval."""
+"""Points of a curve: x in ascending order, and the mean of the drawn quantity with its interval."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
 """Values of a heat map by row and column."""
 Lanes: TypeAlias = Sequence[Lane]
@@ -93,18 +93,18 @@ def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
 
 
 def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:
-    """Figure `key` of the lane's first cell; None if it is unknown or the lane has no cell."""
+    """Quantity `key` in the lane's first cell; None if the quantity is unknown or the lane has no cell."""
     return next((cell.stats.get(key) for cell in cells if cell.lane == lane.name), None)
 
 
 def points(lane: Lane, cells: Sequence[Cell], key: str, along: Callable[[Cell], float]) -> Points:
-    """Curve of a lane's figure `key` over the x values that `along` gives for its cells."""
+    """Curve of the quantity `key` in the cells of a lane; `along` returns the x value of a cell."""
     mine = sorted((cell for cell in cells if cell.lane == lane.name), key=along)
     return [(along(cell), cell.stats[key]) for cell in mine if key in cell.stats]
 
 
 def without(cells: Sequence[Cell], key: str) -> list[str]:
-    """Names of the lanes that have the figure `key` in none of their cells."""
+    """Names of the lanes whose cells all lack the quantity `key`."""
     known = {cell.lane for cell in cells if key in cell.stats}
     return [name for name in Counter(cell.lane for cell in cells) if name not in known]
 

@@ -1,4 +1,4 @@
-"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7, and that of its first version."""
+"""Sweep of fixed trees, in two figures of six panels: figure 7 of the paper, and a figure of its first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ def scale(axes: Axes, trees: Grid, side: Side) -> None:
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
-    """Speed-up over depth, branching and threshold, with the other two as in the fastest tree, marked by a star."""
+    """Draws speed-up over each parameter; the other two are those of the fastest tree, which a star marks."""
     top = best(trees)
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")

@@ -17,7 +17,7 @@ from decoder.bench.paper.figures.cells import Points, Table
 from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
 
 LEAST_ROOM = 0.06
-"""Minimum distance of numbered ticks, as a fraction of the x axis."""
+"""Minimum distance between two ticks with numbers, as a fraction of the x axis."""
 SMALL = 7.5
 LETTER = 4.6
 """Average width of a letter at font size `SMALL`, in points."""
@@ -40,7 +40,7 @@ def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: 
 
 
 def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
-    """Means of the figures, multiplied by `scale`."""
+    """Mean of each interval, multiplied by `scale`."""
     return [stat.value * scale for stat in stats]
 
 
@@ -97,13 +97,13 @@ def ticks_at(axes: Axes, places: Sequence[float]) -> None:
 
 
 def logarithmic(axes: Axes, places: Sequence[float]) -> None:
-    """Makes the x axis logarithmic if all values are positive and they differ."""
+    """Makes the x axis logarithmic if all values are positive and not all are equal."""
     if min(places) > 0 and len(set(places)) > 1:
         axes.set_xscale("log")
 
 
 def confine(axes: Axes, bottom: float, top: float) -> None:
-    """Scales the y axis so that the data fill the height from fraction `bottom` to `top`, with ticks only there."""
+    """Scales the y axis so that data and ticks lie between the fractions `bottom` and `top` of its height."""
     low, high = axes.get_ylim()
     whole = (high - low) / (top - bottom)
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
@@ -132,7 +132,7 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 def name_points(
     figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
 ) -> None:
-    """Writes a name near each point, where it overlaps the least, and draws a line from the name to the point.
+    """Writes a name near each point, at the place with the least overlap, and draws a line from the name to the point.
 
     Args:
         figure: Figure that is complete except for the names, because its layout must be final.

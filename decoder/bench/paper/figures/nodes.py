@@ -1,4 +1,4 @@
-"""Speed-up against the size of verified trees, together with the time of a target pass by rows on the same machine."""
+"""Speed-up against the number of verified nodes, and the time of a target pass by rows on the same machine."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -28,7 +28,7 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: a lane that is in several is drawn with the results of the first."""
+"""Experiments in order of precedence: a lane of several experiments is drawn with the results of the first of them."""
 COST = Look(DARK, "|", ":")
 
 

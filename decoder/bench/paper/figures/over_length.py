@@ -1,4 +1,4 @@
-"""Figures over the number of new tokens, like the paper's figure 5 and the length scaling in its first version."""
+"""Figures over the number of new tokens, like figure 5 of the paper and the length scaling of its first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Figures over maximum prompt length, like the paper's figure 8 and the corresponding one of its first version."""
+"""Figures over maximum prompt length, like the paper's figure 8 and the similar figure in the paper's first version."""
 
 from collections.abc import Sequence
 

@@ -19,7 +19,7 @@ SPEED_UNIT = "speed (tokens/s)"
 HEAT_MAP_TAU = 0.05
 """Threshold tau of the heat map in the paper's first version."""
 PANELS: Mapping[Side, Side] = {"branching": "depth", "depth": "branching", "tau": "depth"}
-"""For each panel, the parameter on the x axis, and the parameter that has a curve for each value."""
+"""For each panel: the parameter on the x axis, and a second parameter, for each value of which a curve is drawn."""
 APART = 2.5
 """Horizontal distance between the whiskers of neighbouring curves, in points."""
 SYMBOLS: Mapping[Side, str] = {"depth": "D", "branching": "B", "tau": "τ"}
@@ -28,7 +28,7 @@ SYMBOLS: Mapping[Side, str] = {"depth": "D", "branching": "B", "tau": "τ"}
 def tree_config_comparison(report: PaperReport) -> Figure | None:
     """Speed over branching, depth and threshold, with a curve for each value of a second parameter.
 
-    The third parameter is that of the fastest tree.
+    The third parameter has the value that it has in the fastest tree.
     """
     cells = early(grid_cells(report))
     trees = grid(report, cells)

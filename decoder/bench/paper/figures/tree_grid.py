@@ -1,4 +1,4 @@
-"""Grid of fixed trees by depth, branching and threshold, with the fastest tree and one-parameter curves. Pure."""
+"""Grid of fixed trees by depth, branching and threshold, its fastest tree, and curves over one parameter. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -50,7 +50,7 @@ def moved(tree: Tree, side: Side, value: float) -> Tree:
 
 
 def cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
-    """Curve of a figure over one parameter, with the other two as in the setting `at`."""
+    """Curve of the quantity `key` over one parameter; the other two parameters are those of the setting `at`."""
     by_value = {value: trees.get(moved(at, side, value)) for value in values(trees, side)}
     return [(value, cell.stats[key]) for value, cell in by_value.items() if cell and key in cell.stats]
 
@@ -61,7 +61,7 @@ def values(trees: Grid, side: Side) -> list[float]:
 
 
 def at_best_threshold(trees: Grid, key: str) -> Table:
-    """Figure `key` by depth and branching, each at the threshold with the greatest speed-up."""
+    """Quantity `key` by depth and branching; each value is that at the threshold with the greatest speed-up."""
     fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
     return {place: cell.stats[key].value for place, cell in fastest.items() if key in cell.stats}
 
