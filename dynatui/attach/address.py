@@ -1,7 +1,7 @@
 """The URLs of a server's metrics page, derived from the URL or HOST:PORT that the user gives.
 
-Accepted are host and port, the API's base URL, or the metrics page's own URL. Secrets never appear: a URL that contains
-a password is refused, and the URL for display has no query.
+The user may give host and port, the base URL of the API, or the URL of the metrics page. No secret is displayed: a URL
+that contains a password is refused, and the URL for display has no query.
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 """Time limit for fetching a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Proxy settings of httpx2 that exempt this machine: a proxy would resolve these names to itself."""
+"""Settings by which httpx2 uses no proxy for this machine, since these names mean the proxy itself to a proxy."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 """Time limit for reading the body of an error response, in seconds."""
@@ -38,7 +38,7 @@ Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 
 
 def token() -> str | None:
-    """The user's token; raises a ConfigError, which does not contain the token, if it is not a valid HTTP header."""
+    """The user's token; if the token is invalid in an HTTP header, raises a ConfigError, which does not contain it."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
@@ -46,7 +46,7 @@ def token() -> str | None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Event loop that looks up DNS names in daemon threads; the default executor's threads would delay the exit."""
+    """Event loop that looks up DNS names in daemon threads, since threads of the default executor delay the exit."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
         """Looks up a host name, as `socket.getaddrinfo` does."""

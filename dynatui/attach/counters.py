@@ -1,8 +1,8 @@
 """Increase of a server's counters between two metrics pages, summed over labels.
 
-A counter that fell was reset, so its increase is its current value, as in Prometheus' `increase`; the increase of a new
-series is its value too. The increase of a counter that is missing from the page is None. Knows neither times nor
-derived figures.
+A counter that fell was reset, so its increase is its current value, as in Prometheus' `increase`. The increase of a new
+series is also the current value. The increase of a counter that is missing from the page is None. Knows neither times
+nor derived figures.
 """
 
 from collections.abc import Mapping
@@ -74,8 +74,8 @@ def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, 
 def remembered(before: Page, after: Page) -> Page:
     """Latest value of every series; a series that is missing from the page `after` keeps its value from `before`.
 
-    A replica's series may be missing and reappear. If the page has new series, they replace all missing ones, so that
-    the memory stays bounded.
+    The series of a replica may be missing from one page and return on a later page. When a metric has a new series, all
+    missing series of the metric are dropped, so that the memory stays bounded.
     """
     return {name: _latest_series(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
 
@@ -85,7 +85,7 @@ def _latest_series(before: Series, after: Series) -> Series:
 
 
 def increase(before: Series, after: Series) -> float:
-    """Increase of a counter summed over its series; series with new labels continue from those that disappeared."""
+    """Increase of a counter summed over its series; the sum of new series continues that of series that disappeared."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     removed = sum(value for labels, value in before.items() if labels not in after)
     added = sum(value for labels, value in after.items() if labels not in before)

@@ -13,8 +13,8 @@ from decoder.errors import RecordingError
 from decoder.events import Base, Count, Seconds
 
 SCHEMA = 4
-"""Version of this schema, in a session's first line. Versions of dynatui without `attach` read schemas up to 2, and
-report that a newer dynatui wrote the file; schema 3 has neither `drafting` nor `wasted`."""
+"""Version of this schema, in the first line of a session. Schema 3 has neither `drafting` nor `wasted`. Versions of
+dynatui without `attach` read schemas 1 and 2 only, so they report that a newer dynatui wrote the recording."""
 LARGEST = 1e15
 MOST_POSITIONS = 256
 MOST_MODELS = 32
@@ -80,7 +80,7 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     draft_tokens: Count | None = None
     """Positions verified per round, including the position of the target's own token."""
     cap_length: Figure | None = None
-    """Mean number of positions verified per round, target's own included; only if it may be below `draft_tokens`."""
+    """Mean number of verified positions per round, target's own included; None if it is always `draft_tokens`."""
     block_accept_length: Figure | None = None
     """Mean acceptance length that would result from verifying every draft in full, the target's own token included."""
 

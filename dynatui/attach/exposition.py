@@ -21,12 +21,12 @@ Page: TypeAlias = Mapping[str, Series]
 """Series of each metric, by the metric's name without the suffix `_total`, since only some exporters append it."""
 
 LARGEST = 2**53
-"""Largest accepted count: up to it, a float represents every integer exactly."""
+"""Largest valid count: a float represents every integer up to this one exactly."""
 MOST_LINES = 20_000
 """Maximum number of parsed lines: parsing more would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
-"""Number of lines at the start of a page that are searched for metrics."""
+"""Number of lines at the start of a page whose format is checked."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
 """Exceptions that the parser raises for a malformed line."""
 
@@ -54,10 +54,13 @@ def lines_of(text: str) -> Sequence[str]:
 
 
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
-    """Metrics whose names begin with these prefixes; raises a NotMetricsError if one of their lines is malformed.
+    """The series of all metrics whose names begin with an entry of `counters` or `gauges`.
 
     Ignores creation times of counters, NaN, values that cannot be counts, and counters that the page declares as
     gauges, since the increase of a gauge is not a count.
+
+    Raises:
+        NotMetricsError: A line of these metrics is malformed, or they have too many lines.
     """
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))
@@ -76,7 +79,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
 
 
 def require_metrics(lines: Sequence[str]) -> None:
-    """Raises a NotMetricsError if the first lines of a page contain no metrics."""
+    """Raises a NotMetricsError if the first lines of a page are not in Prometheus' format."""
     _families(lines[:_JUDGED])
 
 

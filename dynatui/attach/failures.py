@@ -65,7 +65,7 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """The error for an HTTP failure status, with the server's own message, or with the remedy for a missing token."""
+    """The error for an HTTP failure status, with the server's message; if access is refused, also with `remedy`."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
     server_message = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:

@@ -6,8 +6,8 @@
     ..._per_second           the count / seconds
 
 Acceptance length, acceptance rate and speed are read from the server's own gauges if it has them, because its counters
-grow only when a request is complete. If a server counts neither drafted nor accepted tokens, both follow from its
-rounds:
+grow only when a request is complete. If a server counts neither drafted nor accepted tokens, both counts are derived
+from its rounds:
 
     drafted    rounds x drafted tokens per round, if that number is constant
     accepted   generated - rounds, if all tokens are generated in rounds
@@ -56,7 +56,11 @@ def gauges(kind: Kind, page: Page) -> Gauges:
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """Current draft settings: values that all engines share, and means over engines; None if there are no gauges."""
+    """Current draft settings; None if no gauge reports a setting.
+
+    `steps` and `draft_tokens` are known only if all engines have the same value. The two lengths are means over
+    engines.
+    """
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -129,7 +133,7 @@ def length(accepted: float | None, drafts: float | None) -> float | None:
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """The ratio `part / whole`, at most 1: counters may change while a page is being read."""
+    """The ratio `part / whole`, cut to 1: it may exceed 1 if counters change while a page is being read."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 

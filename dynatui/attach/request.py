@@ -21,7 +21,7 @@ PATIENCE_S = 600.0
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
-"""Function (URL, JSON body) -> response body. It sends POST, or GET without a body, and raises a PageError."""
+"""Function (URL, JSON body) -> response body. Sends a POST request, or GET if the body is None; raises a PageError."""
 
 
 class _Vllm(msgspec.Struct):
@@ -88,7 +88,7 @@ class Request:
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
-    """JSON body of the API request: greedy decoding, with the fields that make this kind of server report rounds."""
+    """JSON body of the API request: greedy decoding, and for SGLang a field that makes it report speculation counts."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
     fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
     return fields | more
@@ -146,7 +146,7 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Drafted and accepted tokens of each round; both empty if not reported or impossible."""
+    """Drafted and accepted tokens of each round; both lists are empty if the numbers are not reported or impossible."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
         0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)

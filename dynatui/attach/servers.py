@@ -22,7 +22,7 @@ class Kind:
     generated: Names
     """Names of the counters of generated tokens."""
     drafts: Names = ()
-    """Names of the counters of rounds (verified drafts); empty if `drafted_at` counts rounds, at its first position."""
+    """Names of the counters of rounds (verified drafts); empty if the first position of `drafted_at` counts rounds."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
@@ -39,9 +39,9 @@ class Kind:
     steps: str = ""
     """Name of the gauge of draft passes per round; this gauge and the next three are 0 before the first round."""
     draft_tokens: str = ""
-    """Name of the gauge of positions verified per round, that of the target's own token included."""
+    """Name of the gauge of positions verified per round, including the position of the target's own token."""
     cap_length: str = ""
-    """Name of the gauge of the mean number of verified positions, if a round may verify fewer than `draft_tokens`."""
+    """Name of the gauge of the mean number of verified positions per round, which may be below `draft_tokens`."""
     block_length: str = ""
     """Name of the gauge of the mean acceptance length that would result from verifying every draft in full."""
     ranks: Names = ()
@@ -139,7 +139,10 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind of server that has these metrics; of several, one with speculation metrics, else the first."""
+    """The kind of server that has these metrics; None if none has.
+
+    Of several kinds, it is the first with metrics of speculative decoding, or the first of all if there is none.
+    """
 
     def has(names: Names) -> bool:
         return any(line.startswith(names) for line in lines)

@@ -44,7 +44,7 @@ def watch(
         pause: Waits for a number of seconds; returns whether to stop.
         clock: Returns the present time in seconds.
         answers: Returns the requests and answers since its last call.
-        waiting: Whether an answer is still awaited; the session does not end before it.
+        waiting: Returns whether an answer is still awaited; if so, polling continues beyond the number of polls.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(

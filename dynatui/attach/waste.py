@@ -14,15 +14,16 @@ from dynatui.attach.servers import Kind
 ROUNDS, SECONDS = 100, 10.0
 """Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Tokens per round below which drafts become wasted, and from which the verdict may end. A round takes at least as
-long as a pass of plain decoding, so tokens per round bound the speed-up, and drafting takes time besides."""
+"""Thresholds of the tokens per round: below the first, drafts become wasted; from the second on, this may end. A round
+takes at least as long as a pass of plain decoding, and drafting takes additional time, so the speed-up is below the
+tokens per round."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""Second criterion: drafts are also wasted if the acceptance rate is below the first of these and tokens per
-round are below `LONG_BELOW`; the verdict ends from the second acceptance rate, or from `LONG_FROM` tokens
-per round."""
+"""Thresholds of the acceptance rate, for a second criterion: drafts also become wasted if the rate is below
+`REJECTED_BELOW` and the tokens per round are below `LONG_BELOW`. This can end only if the rate is at least
+`ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""Tokens per round for the second criterion. With these values and the acceptance rates above, a round drafts seven
-tokens or more."""
+"""Thresholds of the tokens per round for the second criterion. At acceptance rates below those above, tokens per round
+reach these values only if a round drafts more than seven tokens."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class Judgement:
 
 
 def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
-    """The verdict after one more interval, from `begun` to `t`; unchanged if drafts are absent or counts unknown."""
+    """The verdict after one more interval, from `begun` to `t`.
+
+    An interval without drafts, or with unknown counts, leaves the verdict unchanged.
+    """
     if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
         return before
     lot = before.lot.plus(counts)

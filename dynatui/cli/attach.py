@@ -1,7 +1,7 @@
 """`dynatui attach`: watches another program's server, and replays recordings of it.
 
-Shows a screen, or prints one JSON line per poll where there is no terminal. The server's address is checked only here;
-the HTTP client is imported after that.
+Shows a screen, or prints one JSON line per poll where there is no terminal. The server's address is checked before the
+HTTP client is imported.
 """
 
 import threading

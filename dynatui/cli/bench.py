@@ -25,7 +25,7 @@ from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
-"""Parameters of `bench speed`, besides the sweeps and `ABOUT_TEXTS`, that have no effect when rounds are measured."""
+"""Parameters of `bench speed` without effect when rounds are measured, in addition to sweeps and `ABOUT_TEXTS`."""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
@@ -176,7 +176,7 @@ def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
 
 
 def _sweeping() -> list[str]:
-    """Names of the methods that have an option of the same name, which lists the settings to measure."""
+    """Names of the methods whose settings to measure are listed in an option that is named after the method."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 

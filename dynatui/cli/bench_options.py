@@ -51,7 +51,7 @@ def _methods() -> TyperOption:
 
 
 def _named(text: str) -> tuple[str, ...]:
-    """The methods named in a list, without duplicates; raises ConfigError for one that cannot be measured."""
+    """The methods named in a list, without duplicates; raises ConfigError for a method that cannot be measured."""
     methods = tuple(dict.fromkeys(options.method_names(text)))
     for name in methods:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
@@ -84,7 +84,7 @@ def _presets() -> TyperOption:
 
 
 def _changes() -> Iterator[TyperOption]:
-    """The options of methods that change a parameter in all measured presets."""
+    """Options of the methods that have presets; a given option changes its parameter in all measured presets."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
         if each in changing and not each.default:

@@ -177,7 +177,7 @@ def paper(
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The extent of the measurement, the paper's or the quick one, with the values that options give."""
+    """The extent of the measurement: the paper's extent or the quick one, changed by the options that were given."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}

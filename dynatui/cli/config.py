@@ -1,7 +1,7 @@
 """`dynatui config`: prints the settings in force with the source of each, or a template of the settings file.
 
 Both outputs are TOML that the settings file may contain. Help texts, order and headings are those of `dynatui --help`.
-The command also starts when settings are invalid, since it is used to find them.
+The command also starts when settings are invalid, since users find invalid settings with this command.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """`dynatui doctor`: examines this machine by probes; each reports findings, with a verdict and a remedy if needed.
 
-Users run it when something is broken, so the probes are independent: a probe that fails is reported as a finding and
-stops no other, and none downloads anything. Torch and the model libraries are imported inside the probes that need
-them.
+Users run it when something is broken, so the probes are independent: the failure of a probe is reported as a finding,
+and all other probes still run. No probe downloads anything. Torch and the model libraries are imported inside the
+probes that need them.
 """
 
 import os
@@ -204,7 +204,7 @@ def devices(case: Case) -> Iterator[Finding]:
 
 
 def rounds(case: Case) -> Iterator[Finding]:
-    """Reports how rounds are driven, by the host or as CUDA graphs; on a GPU, tries it with the embedded pair."""
+    """Reports whether the host or CUDA graphs drive the rounds; on a GPU, tries graphs with the embedded pair."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
     from decoder import load_pair  # noqa: PLC0415 - imports torch
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch

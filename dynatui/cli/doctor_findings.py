@@ -16,8 +16,8 @@ class Finding:
     """One result of a probe, with a remedy if one is needed."""
 
     verdict: Verdict
-    """The finding's severity. problem: dynatui cannot run with these options; note: works, but is worth knowing; ok:
-    works."""
+    """The finding's severity. problem: dynatui cannot run with these options; note: dynatui can run, but users should
+    know of the finding; ok: all is well."""
     text: str
     remedy: str = ""
 
@@ -48,7 +48,7 @@ def host_memory() -> tuple[int, int] | None:
 
 
 def size(count: int) -> str:
-    """A number of bytes in words."""
+    """A number of bytes as text with a unit, such as 1.5 GiB."""
     if count >= 2**30:
         return f"{count / 2**30:.1f} GiB"
     if count >= 10 * 2**20:

@@ -1,7 +1,8 @@
 """The probe of models in `dynatui doctor`: what their configurations say, before any weights are downloaded or read.
 
-Reports whether a model can be decoded, its memory, whether target and draft share a tokenizer, and for a target alone
-the drafts on this machine that have its tokenizer. Torch and the model libraries are imported inside the functions.
+Reports whether a model can be decoded, its memory, and whether target and draft share a tokenizer. If a target is given
+without a draft, reports the models on this machine that have its tokenizer and could draft for it. Torch and the model
+libraries are imported inside the functions.
 """
 
 import os

@@ -84,8 +84,9 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
     """Context in which a signal interrupts the run; yields a function to be called when decoding begins.
 
-    After that call, the current round is completed at a first signal. At an interruption the context suppresses the
-    exception. It prints the transcript at an interruption and before it raises an error.
+    Before that call, a first signal interrupts the run at once. After that call, a first signal stops the run at the
+    end of the current round. At an interruption, the context prints the transcript and suppresses the exception. The
+    context also prints the transcript before it passes on a DecoderError, unless standard output itself has failed.
     """
     decoding = False
 

@@ -33,7 +33,7 @@ MOST = 16
 OWN_WORD_S = 0.7
 """Seconds in which the leader may report why a follower failed; then the follower's output is printed."""
 GRACE_S = 3.5
-"""Seconds after a signal that the leader has to end before it is killed."""
+"""Seconds from a signal until the leader is killed if it has not ended by itself."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
 """Number of characters that are printed from the end of a follower's standard error."""
@@ -54,7 +54,7 @@ class _Follower:
 
     @property
     def refused(self) -> bool:
-        """Whether the follower ended with an error of the request or the model, which the leader may report too."""
+        """Whether the follower ended with an error in the request or the model, which the leader may report as well."""
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
@@ -65,8 +65,8 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
         count: Number of ranks.
         arguments: The arguments of the command line, without the program's name.
         drawn: Whether the leader draws on the terminal.
-        further_s: Seconds added to `GRACE_S` after a first signal, but not after a second signal or the failure of a
-        rank.
+        further_s: Seconds by which a first signal extends `GRACE_S`; after a second signal, or if a rank has failed,
+        `GRACE_S` is not extended.
 
     Raises:
         ConfigError: `count` is larger than `MOST`.
@@ -97,7 +97,7 @@ def _started(
 ) -> tuple[Popen[bytes], list[_Follower]]:
     """Starts the leader and the followers; all are ended when `ending` closes.
 
-    The leader shares the token that permits one process to print an error.
+    The leader and this process share the token that permits one process to print an error.
     """
     lifeline, writer = os.pipe()
     ending.callback(os.close, writer)
@@ -134,8 +134,8 @@ def _until_the_end(
     its own interruption.
 
     Returns:
-        The follower that failed first, if any, and whether this process ended the leader, for that failure or after a
-        timeout.
+        The follower that failed first, if any, and whether this process ended the leader, either because of that
+        failure or because the leader took too long to end.
     """
     fallen: _Follower | None = None
     terminate_at, latest, forced = math.inf, math.inf, False

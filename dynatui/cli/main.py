@@ -297,8 +297,8 @@ def _refuse_options_before(context: typer.Context) -> None:
 def _refused(why: str, code: int) -> int:
     """Prints an error, unless another rank has printed one, and returns the exit code.
 
-    A rank that failed because it lost another rank always prints its error, and does not claim the right to print: the
-    rank that knows the reason needs it.
+    Only one rank can claim the right to print, and it should be the rank that knows the reason of the failure. A rank
+    that failed because it lost another rank therefore does not claim the right, and always prints its error.
     """
     if code == LOST or last_word.claimed():
         streams.say(why)

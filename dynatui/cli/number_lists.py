@@ -29,7 +29,7 @@ def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tup
 
 
 def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ...]:
-    """The number groups in a list, such as 2x4, without duplicates; each must be as long as the example.
+    """The groups of numbers in a list, without duplicates; each group must have as many numbers as the example.
 
     Raises:
         ConfigError: A group has another form, or one of its numbers is too large.

@@ -208,7 +208,7 @@ def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Typer
 
 
 def instead(name: str, value: object) -> str | None:
-    """Remedy for an option's value that has the wrong type; None if none is known."""
+    """Remedy for an option's value that has the wrong type; None if no remedy is known."""
     known = next((each for each in of_methods() if each.name == name), None)
     return known.instead.get(value) if known and isinstance(value, str) else None
 

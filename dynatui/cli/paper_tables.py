@@ -81,9 +81,9 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _sentence(words: _Column, names: Sequence[_Column]) -> str:
-    """A text column that does not fit in the table, as a sentence: each value with the names of its rows.
+    """A text column that does not fit in the table, as a sentence.
 
-    The most frequent value comes last.
+    The sentence gives each value after the names of the rows that have it; the most frequent value comes last.
     """
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
@@ -150,7 +150,7 @@ def _grid(columns: Sequence[_Column]) -> Grid:
 
 
 def _listed(items: Iterable[tuple[str, str]]) -> Grid:
-    """A list of items, each with its mark."""
+    """A list of items; before each item stands its mark, such as a dash or a verdict."""
     grid = Grid.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()

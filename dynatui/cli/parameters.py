@@ -33,7 +33,7 @@ class Group:
 Declared: TypeAlias = Sequence[Group | TyperOption | TyperArgument]
 """The parameters of a command, in the order of its help text; a command's function takes them by name."""
 CONTEXT = Group("context", (), get_current_context)
-"""For functions that need the context: which options were typed, and which subcommand."""
+"""Parameter for functions that need Typer's context, which knows the options and the subcommand that were typed."""
 
 
 def option(
@@ -55,10 +55,10 @@ def option(
     Args:
         usage: Flag and placeholder of the value, such as "--fps N"; for a `bool` only "--show" or "--mouse/--no-mouse".
         explained: Help text.
-        kind: Type of the value, which Typer checks; a `list` may be repeated, a `bool` takes no value.
+        kind: Type of the value, which Typer checks; a `list` option may be repeated, a `bool` option has no value.
         name: Name of the function's parameter; if not given, the flag's name with underscores.
-        parse: Function from text to the value, instead of `kind`; raises ConfigError for an invalid text. If given, the
-        default is text too.
+        parse: Function from text to the value, used instead of `kind`; raises ConfigError for an invalid text. With
+        `parse`, the default must be a text too.
         complete: Function from the beginning of a value to values that shells offer.
         least: Smallest valid number.
         most: Largest valid number.
@@ -90,7 +90,7 @@ def switch(usage: str, explained: str, *, default: bool | None = False, **furthe
 
 
 def in_panel(title: str, *options: TyperOption) -> tuple[TyperOption, ...]:
-    """Copies of the options, all in the panel of `--help` with this title."""
+    """The given options, moved to the panel of `--help` with this title."""
     for each in options:
         each.rich_help_panel = title
     return options
@@ -117,7 +117,7 @@ Around: TypeAlias = Callable[[Any], AbstractContextManager[object]]
 
 
 def command(name: str, run: Callable[..., int], declared: Declared, around: Around = nullcontext) -> TyperCommand:
-    """A command that calls a function, whose docstring is the help, with the values of the declared parameters."""
+    """A command that calls `run` with the values of the declared parameters; the docstring of `run` is the help."""
     return TyperCommand(
         name, help=getdoc(run), params=[*_parameters(declared)], callback=_callback(run, declared, around)
     )
@@ -165,7 +165,7 @@ def _callback(run: Callable[..., Any], declared: Declared, around: Around) -> Ca
 
 
 def _arguments(values: Given, groups: Iterable[Group]) -> dict[str, Any]:
-    """The arguments of a command's function: option values by name, where each group's values become one argument."""
+    """The arguments of a command's function: each group's values become one argument, all other values one each."""
     left = dict(values)
     made = {each.name: each.make(**{option.name: left.pop(option.name) for option in each.options}) for each in groups}
     return left | made

@@ -1,7 +1,7 @@
 """The user's presets, which `--preset` accepts beside the built-in ones: TOML files in the user's folder of presets.
 
 A preset is a set of option values that apply as if they were given on the command line; options that are given override
-them. The engine therefore sees only parameters, and recordings contain these instead of the preset's name.
+these values. The engine therefore sees only parameters, and recordings contain parameters instead of the preset's name.
 """
 
 import os
@@ -44,12 +44,14 @@ def names() -> list[str]:
 
 
 def completing(option: str) -> list[str]:
-    """Shell completions of an option's value that are not among its choices."""
+    """Shell completions for the value of an option, in addition to the option's own choices."""
     return names() if option == PRESET else []
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """The values of the preset in `--preset`, except of options that the user gave; empty for a built-in preset.
+    """The option values in the preset that `--preset` names, without options that the user gave.
+
+    Empty without a preset or for a built-in preset.
 
     Raises:
         ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.
@@ -65,7 +67,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    """The options, where the values of the user's preset replace its name."""
+    """The options; if a user's preset is among them, its values replace its name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
     return {**options, PRESET: None, **{key: setting.value for key, setting in preset.items()}}

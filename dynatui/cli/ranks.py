@@ -20,12 +20,13 @@ from dynatui.terminal import streams
 from dynatui.terminal.signals import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""Seconds after a signal that the leader has to end all processes before they are killed."""
+"""Seconds from a signal, or from the end of the launcher, until a process that still runs ends itself."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
 _SOON_S = 0.3
-"""Seconds a follower waits before it reports an error; if the leader's end caused the error, it is killed by then."""
+"""Seconds that a follower waits before it reports an error. If the end of the leader caused the error, the follower is
+killed in this time and reports nothing."""
 
 
 def spread(
@@ -36,14 +37,14 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks; if this process is already a rank, serves in that role.
+    """Launches `count` ranks. In a process that is already a rank: returns in the leader, or serves the leader.
 
     Args:
         count: Number of ranks; a single one is not launched.
         models: The pair; only target and device are used.
         arguments: The arguments of the command line.
         wants_screen: Whether the program shows a screen if there is a terminal.
-        further_s: Additional seconds after a first signal that the leader has to end.
+        further_s: Seconds by which a first signal extends the time in which the leader must end.
 
     Returns:
         Exit code of the launched ranks; None if this process is to decode. In a follower, the function does not return.
@@ -79,7 +80,10 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Handles signals in a thread, since the main thread waits for the leader in C code, without Python handlers."""
+    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end it first.
+
+    A thread waits for the signal, since no Python handler runs while the main thread waits for the leader in C code.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
     def answer() -> None:

@@ -74,7 +74,7 @@ PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run from values of options, by name; other options are ignored.
+    """The configuration of a run; `given` maps options to values, and options that are not part of it are ignored.
 
     Raises:
         ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
@@ -123,7 +123,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values set at once: one value may be valid only with another."""
+    """A method's parameters with all given values, set at once since some values are valid only together."""
     changes = dict[str, Any]()
     for option in known:
         if given.get(option.name) is not None:

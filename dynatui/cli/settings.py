@@ -64,7 +64,7 @@ def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
 
 
 def read(live: Any) -> dict[str, Setting]:
-    """The settings of the live command's options, by name; raises ConfigError if one is unreadable or unknown."""
+    """The settings of the live command's options, by name; raises ConfigError if the file is unreadable or invalid."""
     known = options_of(live)
     values = _from_file(file_path(), kinds(live))
     for key, option in known.items():

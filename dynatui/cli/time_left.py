@@ -52,7 +52,7 @@ def bar(share: float) -> str:
 
 
 def say_line(line: str) -> None:
-    """Prints a line, while progress is shown, that progress does not overwrite."""
+    """Prints a line while progress is shown; later progress does not overwrite this line."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(_OVER)
     streams.say(line)

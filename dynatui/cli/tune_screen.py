@@ -47,7 +47,7 @@ def watching() -> Iterator[Watch]:
 
 
 class Lines:
-    """Prints progress as one line when it changes, and otherwise every `SELDOM_S` seconds."""
+    """Prints progress as one line when a best setting or the phase changes, and otherwise every `SELDOM_S` seconds."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._say = say
@@ -56,7 +56,7 @@ class Lines:
         self._printed_at = -SELDOM_S
 
     def __call__(self, progress: TuneProgress) -> None:
-        """Prints progress, unless the previous line is equal and recent."""
+        """Prints progress, unless the previous line is recent and has the same best settings and phase."""
         news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
         if news != self._printed or self._clock() - self._printed_at >= SELDOM_S:
             self._printed, self._printed_at = news, self._clock()
@@ -124,7 +124,7 @@ def _origin(leader: Leader) -> str:
 
 
 def _over_plain(leader: Leader) -> str:
-    # No confidence interval is shown, since texts are repeated, which would make it too narrow.
+    # No confidence interval is shown, since repeated texts would make the interval too narrow.
     speedup = ratio(leader.over_plain)
     return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 
@@ -144,7 +144,7 @@ def _now(progress: TuneProgress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """Lines with a bar for each knob: the share of the knob in the speed differences between settings."""
+    """Lines with a bar for each knob, which shows how much of the speed differences between settings is due to it."""
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

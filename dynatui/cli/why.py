@@ -40,11 +40,10 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[Race], out: TextIO) -> None:
-    """Prints the report of all runs; describes a single run that has at most one bottleneck in sentences instead.
+    """Prints the report of all runs; if there is only one run, with at most one bottleneck, prints sentences instead.
 
-    An error in a recording is raised after the report of the runs before it. Runs are not kept in memory, since a
-    recording may
-    be larger than memory.
+    An error in a recording is raised after the report of the runs before the error. Runs are not kept in memory, since
+    a recording may be larger than memory.
     """
     prompts, known = list[str](), list[Case]()
     alone: Iterator[str] = iter(())

@@ -19,7 +19,7 @@ _MANY = 3
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
-    """The report in lines of at most `WIDTH` columns, from the cases (method, run) and each run's prompt."""
+    """The report in lines of at most `WIDTH` columns; a case is a method in a run, and each run has one prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
     yield ""

@@ -38,7 +38,7 @@ _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an 
 
 @contextmanager
 def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
-    """Context that serves the totals and yields their URL; port 0 is any free port. Ends within a second.
+    """Context that serves the totals and yields their URL; port 0 is any free port. The server stops within a second.
 
     Raises:
         ConfigError: The port cannot be opened.

@@ -42,8 +42,8 @@ class Drafts(msgspec.Struct, frozen=True):
     tokens: int = 0
     """Number of drafted tree nodes that the target verified."""
     accepted: tuple[int, ...] = ()
-    """Number of accepted nodes by position in the accepted path, from 0: depth below the last committed token, minus
-    1."""
+    """Number of accepted nodes at each position of the accepted path, from 0. A node's position is its depth below the
+    last committed token, minus 1."""
 
     def plus(self, drafted: int, accepted: int) -> "Drafts":
         """The counts after a round of `drafted` nodes with an accepted path of `accepted` nodes."""
@@ -64,9 +64,9 @@ class MethodTotals(msgspec.Struct, frozen=True):
     drafts: Drafts | None = None
     """Counts of drafts; None if the method does not report its drafts."""
     to_first: Latencies = Latencies()
-    """Times to the first token, prefill and first round, in decode time of the method."""
+    """Times to the first token: prefill time plus decode time of the first round."""
     between: Latencies = Latencies()
-    """Times from the end of a round to the end of the next round, in decode time of the method."""
+    """Times between tokens: the decode time of each round after the first."""
     prefill_s: float = 0.0
     """Prefill time of the current text, in seconds."""
     decode_s: float = 0.0

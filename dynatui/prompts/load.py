@@ -17,8 +17,7 @@ from dynatui.files import opened, text_of
 
 STANDARD_INPUT = "-"
 LARGEST_FILE = 16 * 2**20
-"""Maximum size of a prompt file in bytes, larger than any context: reading an endless device must not fill the
-memory."""
+"""Maximum size of a prompt file in bytes, so that an endless device cannot fill the memory; larger than any context."""
 
 
 class _Line(msgspec.Struct):

@@ -38,7 +38,7 @@ def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> It
 
     Args:
         events: Events of one run.
-        before: State before the run; the decode time of its watched method is the film's clock.
+        before: State before the run. The film's clock is the decode time of the method that this state watches.
         speed: Seconds of decode time per second of the film.
     """
     state = before

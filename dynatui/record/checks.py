@@ -132,7 +132,11 @@ def _out_of_turn(event: Round, lane: Lane) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Fault in a round's tree; empty if the accepted nodes are a path from the root with the committed tokens."""
+    """Fault in a round's tree; empty if it is valid.
+
+    In a valid tree, the accepted nodes are a path from the root, and the committed tokens are those of the path and one
+    more, perhaps cut short.
+    """
     if len(event.tokens) > MOST_NODES:
         return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
     above = -1 if root_is_drafted(event.method) else 0
@@ -163,7 +167,10 @@ def _unbounded(event: Round) -> str:
 
 
 def _no_knob(method: str, name: str) -> str:
-    """Reason why a knob's name is invalid: a known method lacks the knob, or the name is too long; empty if valid."""
+    """Reason why a knob's name is invalid; empty if it is valid.
+
+    The name is invalid if the method is known but no known method has this knob, or if the name is too long.
+    """
     if method in METHODS and name not in all_knobs():
         return f"{name[:LONGEST_NAME]} is no knob"
     return _too_long("a name", name, LONGEST_NAME)

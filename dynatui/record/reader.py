@@ -43,9 +43,8 @@ class Runs(Sequence[list[Event]]):
     """The runs of a complete recording; a pipe is copied to a temporary file.
 
     Raises:
-        RecordingError: The file cannot be read, is not a recording, or ends within its first line. On access to a run:
-        the
-            run is invalid; the message names file and line.
+        RecordingError: The file cannot be read, is not a recording, or ends within its first line. Access to an invalid
+        run also raises this error; the message names file and line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,7 +102,7 @@ def read(path: Path) -> list[Event]:
 
 
 def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
-    """The file, positioned at its start; checks before that the first line is from a recording."""
+    """The file, positioned at its start, after a check that its first line is from a recording."""
     file = closing.enter_context(opened(path))
     opening = file.readline(LONGEST_LINE)
     if not list(_events(path, iter([opening] if opening else []))):

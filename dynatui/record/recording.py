@@ -24,7 +24,7 @@ from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Base, Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
-"""Maximum size of a line in bytes, far above any event: reading a file without line ends must not fill the memory."""
+"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; far above any event."""
 _PATIENCE_S = 0.5
 
 
@@ -57,8 +57,8 @@ class Recorder:
     first.
 
     Raises:
-        RecordingError: The file cannot be written, is locked or is not a recording. From `write` also: the disk is
-        full.
+        RecordingError: The file cannot be written, is locked or is not a recording. `write` also raises this error if
+        the disk is full.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
@@ -94,7 +94,8 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
 
-        If another thread is writing a line, waits for it only briefly: a write to a pipe without a reader never ends.
+        If another thread is writing a line, waits only briefly for that write, since a write to a pipe without a reader
+        never ends.
         """
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
@@ -134,7 +135,7 @@ class Recorder:
 
 
 def numbered_run(event: Event, number: int, count: int) -> Event:
-    """The same event; if it starts a run, with prompt number `number` of `count`."""
+    """The event; an event that starts a run gets `number` as its prompt number and `count` as the number of prompts."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 
 
@@ -151,7 +152,7 @@ def recordings_folder() -> Path:
 
 
 def new_recording_path(now: datetime | None = None) -> Path:
-    """Makes an empty file for a new recording, named after the local time; raises a RecordingError if it cannot."""
+    """Makes an empty file for a new recording, named after the local time; raises a RecordingError if that fails."""
     stem = f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     make = partial(Path.touch, mode=0o600, exist_ok=False)
     return first_free(recordings_folder(), stem, ".jsonl", make, _unwritable)
@@ -162,7 +163,7 @@ def first_free(
 ) -> Path:
     """Makes a file or folder under the first free name: the stem itself, or the stem with -2, -3 and so on.
 
-    Raises the error made by `fault` if it cannot be made.
+    Raises the error that `fault` returns if the file or folder cannot be made.
     """
     for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:

@@ -58,7 +58,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     top_k: int
     top_p: float
     ranks: list[str] = []
-    """The device of each process that ran the target, if several did."""
+    """The device of each process that ran the target; empty if one process ran it alone."""
     peak_bytes_by_rank: list[int] = []
     methods: dict[str, MethodReport]
 

@@ -1,7 +1,7 @@
 """Detects the kind of a file or folder by its content, and makes the page for that kind.
 
-A recording starts with a `run` event, the JSON of `bench speed` with the field `setup`, and the `report.json` of `bench
-paper` with the field `begun`. Knows no HTML.
+A recording starts with a `run` event. The JSON of `bench speed` has the field `setup`, and the `report.json` of `bench
+paper` has the field `begun`. Knows no HTML.
 """
 
 import os
@@ -74,7 +74,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
 
 
 def run_of(path: Path, number: int) -> Sequence[Event]:
-    """One run of a recording, counted from 1.
+    """The run of a recording that has this number; the first run has number 1.
 
     Raises:
         DecoderError: The file is not a recording, cannot be read, or has no such run.
@@ -91,7 +91,7 @@ def name_of(path: Path) -> str:
 
 
 def page_name(source: Path) -> Path:
-    """Default path of the page of a file or folder: its name, in the working directory.
+    """Default path of a page: in the working directory, with the source's name and the suffix `.html`.
 
     Raises:
         DecoderError: The path cannot be read.

@@ -1,4 +1,4 @@
-"""The keys of a replay; dispatch, the list on the page, and `docs/sharing.md` are made from this table."""
+"""The keys of a replay: the page's handling of keys, its list of keys, and `docs/sharing.md` follow this table."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ class Key(msgspec.Struct, frozen=True):
     caps: str
     """The keys as displayed."""
     names: tuple[str, ...]
-    """The keys' names in browsers, with `Shift+` if the key with Shift gives no other character."""
+    """The keys' names in browsers; with Shift, `Shift+` precedes a name of several letters, such as `ArrowLeft`."""
     action: str
     """Name of the action in the script; empty if the browser handles the key."""
     help: str

@@ -20,7 +20,7 @@ def interval(estimate: Interval | None, digits: int = 2) -> str:
 
 
 def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
-    """Entries on the machine of a measurement, for `details`."""
+    """Entries that describe the machine of a measurement, as input for `markup.details`."""
     counts = f"{counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}"
     threads = f"{machine.processor}, {counts}, {machine.system}"
     return [

@@ -1,7 +1,7 @@
 """A page as one HTML file: inline style and script, data as JSON, and a security policy that allows nothing else.
 
 The policy allows this style and script by their hashes, so a browser runs no other script and uses no network. The JSON
-is escaped, so that no text in it can end its HTML element. Knows neither recordings nor benchmarks.
+is escaped, so that no text in the JSON can end the HTML element around it. Knows neither recordings nor benchmarks.
 """
 
 from base64 import b64encode

@@ -32,7 +32,7 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
     """The page of a report.
 
     Args:
-        name: Name of its folder.
+        name: Name of the report's folder.
         report: The measured report.
         figures: Figures by name, each PNG or SVG.
     """

@@ -28,9 +28,9 @@ def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -
     """The page of a recording.
 
     Args:
-        name: Name of its file.
+        name: Name of the recording's file.
         runs: Events of each run.
-        first: Number of the first run in `runs` within the recording.
+        first: The number that the first of these runs has in the recording.
     """
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
@@ -52,7 +52,7 @@ def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
-    """A run's section: figures, prompt and text, for browsers without scripts."""
+    """A run's section: its figures, and for browsers without scripts also its prompt and text."""
     title = f"Figures of prompt {label_of(number, run.prompt)}"
     return element(
         "section",

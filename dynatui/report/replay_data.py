@@ -1,8 +1,7 @@
 """Data of a run for the replay script: columns of numbers, and each distinct text once.
 
-All data comes from the same state as on the screen, so texts are clean, and no figure is computed here. Knows no HTML
-and
-no files.
+All data comes from the same state that the screen shows, so texts are clean, and no figure is computed here. Knows no
+HTML and no files.
 """
 
 import math
@@ -24,7 +23,7 @@ from dynatui.state.run_state import RunState
 Text: TypeAlias = int
 """Index of a text in the page's list of texts."""
 _CHANCES = 10_000
-"""The number for probability 1 in the page's data, which has integers."""
+"""Integer that stands for probability 1 in the page's data."""
 _LONGEST_PIECE = 80
 _LABEL = 60
 _CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
@@ -110,7 +109,7 @@ class Texts:
         self._numbers: dict[str, Text] = {}
 
     def number(self, text: str) -> Text:
-        """Index of a text, which is cleaned first."""
+        """Cleans a text, adds it to the list if it is new, and returns its index."""
         return self._numbers.setdefault(clean(text), len(self._numbers))
 
     def all(self) -> list[str]:
@@ -119,7 +118,7 @@ class Texts:
 
 
 def replay_data(states: Iterable[RunState], first: int = 1) -> ReplayData:
-    """Data of completely folded runs; `first` is the number of the first run."""
+    """Data of runs, from their states after the last event; `first` is the number of the first run."""
     texts = Texts()
     runs = [_run(state, number, texts) for number, state in enumerate(states, first)]
     return ReplayData(texts=texts.all(), keys=KEYS, runs=runs)

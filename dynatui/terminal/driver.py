@@ -38,7 +38,10 @@ class Leavable(Protocol):
 
 
 class Interpreter(XTermParser):
-    """Textual's parser, which gets complete pieces of input, one at a time; a piece that it leaves open is unknown."""
+    """Textual's parser, which gets one complete piece of input at a time.
+
+    If the parser waits for more input after a piece, the piece is unknown, or is the escape key or a key with alt.
+    """
 
     def read(self, piece: Piece) -> Iterator[Message]:
         """The messages for a piece of input; none if the piece is unknown."""
@@ -106,7 +109,7 @@ class TerminalDriver(LinuxDriver):
         return _bounded(super()._get_terminal_size())
 
     def run_input_thread(self) -> None:
-        """Reads input until the app closes it, or the terminal is closed."""
+        """Reads input until the app stops this thread, or the terminal is closed."""
         keyboard, interpreter = Keyboard(), Interpreter()
         while not self.exit_event.is_set():
             received = b""

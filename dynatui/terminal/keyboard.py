@@ -1,9 +1,8 @@
 """Splits the bytes from the terminal into complete pieces of input: text, escape sequences and pastes.
 
-A read may end anywhere, so a piece is returned only when it is complete: no part of a paste, character or terminal
-reply is mistaken for keys. Sequences that are not from a key or pointer are dropped. Knows neither Textual nor the
-terminal; the
-caller passes the time.
+A read may end within a piece, so a piece is returned only when it is complete. Otherwise, a part of a paste, character
+or terminal reply could be mistaken for keys. Sequences that are not from a key or pointer are dropped. Knows neither
+Textual nor the terminal; the caller passes the time.
 """
 
 import re
@@ -21,7 +20,7 @@ SEQUENCE_TIMEOUT_S = 1.0
 LONGEST_PASTE = 2**22
 """Maximum size of a paste in bytes; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Maximum size of a sequence in bytes: more than any key or pointer sends, less than Textual reads as keys."""
+"""Maximum size of a sequence in bytes. No key or pointer sends a longer one, and Textual would read it as keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -74,7 +73,7 @@ class Keyboard:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
-        """The pieces that the received bytes complete or, without bytes, those that a timeout at `now` completes."""
+        """The pieces that `received` completes; if `received` is empty, the pieces that end by a timeout at `now`."""
         if received:
             self._buffer += received
             self._newest_s = now
@@ -98,7 +97,7 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
-        # Two reads may split the bytes of a character, but a sequence may not, so the remaining bytes are invalid.
+        # Two reads may split the bytes of a character. No sequence may stand between them, so bytes left are invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

@@ -13,7 +13,7 @@ VARIABLE = "DYNATUI_LAST_WORD"
 
 
 class LastWord:
-    """Access of one process to the pipe's token, which only one of all processes can take, to print its error."""
+    """One process's access to the token in the pipe; only the process that takes the token may print its error."""
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe

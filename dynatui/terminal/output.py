@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 _WRITE_TIMEOUT_S = 1.0
-"""Maximum delay of the program's end by a blocked terminal, in seconds."""
+"""Maximum time in seconds by which a blocked terminal delays the end of the program."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (

@@ -14,7 +14,7 @@ from dynatui.terminal.output import Output
 from dynatui.terminal.signals import STOP_SIGNALS, handled
 
 WITHIN_S = 2.5
-"""The deadline: seconds after which the process is ended."""
+"""The deadline for the end of the process, in seconds after the key or signal that ends the program."""
 
 
 class Shutdown:

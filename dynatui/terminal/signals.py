@@ -1,4 +1,4 @@
-"""Handles the signals that end a program: the first gracefully, the next by an interruption.
+"""Handles the signals that end a program: the first signal ends it gracefully, the next signal interrupts it.
 
 Knows nothing of the work that is interrupted.
 """
@@ -12,7 +12,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, si
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 """The signals that end a program, and the signal of the timer that `stoppable` starts."""
 _AGAIN_S = 0.2
-"""Seconds between interruptions by the timer, which repeats them since the work may catch one and block again."""
+"""Seconds between interruptions by the timer, which repeats since work may catch an interruption and block again."""
 
 
 @contextmanager
@@ -29,11 +29,11 @@ def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType
 
 @contextmanager
 def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
-    """Context in which the first signal calls `stop`, and each further one raises KeyboardInterrupt.
+    """Context in which the first signal calls `stop`, and each further signal raises KeyboardInterrupt.
 
     Args:
-        stop: Function from the signal's number to the seconds after which blocked work is interrupted, repeatedly;
-        None: work is not interrupted. The function raises KeyboardInterrupt if the work cannot end gracefully.
+        stop: Takes the signal's number. Returns the seconds after which work that still runs is interrupted, again and
+        again; None: work is not interrupted. Raises KeyboardInterrupt if the work cannot end gracefully.
     """
     stopped = False
 

@@ -25,7 +25,8 @@ class ReaderLeftError(Exception):
 def can_show_screen() -> bool:
     """Whether a screen can be shown: drawn on standard output and error, and controlled from standard input.
 
-    If standard input is no terminal, the keyboard replaces it, so a prompt must be read from it before this call.
+    If standard input is not a terminal, the keyboard replaces it. A prompt must therefore be read from standard input
+    before this call.
     """
     if not can_draw() or sys.stdin is None:
         return False
@@ -39,7 +40,7 @@ def can_draw() -> bool:
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Makes the descriptor of standard input read the keyboard, after a prompt was read; returns whether it works."""
+    """Connects the descriptor of standard input to the keyboard, after a prompt was read; False: no keyboard."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
