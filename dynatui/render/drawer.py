@@ -23,7 +23,7 @@ _NOTES = 2
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """Sliders with the chosen one marked, a line on how to set it, and the effect of the last turn."""
+    """The sliders, the chosen one marked; a line on how to set the chosen knob; and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)

@@ -65,7 +65,7 @@ def listed(scene: Scene) -> list[int]:
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """The prompt under the cursor: of the listed prompts the nearest to the chosen one; None if the list is empty."""
+    """The prompt under the cursor: the listed prompt nearest to the chosen prompt; None if the list is empty."""
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
