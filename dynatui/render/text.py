@@ -231,7 +231,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Edges of the bins of a token's time in ms, rounded as in the legend."""
+    """Edges of the bins for token times, in ms, rounded as in the legend."""
     median_ms = _median_ms(tokens)
     return [_rounded(median_ms * part) for part in _TIMES]
 
