@@ -27,7 +27,7 @@ _FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
 """For each threshold: the knob for the number of children above it, and the knob for their number below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
-"""Limits of the size of a whole tree, and therefore of its breadth; each other limit only ends single paths."""
+"""Limits of the size of a whole tree, and so of its breadth; limits outside this set only end single paths."""
 
 
 def consequence_line(scene: Scene, width: int) -> Row:

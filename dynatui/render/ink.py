@@ -65,7 +65,7 @@ def column(text: str, width: int) -> str:
 
 
 def best(width: int, *texts: str) -> str:
-    """The first wording that fits; if none fits, the last one, cut."""
+    """The first wording that fits; if no wording fits, the last wording, cut."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
 
 

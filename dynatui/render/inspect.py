@@ -255,7 +255,10 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs, and number of children for the draft's confidence; for a sampled tree, its shape."""
+    """Values of the knobs, the draft's highest probability at this position, and the number of guesses drafted for it.
+
+    For a tree without these knobs: its shape, if it is a sampled tree.
+    """
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs

@@ -58,7 +58,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of the round that committed a token, -1 if there is none; round numbers of a recording may be arbitrary."""
+    """Index of the round that committed a token, else -1; the numbers of rounds in a recording may be arbitrary."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:

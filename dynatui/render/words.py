@@ -121,7 +121,7 @@ def is_alone(state: RunState, method: str) -> bool:
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """Table entry: whether a method's text equals that of ar; `differs` is the entry for a difference beyond a near tie."""
+    """Table entry: whether a method's text equals that of ar; `differs` is the entry if not, except for a near tie."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
