@@ -1,6 +1,6 @@
-"""Opens files named by users; a pipe without a process at its other end blocks only briefly.
+"""Opens files named by users; a pipe without a process at its other end causes an error within seconds.
 
-Knows nothing of the contents.
+Knows nothing of the contents of the files.
 """
 
 import errno
@@ -20,7 +20,7 @@ _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, device or pipe, opened for reading; without a writer of a pipe, this call or a read raises an OSError."""
+    """A file, device or pipe, opened for reading; if a pipe has no writer, this call or a read raises an OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))

@@ -1,8 +1,8 @@
 """Load, memory, power and temperature of a GPU, read from NVML.
 
 A value that NVML does not provide is None; no function raises an error, and NVML is loaded at the first reading. A
-reading takes about a millisecond; one reading per second suffices. Knows nothing of torch, which numbers GPUs
-differently.
+reading takes about a millisecond; one reading per second suffices. Does not import torch; GPUs of torch devices are
+numbered as torch numbers them, which may differ from the numbers in NVML.
 """
 
 import os
@@ -42,7 +42,7 @@ class Gpu:
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
     """Returns a function that reads the load of the GPUs among these torch devices (`cuda`, `cuda:N`).
 
-    A reading maps device numbers to loads, in the order of `devices`, without the GPUs that NVML does not report.
+    A reading maps device numbers to loads, in the order of `devices`; GPUs that NVML does not report are left out.
     """
     matches = [_CUDA.fullmatch(device) for device in devices]
     meters = {number: _meter(number) for number in (int(each[1] or 0) for each in matches if each)}
@@ -85,7 +85,7 @@ def _library() -> Any:
 
 
 def _find(number: int) -> tuple[Any, Any]:
-    """NVML and its handle of the GPU `cuda:number`; None as handle if it is not certain which GPU this is."""
+    """The NVML library and its handle of GPU `cuda:number`; the handle is None if the GPU is uncertain."""
     nvml = _library()
     if nvml is None:
         return None, None

@@ -16,7 +16,7 @@ from decoder.methods import METHODS
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
 """Mode of an app: watching a run, cursor in the text, search hits, sliders, two recordings, a watched server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
-"""The mode in which each app starts."""
+"""Modes in which the three apps start: one mode for each app."""
 LEFT_OUT = 999
 """Rank of a key that the footer never shows."""
 _ALWAYS_QUITS = "ctrl+c"
@@ -58,11 +58,11 @@ class Key:
     names: tuple[str, ...] = ()
     """Name of each action in the settings file; if empty, the names are made from `label` and `words`."""
     does: tuple[str, ...] = ()
-    """All actions, each once, including actions without a key; empty if every action has a key."""
+    """All actions, each once, if at least one action has no key; empty if every action has a key."""
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be rebound, as the digits, which type values and choose panels."""
+    """Whether the keys cannot be rebound; this is so for the digits, since they type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action, for hints; if it has none, the key of the command palette, which lists all actions."""
+        """The key of an action, for hints; without one, the key of the palette, which lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -237,12 +237,12 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """Actions of an arrow key, of the opposite arrow key, and of the two letters with the same meanings."""
+    """Actions of four keys: of two opposite keys, such as up and down, and of two letters with the same actions."""
     return back, on, back, on
 
 
 def _turned_by(keys: str) -> str:
-    """Help text of a pair of keys: the knobs that they turn, which depend on the watched method."""
+    """Help text of a pair of keys: all knobs that the pair can turn; the watched method decides which one it turns."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))

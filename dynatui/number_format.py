@@ -25,7 +25,7 @@ def count(number: float | None) -> str:
 
 
 def nth(number: int) -> int:
-    """Number of a round from 1, as displayed; events count from 0."""
+    """Displayed number of a round, counted from 1; events count rounds from 0."""
     return number + 1
 
 

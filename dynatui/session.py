@@ -12,12 +12,13 @@ SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
 """Default temperature of the embedded pair on the screen, since so small a model repeats itself in greedy decoding."""
 EMBEDDED_SEED = 7
-"""Default seed of the embedded pair: the best of 48 on the first built-in prompt, readable text in few rounds."""
+"""Default seed of the embedded pair: the best of 48 seeds for readable text in few rounds on the first built-in prompt.
+"""
 
 
 @dataclass(frozen=True)
 class Models:
-    """Models, device and dtypes of a session; a model that is None is that of the embedded pair."""
+    """Models, device and dtypes of a session; None as a model means the model of the embedded pair."""
 
     target: str | None = None
     draft: str | None = None
@@ -70,7 +71,7 @@ class Session:
     """Port of the Prometheus metrics; 0: any free port; None: not served."""
     view: View = field(default_factory=View)
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Prompt files as (name, prompts); their prompts are the first of all prompts."""
+    """Prompt files as (name, prompts); the prompts of the files come before all other prompts of the session."""
     set_for_good: frozenset[str] = frozenset()
     """Options set by a settings file or an environment variable; a copied command line must contain all of them."""
     tensor_parallel: int = 1

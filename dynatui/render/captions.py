@@ -1,4 +1,4 @@
-"""Explanations beside the text in the tour: the idea before the first round, then each stage of a paused round."""
+"""Explanations in the tour: the idea of speculative decoding before the first round, then each stage of a round."""
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round
@@ -12,7 +12,7 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""Number of rows of a panel that must remain beside a caption."""
+"""Number of rows of a panel that a caption must leave to the contents of the panel."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:

@@ -28,7 +28,7 @@ class _Grid:
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bits for the dots of a stroke that is not solid; 0: the same bits as for a solid line."""
+    """Bit for every dot of a line that is not solid; 0: each dot has the same bit as in a solid line."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,7 +37,7 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Stroke of a series, so that series differ even without colour; sparse is the pinned measurement A."""
+"""Line style of a series, so that series differ even without colour; `sparse` is for the pinned measurement A."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 """Characters that show each stroke in a legend."""
 _DASHES: dict[Stroke, tuple[bool, ...]] = {

@@ -100,7 +100,7 @@ def looked_at(scene: Scene) -> int | None:
 
 
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
-    """Legend and a note, in the first wording that fits; with A's stroke before the note if there is room."""
+    """Legend and a note, in the first wording that fits; if there is room, the legend includes the measurement A."""
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
     pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
@@ -120,7 +120,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
-    """For each line, given by the name of its curve: A's curve, and the dimmed part after the shown round."""
+    """Dimmed lines behind `lines`, whose keys name curves: the curves of A, and the parts after the shown round."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
@@ -138,7 +138,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves, each continued at A's mean."""
+    """A's curves, each continued at A's mean, or at A's value of the knob."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()
@@ -160,7 +160,7 @@ def _in_force(pin: Pin, name: str) -> float:
 
 
 def _carried(curve: Curve, level: float, end: int) -> Curve:
-    """A curve, continued by a constant to token `end`."""
+    """A curve, continued to token `end` with the constant value `level`."""
     if not curve.points or end <= curve.ends[-1]:
         return curve
     return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)

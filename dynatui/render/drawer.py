@@ -23,7 +23,7 @@ _NOTES = 2
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """Sliders with the chosen one marked, a line on how to set it, and the effect of the last turn."""
+    """The sliders, the chosen one marked; a line on how to set the chosen knob; and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)
@@ -43,7 +43,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """Knob and value at a clicked cell of the panel; None elsewhere."""
+    """Knob and value at a clicked cell of the panel; None if there is no slider at this cell."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
     names = listed_knobs(scene.state)

@@ -54,9 +54,9 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Verifier, drafting and shape of the watched method, as wordings; empty if it samples no trees.
+    """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
 
-    For deterministic trees: the verifier, if it is not the default.
+    For deterministic trees: only the verifier, or nothing if it is the default verifier. For other methods: nothing.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:

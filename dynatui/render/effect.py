@@ -25,9 +25,9 @@ _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""For each threshold: the knobs for the number of children above it and below it."""
+"""For each threshold: the knob for the number of children above it, and the knob for their number below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
-"""Limits of the size of a whole tree, and therefore of its breadth; each other limit only ends single paths."""
+"""Limits of the size of a whole tree, and so of its breadth; limits outside this set only end single paths."""
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
@@ -44,7 +44,7 @@ def consequence_line(scene: Scene, width: int) -> Row:
 
 
 def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
-    """For the first turned knob without effect: the rule that prevents an effect, and the knob or limit to change."""
+    """The rule that prevents the effect of a turned knob, in words, and the knob or limit that the user can change."""
     return next((rule for mark in effect.marks for rule in _rules_hiding(state, mark.name, effect)), None)
 
 
@@ -140,7 +140,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that ended at least half of the trees; None if it is the knob itself or the tree size has changed."""
+    """The limit that ended at least half of the trees; None if this limit is knob `name` or the tree size changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

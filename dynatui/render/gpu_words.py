@@ -1,6 +1,6 @@
-"""Texts for GPU readings: of one GPU all values that the driver reports, of several GPUs load and memory.
+"""Texts for GPU readings: for one GPU all values that the driver reports, for several GPUs only load and memory.
 
-Pure; wordings from the longest to the shortest.
+Pure functions. Wordings are in order from the longest to the shortest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for the readings of GPUs by device number; the shortest, for several GPUs, give minimum and maximum."""
+    """Wordings for GPU readings by device number; for several GPUs, all but the longest give minimum and maximum."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))

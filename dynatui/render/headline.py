@@ -47,7 +47,7 @@ def compared(state: RunState) -> tuple[Row, ...]:
 
 
 def is_warm(state: RunState, method: str) -> bool:
-    """Whether a method's rate is shown: after its warm-up, or at its end."""
+    """Whether a method's rate is shown: after the warm-up of the method, or once the method has finished."""
     entry = state.figures().get(method)
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 

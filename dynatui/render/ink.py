@@ -58,19 +58,19 @@ def shortened(row: Row, width: int) -> Row:
 
 
 def column(text: str, width: int) -> str:
-    """A text cut, with an ellipsis, or filled to `width` cells."""
+    """A text in exactly `width` cells: a longer text is cut, with an ellipsis; a shorter text is filled with blanks."""
     if width > 1 and cell_len(text) > width:
         return set_cell_size(text, width - 1) + "…"
     return set_cell_size(text, max(0, width))
 
 
 def best(width: int, *texts: str) -> str:
-    """The first wording that fits; if none fits, the last one, cut."""
+    """The first wording that fits; if no wording fits, the last wording, cut."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
 
 
 def fitting(parts: Iterable[Row], width: int) -> Row:
-    """The first parts, uncut, as many as fit."""
+    """A row of the first parts, as many as fit without a cut."""
     row: Row = ()
     for part in parts:
         if row and width_of(row) + width_of(part) > width:
@@ -122,7 +122,7 @@ def share(part: float, whole: float) -> float:
 
 
 def bar(filled: float, width: int) -> str:
-    """A horizontal bar, of whose `width` cells the share `filled`, in [0, 1], is filled."""
+    """A horizontal bar of `width` cells; `filled`, in [0, 1], is the share of the cells that is filled."""
     eighths = round(filled * width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
 

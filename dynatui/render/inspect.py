@@ -103,7 +103,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
-    """The rows of all facts; spare rows are given to facts that are longer than a row, in their order."""
+    """The rows of all facts, one row each; spare rows go to facts that need more than one row, in order."""
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
@@ -117,7 +117,7 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
 
 
 def _cut(parts: Sequence[Row], width: int) -> Row:
-    """As many whole parts as fit; if not even the first fits, the first, cut with an ellipsis."""
+    """As many whole parts as fit; if not even the first part fits, this part is cut, with an ellipsis."""
     if width_of(parts[0]) > width:
         return (*fit(parts[0], width - 1), ("…", "dim"))
     return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
@@ -255,7 +255,10 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs, and number of children for the draft's confidence; for a sampled tree, its shape."""
+    """Values of the knobs, the draft's highest probability at this position, and the number of guesses drafted for it.
+
+    For a tree without these knobs: its shape, if it is a sampled tree.
+    """
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs

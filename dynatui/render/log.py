@@ -120,7 +120,7 @@ def _holds(turn: Change, other: Change) -> bool:
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """Note on the sides of the comparison, A or B, that began with a turn; empty if none did."""
+    """Note that side A, side B or both sides of the comparison began with a turn; empty if neither side did."""
     if pinned is None:
         return ""
     of_this_run = pinned.of_run(state)
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar in the rounds before a turn, and in as many rounds after it, before the next turn, as wordings."""
+    """L-bar before a turn and after it, as wordings, over as many rounds after as before, at most to the next turn."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]

@@ -58,7 +58,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The longest explanation that leaves a row, or half a row, for every node; otherwise the shortest."""
+    """The longest explanation that leaves room for all nodes, else the shortest; and whether two nodes share a row."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:

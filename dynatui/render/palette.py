@@ -29,7 +29,7 @@ THEME = Theme(
 )
 
 _BRIGHT, _DARKER = 0.5, 0.4
-"""A background above the first brightness is bright; colours on it contain the second share of the text colour."""
+"""On a background brighter than `_BRIGHT`, colours are mixed with the text colour, whose share is then `_DARKER`."""
 _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "plain": ("foreground", ""),
     "dim": ("muted", ""),

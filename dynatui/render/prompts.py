@@ -65,7 +65,7 @@ def listed(scene: Scene) -> list[int]:
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """The prompt under the cursor: of the listed prompts the nearest to the chosen one; None if the list is empty."""
+    """The prompt under the cursor: the listed prompt nearest to the chosen prompt; None if the list is empty."""
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
@@ -123,7 +123,7 @@ def _heads(columns: Sequence[_Column], opening: int) -> Row:
 
 
 def _row(scene: Scene, line: _Line, columns: Sequence[_Column], opening: int, *, at_cursor: bool) -> Row:
-    """A prompt with the figures of its newest run, or the reason why it has none."""
+    """A prompt with the figures of its newest run, or with the reason why there are no figures."""
     result, now = line.result, line.number == _present(scene)
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)

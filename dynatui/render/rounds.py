@@ -58,7 +58,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of the round that committed a token, -1 if there is none; round numbers of a recording may be arbitrary."""
+    """Index of the round that committed a token, else -1; the numbers of rounds in a recording may be arbitrary."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -80,7 +80,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 
 def path_logprobs(event: Round) -> list[float]:
-    """The draft's log-probability of the path to each node; never above that of the parent's path."""
+    """The draft's log-probability of the path to each node; never above the log-probability of the parent's path."""
     logprobs = [min(0.0, logprob) for logprob in event.logprobs]
     for node in range(1, len(logprobs)):
         logprobs[node] += logprobs[event.parents[node]]
@@ -131,13 +131,13 @@ def kept_chance(event: Round, node: int) -> float | None:
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """The record of the verifier's draws at a depth, from 0, of the accepted path; None if there is none."""
+    """Statistics of the tokens sampled after the accepted path's node at a depth (root: 0); None if there are none."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 
 
 def is_drafted(event: Round, node: int) -> bool:
-    """Whether the node is drafted: the root is not, except in methods that draft the root too."""
+    """Whether the node is drafted: every node except the root; some methods draft the root too."""
     return node > 0 or root_is_drafted(event.method)
 
 

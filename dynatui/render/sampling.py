@@ -1,6 +1,7 @@
 """The sampling panel: whether sampled text follows the target's probabilities.
 
-For sampled trees also whether they yield the expected number of tokens, and the maximum that any verifier could yield.
+For sampled trees, the panel also shows whether they yield the expected number of tokens, and the largest number that
+any verifier could yield.
 """
 
 from collections.abc import Mapping

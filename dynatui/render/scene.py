@@ -81,7 +81,7 @@ class Scene:
     log_end: int = 0
     """Number of log lines below the shown lines."""
     openings: Sequence[str] = ()
-    """Known beginnings of the prompts, cleaned, in order from the first; filled while prompts are listed."""
+    """Cleaned beginnings of the first prompts, as many as are known; filled only while prompts are listed."""
     chosen_prompt: int | None = None
     """Number of the prompt under the cursor of the list; None: the shown prompt."""
     prompt_filter: str = ""
@@ -98,7 +98,7 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     pending: Mapping[KnobName, float] = field(default_factory=dict)
-    """New values, by knob, of turned knobs that are not in force yet."""
+    """By knob: the new value of a turned knob, if this value is not in force yet."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
@@ -133,7 +133,7 @@ class Scene:
 
     @property
     def number(self) -> int | None:
-        """Number of the shown round, counted from 1; None before the first."""
+        """Number of the shown round, counted from 1; None before the first round."""
         if self.held_stage is not None:
             return nth(self.held_stage.event.round)
         return self.place.round or None

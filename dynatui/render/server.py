@@ -95,7 +95,7 @@ def _head(state: ServerState, look: Look) -> list[Row]:
 
 
 def _names(state: ServerState) -> list[Row]:
-    """The models and the URL, as wordings; each wording cuts names that are longer than its limit."""
+    """The models and the URL, as far as they are known, in one row each; a text longer than `_LONGEST_NAME` is cut."""
     server, opening = state.server, state.opening
     url = server.url if server else opening.url if opening else ""
     named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
@@ -137,7 +137,7 @@ def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    """Figures of the last interval, and below them figures of the session; a single line has only the former."""
+    """Figures of the last interval, and below them figures of the session; in a low panel, only the interval."""
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
@@ -254,7 +254,7 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Draft steps and draft tokens per round; if the server caps verification, verified tokens and uncapped length."""
+    """Draft steps and draft tokens per round; if the server caps verification, also verified tokens, uncapped L-bar."""
     width = max(1, inside(size)[0])
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),

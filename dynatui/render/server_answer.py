@@ -1,8 +1,7 @@
 """The answer of a watched server to our request: a column per round, sums over the rounds, and the text.
 
 Figures that the server does not report are omitted; if it reports no rounds, the reason is shown. Text from the server
-is
-cleaned here by `clean_line`.
+is cleaned here by `clean_line`.
 """
 
 from dynatui.attach.events import Answer

@@ -36,11 +36,11 @@ class Track:
     high: float
 
     def cell(self, value: float) -> int:
-        """The cell of a value, counted from the first of the track."""
+        """Index of the cell of a value, counted from the first cell of the track."""
         return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
 
     def value_at(self, x: int, info: KnobInfo) -> float | None:
-        """The value under a click at column `x`, in whole steps of its knob; None outside the track."""
+        """The value under a click at column `x`, rounded to the step of the knob; None outside the track."""
         if not self.x <= x < self.x + self.cells:
             return None
         exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
@@ -90,8 +90,8 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 def notes(scene: Scene, width: int, room: int) -> Rows:
     """Lines on the history rule, on the verifier of sampled trees, on A against B, and on the effect of the last turn.
 
-    If there is no room for all, the first lines are omitted, unless the history rule has changed a turned knob; of the
-    last two, the line that the user requested stays longer.
+    Without room for all lines, the first lines are omitted, but never a line on a knob that the history rule has moved
+    back. The last line is A against B if the user pinned A, otherwise the effect of the last turn.
     """
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]

@@ -283,7 +283,7 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in short form: of a series the first and the last, of keys with the same action only one.
+    """The keys in short form: only the first and last digit of a series, and only one of several keys for an action.
 
     `in_words` gives names to arrow keys, since their ASCII signs, `<` and `>`, are keys of their own.
     """

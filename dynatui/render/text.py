@@ -135,7 +135,7 @@ class TextPanel:
         self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view only if it does not contain the line."""
+        """Moves the view so that it contains the line; a view that contains the line already stays."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0
@@ -145,7 +145,7 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """Index of the line with the token's visible part, since a leading blank may be on the previous line."""
+    """Index of the line with the visible part of the token; the token's leading blank may be on the line before."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -184,7 +184,7 @@ def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, in
 
 
 def _reminder(prompt: str, width: int) -> Row:
-    """The prompt in one row; of a long prompt, the beginning and the end, which often contains the question."""
+    """The prompt in one row; a long prompt is cut to its beginning and its end, which often contains the question."""
     room = max(0, width - len(_PROMPT_SIGN))
     begin, end = (" ".join(part.split()) for part in (prompt[: 2 * width], prompt[-2 * width :]))
     if len(prompt) > 2 * width or cell_len(begin) > room:
@@ -231,7 +231,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Edges of the bins of a token's time in ms, rounded as in the legend."""
+    """Edges of the bins for token times, in ms, rounded as in the legend."""
     median_ms = _median_ms(tokens)
     return [_rounded(median_ms * part) for part in _TIMES]
 

@@ -24,7 +24,8 @@ _ALONE: Mapping[Limit | None, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
-"""Least sizes (columns, rows) of a panel that shows earlier trees: in terminals of 45 rows, and of 160 x 40 cells."""
+"""A panel of at least one of these sizes (columns, rows) shows earlier trees; a terminal of 45 rows has the first size,
+a terminal of 160 x 40 cells the second."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:

@@ -22,13 +22,13 @@ LEAST_CELLS = 10
 _LONGEST = 18
 """Greatest width of mark and token, in cells."""
 _SHORTEST, _LEAST = 5, 3
-"""Least width of mark and token if figures follow, and if a remark follows, in cells."""
+"""Least width of mark and token in cells: the first value if figures follow, the second value if a remark follows."""
 _FIGURE = 3
 """Width of a percentage below 100%, in cells."""
 _TIMES = 4
 """Greatest width of the text for repeated draws of a node, in cells."""
 _LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
-"""The colour of a sampled node changes at these probabilities of being kept."""
+"""Probabilities that the verifier keeps a node at which the colour of a sampled node changes."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Labels:
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """Ink of a node's last figure: for a probability of being kept by its value, otherwise the ink of the token."""
+        """Ink of a node's last figure: by value if it is a probability of being kept, else by the ink of the token."""
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":
             return kept_ink(self.chances[node])

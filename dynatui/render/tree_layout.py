@@ -2,9 +2,9 @@
 
 Knows only numbers and widths: no round, no ink, no text except lines. If levels are columns, the first child is to the
 right of its parent, in the same row, and its siblings are in rows below; so a chain is one row. If levels are indents,
-all children are below their parent, and so are the root's, which has the first row to itself. The accepted child comes
+all children are in rows below their parent. The root always has the first row to itself. The accepted child comes
 first, then its siblings by rank, so the accepted path is one straight row. If the next level is in another band, the
-row ends in a numbered arrow, and a row below that begins with the same arrow continues with the children.
+row ends in a numbered arrow; the children are in a lower row, which begins with the same arrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,12 +41,12 @@ PlacedRow: TypeAlias = list[Line | Arrow | Slot]
 
 @dataclass(frozen=True)
 class Layout:
-    """A tree as rows; the first is the root's."""
+    """A tree as rows; the first row contains the root."""
 
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: Look
-    """Look of the labels; if levels are indents, the last of the given looks."""
+    """The chosen look of the labels: if levels are indents, it is the last of the looks given to `laid_out`."""
     end: int
     """First column to the right of all labels except the root."""
 
@@ -61,9 +61,9 @@ def laid_out(
 ) -> Layout:
     """The nodes that fit, in rows.
 
-    The first nodes of `ranked`, in which each node follows its parent, have priority; the root is always shown.
-    `labels` contains the width of each ranked node's label with one figure; `looks` are the ways to draw labels, see
-    `levels`. If nodes are omitted, one row stays free for a note.
+    `ranked` contains nodes by priority, each node after its parent; the root is always shown. `labels` contains the
+    width of each ranked node's label with one figure; `looks` are the ways to draw labels, see `levels`. If nodes are
+    omitted, one row stays free for a note.
     """
     width, height = size
     depth = _depths(parents, ranked)
@@ -74,7 +74,7 @@ def laid_out(
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
-    """Depth of each node of `ranked`; a node that precedes its parent there has no depth."""
+    """Depth of each node of `ranked`; a node that comes before its parent in `ranked` gets no depth."""
     depths = {0: 0}
     for node in ranked:
         if node > 0 and parents[node] in depths:
@@ -94,7 +94,7 @@ def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
 def _fitting_nodes(
     parents: Sequence[int], ranked: Sequence[int], depth: Mapping[int, int], levels: Sequence[Level], height: int
 ) -> set[int]:
-    """The nodes that fit in this number of rows: all, or so many that one row stays free."""
+    """The nodes that fit in `height` rows: all nodes, or as many as leave one row free."""
     rest = [node for node in ranked if 0 < depth.get(node, 0) < len(levels)]
     beside = {number for number, level in enumerate(levels) if level.beside}
     continued = {parents[node] for node in rest if depth[node] in beside}
@@ -127,7 +127,7 @@ class _Place(NamedTuple):
 def _placed(
     parents: Sequence[int], shown: set[int], accepted: Sequence[int], levels: Sequence[Level]
 ) -> list[PlacedRow]:
-    """Rows of the shown nodes, depth first; each part of the picture follows the part that leads to it."""
+    """Rows of the shown nodes, depth first; a part that continues an arrow comes after the part with that arrow."""
     first, children = set(accepted), dict[int, list[int]]()
     for node in sorted(shown - {0}, key=lambda node: (node not in first, node)):
         children.setdefault(parents[node], []).append(node)
@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Stack of siblings, the first on top; with `joins`, the first continues the row of its parent or arrow."""
+    """Siblings as a stack, the first sibling on top; with `joins`, it continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

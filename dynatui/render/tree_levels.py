@@ -1,7 +1,8 @@
 """Position of each level of a tree: a column, from left to right, or an indent if columns do not fit.
 
-Knows only widths. Levels that do not fit continue in another band of rows below, again from the left. A numbered arrow
-leads there; it takes cells at the end of one row and at the beginning of the other.
+Knows only widths. Levels that do not fit in the width are drawn in another band of rows below, again from the left. A
+row that continues in the next band ends in a numbered arrow, and its continuation begins with the same arrow; `levels`
+reserves cells for both arrows.
 """
 
 from bisect import bisect_left
@@ -11,7 +12,7 @@ from typing import NamedTuple
 _STEP = 2
 """Width of an indent, in cells."""
 _LEAST_LABEL, _ENOUGH = 3, 10
-"""Least width of any label, and least width to which further levels may narrow an indented label, in cells."""
+"""Widths in cells: the least width of any label, and the width for labels that a further indent must leave."""
 LEAST_COLUMNS = 34
 """Least width of a row, in cells, for levels as columns: from this width on, most rows fit three levels."""
 
@@ -56,8 +57,9 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
     """The level of the root, which has its own row, and as many other levels as fit; also the look of all labels.
 
     `widest` is the width of the widest label of each depth from 1, with one figure; `arrow` is the width of a numbered
-    arrow. `looks` begins with the richest; the chosen look is the first whose columns need only one band, otherwise the
-    last, in as few bands as possible. Then labels become as wide as possible without another band.
+    arrow. `looks` are in order from the richest to the narrowest look. The first look whose columns fit in one band is
+    chosen; if there is none, the last look, with as few bands as possible. Then the labels are made as wide as possible
+    without a further band.
     """
     close = looks[-1]
     if width < LEAST_COLUMNS:
@@ -89,7 +91,7 @@ def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[L
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
-    """Indents, in bands with as many levels as leave half of the width to labels; empty if that is too narrow."""
+    """Indents, in bands of as many levels as leave enough width for labels; only the root if `width` is too small."""
     levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)

@@ -38,7 +38,7 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Accepted paths of as many rounds as fit, one below the other; if there is room, the first as whole trees."""
+    """Accepted paths of as many rounds as fit, one below the other; with enough room, the first trees are whole."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
@@ -56,7 +56,7 @@ def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
-    """The tree below a heading instead of the root, which is already text; empty if nodes were omitted."""
+    """The tree, with a heading in place of the root, since the root is already text; empty if nodes were omitted."""
     if drawing.left_out:
         return []
     name = f"round {nth(event.round)}"

@@ -25,7 +25,7 @@ _SIGNS = (
     "[ ] the knobs now · + at least: some trees were recorded only in part · ? too few judged. "
     "Each round is estimated alone, with constant knobs."
 )
-_BY_COSTS = "auto drafts only nodes that save time; the estimate assumes that other nodes would not with other knobs."
+_BY_COSTS = "auto drafts only nodes that save time; other nodes are assumed to save no time with other knobs either."
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:

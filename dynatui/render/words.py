@@ -27,7 +27,7 @@ _LARGEST = 1e6
 def turned(change: Change) -> str:
     """A knob's old and new value, such as τh .60 → .65.
 
-    Values of D0 that the history rule changed are rounded to whole depths if these differ.
+    Values of D0 that the history rule changed are rounded to whole depths, unless both are the same whole depth.
     """
     knob = info(change.name)
     old, new = _base_depth(change.old), _base_depth(change.new)
@@ -99,7 +99,7 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """The history rule's changes of a knob since the user turned it, joined, if they undo the turn; otherwise None."""
+    """Since the user turned a knob, the history rule's changes back, joined to one change; None if there are none."""
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(changes) if change.by_user]
@@ -121,7 +121,7 @@ def is_alone(state: RunState, method: str) -> bool:
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """Table entry: whether a method's text equals that of ar; `differs` if not and if it is no near tie."""
+    """Table entry: whether a method's text equals that of ar; `differs` is the entry if not, except for a near tie."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:

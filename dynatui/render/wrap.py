@@ -1,7 +1,7 @@
-"""Wraps growing text, in tagged spans.
+"""Wraps a growing text into lines of tagged spans.
 
-Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: a tag gets an ink
-when a page is displayed, so that new colours need no new wrapping.
+Only the last line can change, so a long text costs no more per token than a short one. Knows no inks: a tag gets an
+ink when a page is displayed, so that new colours need no new wrapping.
 """
 
 import re
@@ -19,7 +19,7 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Lines of tagged text at one width; words are not split unless a line is too short.
+    """Lines of tagged text at one width; only words that are longer than a line are split.
 
     A text of width 0 (an empty text, a line end, a blank without room in the line) is kept as an empty span.
     """
@@ -69,7 +69,7 @@ class Flow(Generic[Tag]):
         return len(word)
 
     def _move_last_word_down(self) -> None:
-        """Ends the line after its last gap, if there is one."""
+        """Moves the text after the line's last gap to a new line; does nothing if the line has no gap."""
         line = self.lines[-1]
         cut = next((i + 1 for i in range(len(line) - 1, -1, -1) if is_gap(line[i][0])), 0)
         if cut:

@@ -1,7 +1,7 @@
 """An asciicast of a run: the panels of the present screen, drawn for all rounds.
 
-The app's thread notes the panels and the scene; another thread draws them by the drawing functions of the canvases,
-without sharing state with the canvases. Knows no app.
+The app's thread stores the panels and the scene; another thread then draws the panels by the same functions as the
+canvases, but shares no state with the canvases. Knows no app.
 """
 
 from collections.abc import Iterator, Sequence

@@ -12,14 +12,14 @@ _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Seconds without a late frame before the rate is doubled, at first and at most; they grow with each failed attempt."""
+"""Seconds without a late frame before the rate is doubled: at first, and at most after failed attempts."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""
 
 
 class FrameRate:
-    """Decides when to draw frames: at the configured rate, or as fast as the terminal takes them."""
+    """Decides when to draw frames: at the configured rate, or at a lower rate if the terminal is too slow for it."""
 
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps

@@ -31,7 +31,7 @@ class KnobEditor:
         self._pending: list[Turn] = []
         """Turns of the methods' knobs in this run that are not in force yet."""
         self._undoing: list[list[Turn]] = []
-        """Undo stack: for each key press, the turns that restore the values before it, to be applied last to first."""
+        """Undo stack: for each key press, the turns that restore the earlier values; undo makes the last turn first."""
         self._presets = {
             name: list(METHODS[name].presets.values()).index(rules) if rules in METHODS[name].presets.values() else -1
             for name, rules in controls.config.parameters.items()
@@ -65,7 +65,8 @@ class KnobEditor:
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
         """Values of the watched method's pending turns, by knob; `state` is the newest state of the run.
 
-        Turns of temperature or top-p are compared by value, since several of them may come into force as one.
+        A turn of temperature or top-p is pending while its value differs from the value in force, since several turns
+        may come into force as one turn.
         """
         sampling, rules_name = self.sampling, self.rules_name(state)
         pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
@@ -106,9 +107,9 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches the history rule off, and sets the knobs that it changes to `values`, or to their present values.
+        """Switches the history rule off, and sets its knobs to `values`, or to present values if absent from `values`.
 
-        The rule may change them before it is off, so the values are set even if they are in force now.
+        The rule may change these knobs until it is off, so their values are set even if they are in force now.
         """
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
@@ -155,14 +156,14 @@ class KnobEditor:
         return rules
 
     def _turn_to(self, rules_name: RulesName, sets: Sequence[TunableParameters], state: RunState) -> bool:
-        """Turns all knobs of the parameter sets twice, since bounds may depend on knobs that are turned later."""
+        """Turns all knobs of the parameter sets twice, since a knob's bounds may depend on knobs turned after it."""
         values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(rules_name, [(values, False), (values, False)], state)
 
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order, those with True even to values in force; returns whether any was turned."""
+        """Turns groups of knobs in order, a group with True even to values in force; returns whether any was turned."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
@@ -186,7 +187,7 @@ class KnobEditor:
         }
 
     def _restorable(self, rules_name: RulesName, name: KnobName, rules: TunableParameters) -> float:
-        """A knob's value if configured; else, after a change by the history rule, the nearest value of its grid."""
+        """Value of a knob for undo: its present value, rounded to the grid if the history rule has changed it."""
         value = rules.knob(name)
         configured = value == self._controls.config.rules(rules_name).knob(name)
         return value if configured else rules.settled(name, value)

@@ -1,8 +1,8 @@
 """Base class of the three apps (monitor, comparison of recordings, watched server): canvases, ticks, keys, exit.
 
 A subclass composes its canvases, reads new events (`advance`), hides the canvases that do not fit (`arrange`) and gives
-each canvas its scene (`draw`). Canvases that no page covers are patched without Textual's compositor; it draws the
-covered ones. Knows no panel by name.
+each canvas its scene (`draw`). Canvases that no page covers are patched without Textual's compositor; the compositor
+draws the covered canvases. Knows no panel by name.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self._ticking = ticking
         self._clock = clock
         self._all_due = False
-        """Whether the next frame draws all canvases, due or not."""
+        """Whether the next frame draws all canvases, even those that are not due."""
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
         """Canvases of the main screen; the set never changes."""
@@ -206,7 +206,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws the canvases from their scenes: all canvases when they are due, none while the output is busy."""
+        """Draws canvases from their scenes: none while the output is busy; flowing ones always, all others when due."""
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         if self.output.busy:
             return

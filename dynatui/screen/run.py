@@ -139,7 +139,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 
 
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, terminal_lost: bool) -> int:
-    """Stops the source and prints the summary; returns the exit code, unless the source cannot be stopped."""
+    """Stops the source and prints the summary; returns the exit code, but ends the process if the source goes on."""
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)

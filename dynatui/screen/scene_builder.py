@@ -25,7 +25,7 @@ _GPU_S, _WHATIF_S = 1.0, 0.5
 _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene: bounds the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""Knobs whose value every round records, and the knob of the history rule, which changes them."""
+"""Knobs whose values every round records, and the switch of the history rule, since the rule changes those knobs."""
 
 
 class SceneBuilder:
@@ -72,7 +72,7 @@ class SceneBuilder:
         )
 
     def _openings(self) -> Sequence[str]:
-        """Beginnings of the prompts: of an engine all, of a recording at most 100 more at each call."""
+        """Beginnings of the prompts: for an engine all of them, for a recording at most 100 more at each call."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -100,7 +100,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which decoding is paused; None until the folded records reach it: the engine may be ahead."""
+    """The stage at which decoding is paused; None while the engine is ahead and the folded records lack this stage."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

@@ -36,7 +36,7 @@ def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
 
 
 class ServerApp(PanelApp):
-    """The app of a server, or of a recording of one."""
+    """The app that watches a server or plays the recording of a server."""
 
     CSS_PATH = style_sheets("server.tcss")
 

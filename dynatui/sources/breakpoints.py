@@ -96,7 +96,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """Index of the watched method's first token that should equal the token of `ar` but differs; None without one."""
+    """Index of the first token that differs from `ar` where both texts should be equal; None if there is none."""
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None

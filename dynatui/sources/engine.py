@@ -133,7 +133,7 @@ class EngineSource:
         """Does nothing: the engine's thread appends records."""
 
     def set_speed(self, speed: float) -> None:
-        """Sets the playback speed and ends the automatic choice of it."""
+        """Sets the playback speed; from then on, the speed is not chosen automatically."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)

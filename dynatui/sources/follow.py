@@ -29,17 +29,17 @@ _POLL_S = 0.1
 
 
 class Tail:
-    """Reader of a growing recording from its newest run on; raises a RecordingError if it is invalid or replaced."""
+    """Reads a growing recording from its newest run on; raises a RecordingError if the file is invalid or replaced."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Number of runs whose first event was returned or lies before the returned events."""
+        """Number of runs from the beginning of the file to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """Newest run so far: byte offset, and lines and runs before it; None after reading has begun at this run."""
+        """Newest run so far: (byte offset, lines before it, runs before it); None after reading has begun at it."""
         self._offset = self._lines = 0
         """Offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
@@ -90,7 +90,7 @@ class Tail:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
     def _look_ahead(self, newest: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """Scans more lines for the newest run; None after the last line: then reading starts at that run."""
+        """Scans more lines and returns the newest run; at the file's end, goes back to this run and returns None."""
         for _ in range(_LINES_AT_ONCE):
             begin, before = self._offset, self._lines
             line = self._next_line()
@@ -189,7 +189,7 @@ class FollowSource:
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
     """The events of a growing recording, from its newest run on, as they are written; errors as in `Tail`.
 
-    A file may grow at any time, so the iterator ends only when `stop` is set or it is closed.
+    A file may grow at any time, so the iterator ends only when `stop` is set or the iterator is closed.
     """
     with closing(Tail(path)) as tail:
         while not stop.is_set():

@@ -27,7 +27,7 @@ class IndexedRun:
 
     events: Sequence[Event]
     due_s: Sequence[float]
-    """Time of each event, in seconds since the first: wall time of a round, else the time of the event before."""
+    """Time of each event in seconds: for a round its wall time, for other events the time of the event before."""
     rounds: Mapping[str, tuple[int, ...]]
     """Indices of the rounds of each method."""
 
@@ -223,7 +223,7 @@ class Side:
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
-        """State of the opened run after `seconds` of decode time; after all of it, with the run's end and summary."""
+        """State of the opened run after `seconds` of decode time; after the last round, with the end and summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
         end = len(self._run.events) if over else self._places[rounds]
@@ -297,7 +297,7 @@ class Lockstep:
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Moves to the `rounds`-th next end of a round, of either recording; back if negative."""
+        """Moves to the `rounds`-th following end of a round in either recording, or back if `rounds` is negative."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)
@@ -317,7 +317,7 @@ def _prompt(events: Sequence[Event]) -> str:
 
 
 def _shown_rate(events: Sequence[Event]) -> float:
-    """Tokens per second of the watched method, in wall time of the recording."""
+    """Tokens per second of the watched method, by the wall times in the recording."""
     rounds = [event for event in events if isinstance(event, Round)]
     watched = [event for event in rounds if event.method == rounds[0].method]
     seconds = sum(max(0.0, b.wall_s - a.wall_s) for a, b in pairwise(watched))

@@ -1,6 +1,6 @@
 """Sources of a server's events: the server itself, polled by a thread, or a recording of it.
 
-Both return their new events at each call without blocking.
+Each source returns its new events when it is asked for them, without waiting.
 """
 
 import threading
@@ -87,7 +87,7 @@ class ServerSource(Protocol):
         """Starts polling, or the playback."""
 
     def take(self) -> list[Event]:
-        """Events since the last call; raises the error that ended the source, after all events before it."""
+        """Events since the last call; once no event is left, raises the error that ended the source, if any."""
 
     @property
     def ended(self) -> bool:
@@ -120,7 +120,7 @@ class LiveServer:
         self._thread.start()
 
     def take(self) -> list[Event]:
-        """Events since the last call; raises the error that ended the thread, after all events before it."""
+        """Events since the last call; once no event is left, raises the error that ended the thread, if any."""
         fault, events = self._fault, _drained(self._events)
         if fault is not None and not events:
             raise fault

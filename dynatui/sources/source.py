@@ -28,7 +28,7 @@ class KnobControls(Protocol):
     """The knobs of an engine."""
 
     config: RunConfig
-    """The parameters including all turned knobs, with which the next prompt begins."""
+    """The parameters with which the next prompt begins; they include all turns of knobs."""
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         """Turns a knob of a parameter set for this prompt and all later ones; returns the turn with its number."""
@@ -65,7 +65,11 @@ class Controls(KnobControls, Protocol):
         """Replaces the prompt in progress, and begins it."""
 
     def record(self, path: Path | None) -> None:
-        """Records this run and later runs to a file, None ends the recording; raises RecordingError if unwritable."""
+        """Records this run and later runs to a file; None ends the recording.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
 
 
 class Playback(Protocol):

@@ -28,14 +28,14 @@ LEAST = 10
 ASSUMPTION = "95 % interval; blocks of rounds, as neighbours are correlated; the texts of A and B differ"
 """The assumption behind the intervals, in the words of the help."""
 _NOISE = 1e-9
-"""Largest relative rounding error between means of the same values that were summed in different blocks."""
+"""Largest relative difference that rounding may cause between means of the same values, summed in different blocks."""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
     "tokens_per_second": "tokens/s",
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Largest number of rounds of a side that are compared, the newest: bounds the cost of a comparison."""
+"""Largest number of compared rounds of a side, which are its newest rounds: bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -126,7 +126,7 @@ def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> 
 
 
 def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
-    """B - A of each figure with its interval; None if a side has fewer than `least` rounds (3 or more).
+    """B - A of each figure with its interval; None if a side has fewer than `least` rounds; `least` is 3 or more.
 
     A figure with unknown values, such as a rate without decode time, is left out.
     """

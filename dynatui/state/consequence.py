@@ -69,7 +69,7 @@ def consequence(lane: LaneState) -> Consequence | None:
 
 
 def _first_in_a_row(turns: Sequence[Change]) -> int:
-    """Index of the first of the last turns that are joined into one."""
+    """Index of the first turn of the last group of turns that count as one turn."""
     first = len(turns) - 1
     while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
         first -= 1
@@ -77,7 +77,7 @@ def _first_in_a_row(turns: Sequence[Change]) -> int:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """One turn for each knob, except knobs back at their first value and the knob of the history rule."""
+    """One turn for each knob, without knobs that are back at their first value, and without the history switch."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

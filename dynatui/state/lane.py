@@ -25,7 +25,7 @@ from dynatui.state.tokens import Token, tokens_of
 WINDOW = 10
 """Window of the curves' moving average, in rounds, for a method without a `window` parameter."""
 IN_A_ROW = 10
-"""Turns of one knob that are fewer than this number of rounds apart are joined: so few rounds cannot show an effect."""
+"""Turns of a knob with fewer rounds than this between them are joined, since so few rounds cannot show an effect."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -143,7 +143,7 @@ class LaneState(msgspec.Struct, frozen=True):
     shares: tuple[float, ...] = ()
     """Depth acceptance of the newest rounds with a draft, at most one window of rounds."""
     ruled: tuple[float, ...] = ()
-    """Depth acceptance of the rounds in `shares` without looked-up nodes: the input of the history rule."""
+    """Like `shares`, but looked-up nodes do not count: the input of the history rule."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as it was set last, by the user or by the history rule."""
     knobs: Knobs | None = None
@@ -172,7 +172,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Round | None:
-        """The last round; None before the first."""
+        """The last round; None before the first round."""
         return self.past[-1] if self.past else None
 
     @property
@@ -188,7 +188,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def ruled_acceptance(self) -> float | None:
-        """Mean depth acceptance over the window without looked-up nodes; None before the first draft."""
+        """Mean depth acceptance over the window, not counting looked-up nodes; None before the first draft."""
         return _mean(self.ruled)
 
     @property
@@ -255,7 +255,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
 
 
 def _with_share(shares: tuple[float, ...], accepted: Sequence[int], levels: int, window: int) -> tuple[float, ...]:
-    """The newest shares, with the share of one more round if it has a draft."""
+    """The depth acceptance of the newest rounds with a draft; includes the given round if this round has a draft."""
     return (*shares, share_of_depth(accepted, levels))[-window:] if levels else shares
 
 

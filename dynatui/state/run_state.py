@@ -71,7 +71,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def run(self) -> Run | None:
-        """The present run; None before the first."""
+        """The present run; None before the first run."""
         return self.race.run
 
     @property

@@ -57,7 +57,7 @@ class ServerState:
 
     @property
     def wasted(self) -> Wasted | None:
-        """The warning that too few draft tokens are accepted, if the newest page gives rise to it; else None."""
+        """The warning that too few draft tokens are accepted; None if the newest page gives no cause for it."""
         return self.reading.wasted if self.reading else None
 
     @property
@@ -128,8 +128,8 @@ def remark(state: ServerState) -> str:
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
         return (
-            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): it runs without it, "
-            "or has drafted nothing yet"
+            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): the server "
+            "decodes without drafts, or has drafted nothing yet"
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
     return "nothing has been drafted since the watch began" if idle else ""

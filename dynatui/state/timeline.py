@@ -24,9 +24,9 @@ class Timeline:
         """The state after all records."""
         self._records: list[Record] = []
         self._snapshots = [self.state]
-        """The states before the first record and after every 64th one."""
+        """The states before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
-        """By method: number of records before its first round, then up to the end of each of its rounds."""
+        """By method: number of records before the method's first round, then number up to the end of each round."""
 
     def __len__(self) -> int:
         """Number of records."""
@@ -91,7 +91,10 @@ class Place:
 
 
 class Viewpoint:
-    """The run in progress, the shown run (kept when the next begins), the shown place in it, and the watched method."""
+    """The run in progress, the shown run and the shown place in this run, and the watched method.
+
+    The shown run is kept when the next run begins.
+    """
 
     def __init__(self) -> None:
         self.work = Timeline()
@@ -100,7 +103,7 @@ class Viewpoint:
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run in play; empty for an engine."""
         self._foreseen = Timeline()
-        """The states of the recorded run in play, as far as its events were read, also ahead of the playback."""
+        """The states of the recorded run in play, for all events read so far, including events not played yet."""
         self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
         self._newest_state: RunState | None = None

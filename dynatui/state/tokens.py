@@ -1,7 +1,7 @@
-"""The tokens of a text: the origin of each, search for words among them, and repetition within the text.
+"""The tokens of a text: the origin of each token, search for words, and repetition within the text.
 
-A token may be a part of a character, so the pieces of a tree need not add up to the text; the rest is given to the
-round's last token. Knows no screen.
+A token may be a part of a character, so the pieces of the accepted tokens need not add up to the text of the round;
+the rest of this text is given to the last token of the round. Knows no screen.
 """
 
 import math
@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Index in `tokens` of the generated token number `position`, or of its round if that is a single entry."""
+    """Index in `tokens` of generated token number `position`; if its round is one entry, the index of this entry."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )
@@ -75,7 +75,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
     """For each match of a query, the range of its tokens, in order and without overlap; none for a blank query.
 
-    A blank matches any run of white space. Without a capital letter the search ignores case.
+    A blank in the query matches any run of white space. A query without a capital letter ignores case.
     """
     words = query.split()
     if not words:
@@ -99,7 +99,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text divided into `count` parts: the common prefix with each piece in turn, and last the rest."""
+    """The text in `count` parts: for each piece, the common prefix of piece and remaining text; last, the rest."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

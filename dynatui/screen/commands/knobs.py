@@ -243,7 +243,7 @@ def _key(screen: Screen, action: str) -> str:
 
 
 def _editor(screen: Screen) -> KnobEditor | None:
-    """The knob editor; for a recording None, after a note on the screen."""
+    """The knob editor; for a recording, shows a note and returns None."""
     if screen.knob_editor is None:
         screen.show_note("knobs of a recording cannot be turned")
     return screen.knob_editor

@@ -1,4 +1,4 @@
-"""Commands that change the prompt; if the run is not recorded, the same key must be pressed twice to leave it."""
+"""Commands that change the prompt; to leave a run that is not recorded, the user must press the same key twice."""
 
 from dynatui.render.prompts import chosen, listed
 from dynatui.screen.commands import view
@@ -52,7 +52,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: it is recorded, or this key confirms the displayed question; otherwise asks it."""
+    """Whether the run may be left: nothing is lost, or this key confirms the displayed question; else asks the user."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

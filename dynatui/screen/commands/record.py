@@ -1,4 +1,4 @@
-"""Commands for recording, export and copying: of events, figures, the command line and the text."""
+"""Commands that record events, export figures and pictures, and copy the command line or the text."""
 
 from collections.abc import Mapping
 from functools import partial

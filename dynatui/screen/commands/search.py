@@ -1,4 +1,4 @@
-"""Commands that search the watched method's text; of a recording, also the unplayed part and the other runs."""
+"""Commands that search the watched method's text; in a recording, also the text not yet played and the other runs."""
 
 import sys
 from contextlib import suppress
@@ -43,7 +43,7 @@ def hit(screen: Screen, step: int) -> None:
 
 
 def _find(screen: Screen, query: str) -> None:
-    """Moves the cursor to the first hit at or after its token, in this run or else the next run with a hit."""
+    """Moves the cursor to the first hit at or after the cursor, in this run or else in the next run with a hit."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     texts = [token.text for token in screen.viewpoint.whole.lane.tokens]
     searched = [playback.text(watched, playback.number)] if playback else texts
@@ -57,7 +57,7 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """Distance to the nearest other run with a hit, in runs of the recording; None without a hit."""
+    """Distance, in runs, to the nearest other run with a hit in the direction of `step`; None without a hit."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
@@ -68,7 +68,7 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """Moves the cursor to the next hit (`place` 0) or the last (-1); in a recording, in the run `away` runs later."""
+    """Moves the cursor to the next hit (`place` 0) or to the last hit (-1); first goes to the run `away` runs later."""
     if away:
         screen.source.go(away)
         screen.read_events()

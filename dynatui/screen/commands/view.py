@@ -87,7 +87,7 @@ def difference(screen: Screen) -> None:
 
 
 def move_prompt(screen: Screen, lines: int) -> None:
-    """Moves the cursor in the list of prompts, within the list."""
+    """Moves the cursor by `lines` lines in the list of prompts, but not beyond the ends of the list."""
     numbers = listed(screen.scene)
     if (number := chosen(screen.scene, numbers)) is not None:
         place = numbers.index(number) + lines
@@ -95,7 +95,7 @@ def move_prompt(screen: Screen, lines: int) -> None:
 
 
 def filter_prompts(screen: Screen) -> None:
-    """Opens the line for words, and lists only the prompts that contain them; without words, all."""
+    """Opens the line for words, and lists only the prompts that contain the words; without words, all prompts."""
 
     def run(typed: str | None) -> None:
         if typed is not None:
@@ -134,7 +134,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """Leaves one state, the first active of: drawer, cursor, choice of a prompt, maximised panel, earlier round."""
+    """Leaves the first active one of these states: drawer, cursor, chosen prompt, maximised panel, earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")

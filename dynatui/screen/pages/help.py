@@ -65,7 +65,7 @@ class HelpScreen(Page):
             )
 
     def action_back(self) -> None:
-        """Removes the filter, or without one closes the page."""
+        """Removes the filter; if there is no filter, closes the page."""
         if self._words:
             self._find("")
         else:
@@ -135,7 +135,7 @@ def _run_facts(run: Run) -> list[tuple[Text, Text]]:
 
 
 def _head(keys: Keymap, words: str, count: int) -> Text:
-    """Title of the page with hints on keys, or the filter with the number of lines that it leaves."""
+    """First line: the title with hints on keys, or the words of the filter with the number of lines shown."""
     find = keys.cap("search")
     if words:
         hint = f"   {count or 'no'} line{'s' * (count != 1)}   esc shows all, {find} finds other words"

@@ -1,6 +1,6 @@
 """Pages over the main screen, closed by the usual keys and scrolled also by the keys of vim and less.
 
-Of the key map, a page uses only the key that opened it and the keys that quit.
+A page uses only these keys of the key map: the key that opened the page, and the keys that quit the program.
 """
 
 from collections.abc import Callable

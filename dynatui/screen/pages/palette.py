@@ -1,6 +1,6 @@
-"""Textual's command palette: search of the key map's actions by name, help and synonyms, with their keys.
+"""Textual's command palette: searches the key map's actions by name, help and synonyms, and shows their keys.
 
-It withstands a shrinking terminal, and keys that close it while it opens.
+The palette raises no error if the terminal shrinks, or if a key closes the palette while it opens.
 """
 
 from typing import Any, cast

@@ -55,13 +55,13 @@ class Canvas(Widget):
         self._drawn_size: Size | None = None
         """Size for which `_rows` was drawn; None: draw again.
 
-        Textual may ask for a new size before the resize event.
+        Textual may request rows for a new size before it sends the resize event.
         """
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
-        """The inks on this panel's background, after the app's filters."""
+        """The style of each ink on this panel's background, after the app's filters."""
         self._looks: dict[Ink, Look] = {}
-        """The same styles as looks of the terminal."""
+        """The same styles, converted to looks of the terminal."""
 
     @property
     def top(self) -> Row:

@@ -24,8 +24,7 @@ _ONE_CELL_WIDE = re.compile(
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
-"""Largest number of unchanged cells between changes that are sent again: to move the cursor would take as many bytes.
-"""
+"""Up to this many unchanged cells between two changes are sent again, since moving the cursor takes as many bytes."""
 _WORTH_SCROLLING = 3
 """Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
