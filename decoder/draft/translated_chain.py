@@ -110,7 +110,7 @@ class TranslatedChain:
             self.logprobs.append(self._counted(start, self._length))
 
     def _counted(self, start: int, end: int) -> Logprob:
-        """Product of the probabilities of the draft tokens that begin before `end`, and of those that begin at `start`."""
+        """Product of the probabilities of draft tokens that begin before `end`, and of those that begin at `start`."""
         total = CERTAIN
         while self._starts and (self._starts[0][0] <= start or self._starts[0][0] < end):
             total += self._starts.pop(0)[1]
