@@ -1,5 +1,4 @@
-"""The proposer of `auto`: a tree of guesses by a draft model and by suffix lookup, whose size depends on its expected
-gain.
+"""The proposer of the method `auto`: one tree of a draft model's guesses and of lookup guesses, as large as pays off.
 
 Both sources grow one tree, level by level; a token that both guess is one node, which counts as the model's. In rounds
 where lookups alone promise more tokens per second, the draft model does not run; it reads the missed tokens in a later
@@ -84,7 +83,7 @@ class AutoDrafter:
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """The model's best next tokens; after rounds without it, first probes its guesses for the missed tokens."""
+        """The draft model's best next tokens. If the model missed many tokens, first probes its guesses for them."""
         count = int(rule.growth.wide)
         model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -156,8 +155,8 @@ class _MixedTree:
     def _model_guesses(
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after a level's nodes, by node. Has only nodes whose parents the model has read, and
-        is empty if a draft pass is not worth its time.
+        """The model's best tokens after a level's nodes, by node. Nodes are left out if the model has not read their
+        parents; all nodes are left out if a draft pass is not worth its time.
         """
         readable = [node for node in level if self.tree.parents[node] in above]
         parents = may_grow(self.tree, readable, self._rule)

@@ -27,8 +27,8 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
     Args:
         shape: Shape of the tree, which must not depend on any token sampled for this tree.
         root: The last token of the text.
-        rows: Returns the draft's distributions after one level's nodes. Tokens are sampled from them; the tree stores
-            them.
+        rows: Returns the draft's distributions after one level's nodes. Tokens are sampled from these distributions,
+            which the tree stores.
         generator: Random generator, which must be independent of the verifier's.
 
     Returns:

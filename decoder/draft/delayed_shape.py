@@ -38,8 +38,8 @@ class DelayedTree:
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
-        """The canonical one of the shapes that describe the same trees; without branches, the shape with K = 1,
-        L1 = 0.
+        """The canonical shape among all shapes that describe the same trees. For trees without branches, it has K = 1
+        and L1 = 0.
         """
         return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
 

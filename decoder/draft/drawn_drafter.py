@@ -22,7 +22,7 @@ class ShapeChoice(NamedTuple):
 
     shape: DelayedTree
     logits: Float[Tensor, "1 V"] | None = None
-    """The draft's logits after the text, if choosing the shape has computed them."""
+    """The draft's logits after the text; None if they were not needed to choose the shape."""
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]

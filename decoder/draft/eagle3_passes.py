@@ -1,8 +1,8 @@
 """Passes of an EAGLE-3 head: over one text, and level by level over the draft trees at its end (EAGLE-3, section 3.1).
 
-Row i of a text combines its token i + 1 with the target's layer states after token i, so the head can read a text's
-last token as soon as the target has read the tokens before it. A drafted row combines a node with the head's own output
-at its parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the
+Row i combines token i + 1 of the text with the target's layer states after token i, so the head can read a text's last
+token as soon as the target has read all tokens before it. A drafted row combines a node with the head's own output at
+the node's parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the
 states of accepted nodes. Does not know what the logits are used for.
 """
 
@@ -94,7 +94,7 @@ class Eagle3Passes:
         return self._head.logits(outputs), [position + 2 for position in positions]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
-        """See `Passes`; does nothing, since no row of a tree is kept."""
+        """See `Passes`; does nothing, since no cache row of a tree is kept after a round."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have verified the tree of these nodes."""
@@ -102,8 +102,8 @@ class Eagle3Passes:
         self._unread.append(self._states.take([0, *path]))
 
     def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
-        """Reads the next tokens of the text; returns the head's outputs at the last of these tokens, at most at
-        `latest` tokens.
+        """Reads the next tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at all
+        of them if they are fewer.
         """
         states, count = torch.cat(self._unread), len(tokens)
         # A copy, since a view would keep all states of a prompt in memory until the next pass.

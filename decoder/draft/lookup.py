@@ -15,10 +15,10 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Maximum number of earlier occurrences of a suffix, the latest ones, whose next tokens are counted."""
+"""Next tokens are counted after at most this number of earlier occurrences of a suffix, the latest ones."""
 SEARCHED = 4096
-"""Maximum number of earlier occurrences of the last two tokens, the latest ones, at which longer matches are
-searched.
+"""Longer matches are searched at no more than this number of earlier occurrences of the last two tokens, the latest
+ones.
 """
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
@@ -118,8 +118,8 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """Continuations with the most expected tokens, of the longest suffix among equals; None if no suffix occurs
-        earlier.
+        """Continuations of the suffix with the most expected tokens; of equally good suffixes, the longest. None if no
+        suffix occurs earlier.
         """
         best, most_expected = None, 0.0
         for ending in self.suffix_continuations():

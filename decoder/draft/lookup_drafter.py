@@ -1,8 +1,8 @@
 """Suffix lookup as a proposer: trees of the tokens that followed the text's suffix earlier, without a draft model.
 
 A node's probability is its share among the earlier continuations; under coupled sampling, it is the probability that
-the target's noise selects the node among them. So the growth rules for trees of a draft model apply. Knows nothing of
-the target.
+the target's noise selects the node among them. So lookup trees grow by the same rules as trees of a draft model. Knows
+nothing of the target.
 """
 
 import math
@@ -47,7 +47,7 @@ class LookupDrafter:
         """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`; lookups have no cache, and the next round passes the committed tokens."""
+        """See `Proposer`; does nothing, since lookups have no cache, and the next round's text has the new tokens."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`; nothing is learnt."""

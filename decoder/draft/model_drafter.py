@@ -61,7 +61,7 @@ class Passes(Protocol):
 
 
 class LevelDrafter(Proposer, Protocol):
-    """A `Proposer` by a draft model whose trees may also be grown from outside, level by level."""
+    """A `Proposer` with a draft model, whose callers may also grow a tree themselves, level by level."""
 
     @property
     def count(self) -> int:
@@ -77,10 +77,10 @@ class LevelDrafter(Proposer, Protocol):
         """Reads the unread tokens of the text; returns the `count` best tokens after the last token."""
 
     def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
-        """Like `catch_up`, but also guesses tokens of the text that it reads.
+        """Like `catch_up`, but also returns guesses for tokens that the text already has.
 
-        Returns the `count` best tokens at the places of up to `latest` last unread tokens and after the text, and the
-        tokens that the text has at these places, which are one fewer.
+        Returns the `count` best tokens after each of the last unread tokens, at most `latest` of these, and the text's
+        own tokens at the guessed places. The last guess is for the place after the text, which has no token yet.
         """
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:

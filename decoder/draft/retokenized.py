@@ -1,4 +1,4 @@
-"""Tokens of a text by another tokenizer: of a growing text, and of a text that follows another one.
+"""Tokenizes a growing text, or a text that follows another text, by the tokenizer of another model.
 
 A tokenizer may treat the beginning of a text differently (a prefix space), and a token may span two texts, so a text is
 tokenized together with the end of the text before it. Knows tokenizers, and neither models nor drafts.
@@ -13,11 +13,11 @@ from decoder.models.tokenizer import TextTokenizer
 CONTEXT_CHARACTERS = 64
 """Number of characters before a text that are tokenized with it."""
 OPEN_CHARACTERS, SHORTENED_TO = 512, 128
-"""Length of a growing text's end from which it is shortened, and the length to which it is shortened."""
+"""Length above which the open text (the part that is tokenized again) is shortened, and the least length that stays."""
 TRIED_PLACES = 8
 """Most places at which one shortening tries to divide a text."""
 _ANCHORS = ("\n", ".", "a", "0")
-"""Texts before a text that is tokenized apart; a tokenizer joins few texts with all of them."""
+"""Texts that are tried in place of the text before, if a token would span both; few texts are joined with all these."""
 _WORD_START = re.compile(r"(?<=\S)\s")
 
 
@@ -36,7 +36,7 @@ def first_tokens(tokenizer: TextTokenizer) -> list[int]:
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Number of first tokens in which two sequences of the same type agree."""
+    """Length of the longest common prefix of two sequences, which must have the same type."""
     agreed, most = 0, min(len(one), len(other))
     # Slices are compared faster than tokens one by one, and most comparisons are of equal texts.
     if one[:most] == other[:most]:
@@ -60,7 +60,7 @@ class Following:
         self._known = encoded(tokenizer, self.before)
 
     def tokens(self, text: str) -> list[int]:
-        """Tokens of a text that follows; of the text apart if the tokenizer would join it with the text before it."""
+        """Tokens of `text` after the text before it; if a token would span both texts, tokens of `text` alone."""
         tokens = self.after(text)
         if tokens is not None:
             return tokens
@@ -68,7 +68,7 @@ class Following:
         return next((tokens for tokens in apart if tokens is not None), encoded(self._tokenizer, text))
 
     def after(self, text: str) -> list[int] | None:
-        """Tokens of a text that follows; None if a token spans both texts."""
+        """Tokens of `text` after the text before it; None if a token would span both texts."""
         whole, count = encoded(self._tokenizer, self.before + text), len(self._known)
         return whole[count:] if whole[:count] == self._known else None
 
@@ -82,9 +82,9 @@ class GrowingTokens:
         self._tokenizer = tokenizer
         self._following = Following(tokenizer)
         self._final = len(self.tokens)
-        """Number of first tokens that do not change any more."""
+        """Number of tokens, from the first on, that do not change any more."""
         self._open = ""
-        """Text of the tokens after them."""
+        """Text of the later tokens, which may still change."""
         self._longest = OPEN_CHARACTERS
 
     def append(self, text: str) -> None:
@@ -97,7 +97,7 @@ class GrowingTokens:
             self._shorten()
 
     def _shorten(self) -> None:
-        """Makes first tokens of the open text final, if it has the same tokens when it is divided there."""
+        """Divides the open text at a place where this changes no token, and makes the tokens before the place final."""
         for place in islice(self._places(), TRIED_PLACES):
             first, rest = self._open[:place], self._open[place:]
             tokens, following = (

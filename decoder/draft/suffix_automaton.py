@@ -10,8 +10,8 @@ from collections.abc import Iterable
 FAMILIARITIES = 6
 """Number of familiarity classes of substrings, by length in tokens: 0-1, 2-3, 4-7, 8-15, 16-31, 32 and more."""
 SuffixMatch = tuple[int, int]
-"""(state, length in tokens) of the longest suffix that occurs earlier in the text. The suffix is that of the text, or
-of the text followed by a path of the tree.
+"""(state, length in tokens) of the longest suffix that occurs earlier in the text: a suffix of the text, or of the text
+followed by a path of the tree.
 
 A state of the automaton stands for all substrings with the same set of end positions."""
 LONGEST = 1 << FAMILIARITIES - 1
@@ -42,8 +42,8 @@ class SuffixAutomaton:
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
         """The match after each candidate next token, and the familiarity class of each candidate.
 
-        The last entry is the class of all other tokens: if no candidate continues the match, one of the other tokens
-        does.
+        The list of classes has one more entry, for all other tokens: if no candidate continues the match, the class of
+        the token that does.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]

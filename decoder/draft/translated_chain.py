@@ -1,7 +1,7 @@
 """A chain of draft tokens, translated through its text into a chain of the target's tokens.
 
 Draft tokens are added one at a time. A target token is certain once a further draft token has left it unchanged: the
-last token of a text may still become a part of a longer one. Knows tokenizers, and neither models nor noise.
+last token of a text may still become a part of a longer token. Knows tokenizers, and neither models nor noise.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Logprob:
     ranked: float
     """Log-probability by which trees grow."""
     own: float
-    """The draft's own; differs from `ranked` if that includes the noise of coupled sampling."""
+    """The draft's own log-probability; differs from `ranked` if `ranked` includes the noise of coupled sampling."""
 
     def __add__(self, other: "Logprob") -> "Logprob":
         return Logprob(self.ranked + other.ranked, self.own + other.own)
@@ -30,8 +30,9 @@ CERTAIN = Logprob(0.0, 0.0)
 class TranslatedChain:
     """Target tokens of one round's chain, as far as they are certain.
 
-    A target token has the product of the probabilities of the draft tokens whose text begins within it, and of no
-    earlier target token: the whole probability of a draft token counts where the target may first differ from it.
+    A target token's probability is the product of the probabilities of all draft tokens whose text begins within the
+    target token. A draft token whose text spans several target tokens counts in the first of these alone, where the
+    target may first differ from the draft.
     """
 
     def __init__(self, draft: TextStream, target: TextStream, following: Following) -> None:
@@ -39,9 +40,9 @@ class TranslatedChain:
 
         Args:
             draft: Stream of the draft's tokens of the text.
-            target: Stream of the target's tokens of the text; those of an incomplete character at its end must begin
-                the chain's text.
-            following: Tokenizes with the target's tokenizer what follows the complete characters of the text.
+            target: Stream of the target's tokens of the text. If the text ends within a character, the tokens of this
+                incomplete character must also begin the translation.
+            following: Tokenizes what follows the complete characters of the text, by the target's tokenizer.
         """
         self.tokens: list[int] = []
         """Certain target tokens."""
@@ -51,9 +52,9 @@ class TranslatedChain:
         self._draft, self._target, self._following = draft.copy(), target.copy(), following
         self._begun = tuple(target.waiting)
         self._text, self._length = "", 0
-        """Text of the draft tokens, and number of its characters that the certain target tokens have."""
+        """Text of the draft tokens, and the number of its characters that the certain target tokens cover."""
         self._starts: list[tuple[int, Logprob]] = []
-        """Character at which the text of each draft token begins, for those that count in no target token yet."""
+        """(index of the first character, log-probability) of each draft token that counts in no target token yet."""
         self._possible: Sequence[int] = ()
         """Target tokens of the text so far; the latest may still change."""
 
@@ -68,7 +69,7 @@ class TranslatedChain:
         return bool(self._draft.waiting)
 
     def add(self, token: int, logprob: Logprob) -> None:
-        """Adds a draft token; one without text, for example a special token, ends the chain."""
+        """Adds a draft token; a token without text, for example a special token, ends the chain."""
         start = len(self._text)
         added = self._draft.push([token])
         if not added and not self.torn:
@@ -81,7 +82,7 @@ class TranslatedChain:
             self._settle(common_prefix(before, self._possible))
 
     def end(self, token: int | None, logprob: Logprob) -> None:
-        """Ends the chain, whose text is complete, with the target's end-of-text token, if it has one."""
+        """Ends the chain where the draft ends the text; `token` is the target's end-of-text token, None if unknown."""
         self._settle(len(self._possible))
         if token is not None and not self.torn and not self.ended:
             self.tokens.append(token)
@@ -89,7 +90,7 @@ class TranslatedChain:
         self.ended = True
 
     def _translated(self) -> Sequence[int]:
-        """Target tokens of the text so far, without those of it that are committed."""
+        """Target tokens of the text so far, without tokens of an incomplete character that are already committed."""
         tokens = self._following.tokens(self._text)
         begun = len(self._begun)
         if tuple(tokens[:begun]) != self._begun:
@@ -109,7 +110,7 @@ class TranslatedChain:
             self.logprobs.append(self._counted(start, self._length))
 
     def _counted(self, start: int, end: int) -> Logprob:
-        """Product of the probabilities of the draft tokens that begin before `end`, or at `start` if both are equal."""
+        """Product of the probabilities of draft tokens that begin before `end`, and of those that begin at `start`."""
         total = CERTAIN
         while self._starts and (self._starts[0][0] <= start or self._starts[0][0] < end):
             total += self._starts.pop(0)[1]

@@ -1,8 +1,8 @@
 """Choice of a draft token where the draft's tokens are not the target's: the most probable one, or the one that the
 target's sampling noise favours.
 
-The noise belongs to the target's tokens. A draft token has the noise of the target token with the same text; one
-without such a twin is chosen only where no noise is in force, or where it is the draft's most probable token.
+The noise belongs to the target's tokens. A draft token has the noise of its twin, the target token with the same text.
+A draft token without a twin is chosen only at positions without noise, or if it is the draft's most probable token.
 """
 
 from collections.abc import Sequence

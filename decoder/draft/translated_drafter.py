@@ -1,9 +1,9 @@
 """A draft model with another tokenizer as a proposer: chains, translated through text.
 
-The draft reads the text in its own tokens; of its KV cache it keeps the rows of the first tokens that a longer text
-leaves unchanged. A wrong translation costs acceptance alone, since the target decides every token. Trees become chains,
-since the draft's further guesses after a token would have to be translated one by one. Knows nothing of the target's
-logits.
+The draft reads the text in its own tokens. When the text grows, most of its first tokens stay the same, and their rows
+stay in the draft's KV cache. A wrong translation only lowers acceptance, since the target decides every token. Trees
+become chains, since the draft's further guesses after a token would have to be translated one by one. Knows nothing of
+the target's logits.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
 DRAFTED_A_TOKEN = 8
-"""Most draft tokens that are drafted for one more target token: a draft of single bytes may need many."""
+"""Maximum number of draft tokens per target token of a chain; a draft whose tokens are single bytes may need many."""
 
 
 class OwnPasses:
@@ -55,9 +55,10 @@ class OwnPasses:
             self.cache.reserve(rows)
 
     def after(self, tokens: Sequence[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after each of the `latest` last unread tokens of a text, at least after its last token.
+        """Logits after up to `latest` unread tokens at the end of a text, and always after its last token.
 
-        Rows of tokens that the text before began with too are kept; the text must have a token.
+        Cache rows are kept as far as the text begins with the same tokens as the text before. The text must not be
+        empty.
         """
         kept = min(common_prefix(self.read, tokens), len(tokens) - 1)
         self.cache.cut(kept)
@@ -96,12 +97,12 @@ class TranslatedDrafter:
         self._choice = TokenChoice(pair.tokenizer, translation.tokenizer, pair.vocabulary, probabilities)
         self._committed = TextStream(pair.tokenizer, ())
         self._before = ""
-        """End of the text, in complete characters."""
+        """Last `CONTEXT_CHARACTERS` characters of the text, without an incomplete character."""
         self._own = GrowingTokens(translation.tokenizer)
         self._taken = 0
         """Number of target tokens that are in `_committed`."""
         self._known = 0
-        """Number of target tokens whose text the draft has read, about."""
+        """Approximate number of target tokens whose text the draft has read."""
         self._drafted: list[int] = []
         """Draft tokens of the round, after those of the text."""
         self._chain: TranslatedChain | None = None
@@ -116,7 +117,7 @@ class TranslatedDrafter:
             self.passes.count = 0
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; does nothing, since the draft's tokens may be fewer or more: passes reserve rows."""
+        """See `Proposer`; does nothing, since the draft has another number of tokens; passes reserve their own rows."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
@@ -154,7 +155,7 @@ class TranslatedDrafter:
         return self._next(self._begun(), 0)
 
     def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
-        """See `LevelDrafter`; guesses of tokens that the text has are in the draft's tokens, most probable ones."""
+        """See `LevelDrafter`; for places within the text, guesses and tokens are the draft's, one guess per place."""
         del count
         self._take(text[self._taken :])
         tokens, chain = self._own.tokens, self._begun()
@@ -197,7 +198,7 @@ class TranslatedDrafter:
         return self._next(chain, depth)
 
     def _next(self, chain: TranslatedChain, place: int) -> Children:
-        """The chain's target token at a place; drafts until it is certain, or until the chain ends."""
+        """The chain's target token at a place; drafts until this token is certain, or until the chain ends."""
         for _ in range(DRAFTED_A_TOKEN * (place + 1) - len(self._drafted)):
             if len(chain.tokens) > place or chain.ended:
                 break

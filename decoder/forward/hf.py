@@ -64,11 +64,11 @@ class Layers(Cache):
         return keys[None], values[None]
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """Stores new keys of a layer's indexer, by which sparse attention chooses; returns all, shape (1, rows, I)."""
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, rows, I)."""
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass; for a layer, the difference of a row's position and index in the pass.
+        """Number of cached rows before the pass; for a layer, each new row's position minus its index in the pass.
 
         Layers that scale queries by position (Llama 4) add the row's index to this number.
         """

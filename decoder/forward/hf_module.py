@@ -84,7 +84,7 @@ class HfModule:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the module is in memory and has layers that keep a state, which no form but its own computes."""
+        """Whether the module is in memory and has layers with states, which only the module's own form can compute."""
         return self._module is not None and keeps_states(self._module.config)
 
     @property

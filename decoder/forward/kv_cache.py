@@ -1,8 +1,8 @@
 """KV cache of one model and one text: one tensor for all layers, so that dropping rows is one gather.
 
-Where layers, or keys and values, differ in shape, each has a tensor of its own (a part), all with the same rows. The
-first `length` rows belong to the text; rows after them are drafted nodes, in the order of their forward passes. Knows
-neither trees nor model libraries.
+If shapes differ between layers, or between keys and values, the keys and the values of each layer are separate tensors
+(parts) with the same rows. The first `length` rows belong to the text; rows after them are drafted nodes, in the order
+of their forward passes. Knows neither trees nor model libraries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class KvCache:
         self.parts: dict[Part, tuple[Tensor, int]] = {}
         """Tensors of the parts that are not in `store`, each with the dimension of its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
-        """Rows of the first pass, each with their dimension, until `settle`."""
+        """Rows of each part in the first pass, with the dimension that counts the rows; empty after `settle`."""
         self.positions: Tensor | None = None
         """Position of each row in the text, shape (S,), on the host; None if no forward form reads it."""
         self.hold(store)
@@ -63,7 +63,7 @@ class KvCache:
         Args:
             part: The part.
             rows: The new rows.
-            axis: Their dimension.
+            axis: The dimension of `rows` that counts the rows.
 
         Raises:
             ValueError: The part was not in the first pass.

@@ -158,7 +158,7 @@ def _parts(prefix: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def _joined(logits: Iterator[Float[Tensor, "P V"]]) -> Iterator[Float[Tensor, "P V"]]:
-    """The logits of all parts as those of one."""
+    """The logits of all parts, concatenated into one part."""
     yield torch.cat(list(logits))
 
 

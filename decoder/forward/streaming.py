@@ -25,7 +25,9 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 SLACK = 64
-"""Number of rows by which the cache grows, and number of unneeded rows that causes a drop, which moves later rows."""
+"""Number of rows by which the cache grows. Also the number of unneeded rows that are dropped together, since each drop
+moves all later rows.
+"""
 READ_AT_ONCE = 64
 """Largest number of text tokens in one pass, limited because each token needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000

@@ -35,7 +35,7 @@ def looks_like_a_path(name: str) -> bool:
 
 
 def load_config(name: str) -> Any:
-    """The configuration in a hub id or folder: an `Architecture`, or transformers' class; a `GgufFile` of a GGUF file.
+    """Configuration of a hub id or folder (`Architecture`, or transformers' class) or of a GGUF file (`GgufFile`).
 
     Raises:
         ConfigError: The GGUF file is missing or broken.
@@ -62,7 +62,7 @@ def load_model(
 
     Args:
         name: Hub id, folder or GGUF file.
-        device: Device of the passes; of a GGUF file, device that logits are moved to.
+        device: Device of the passes; for a GGUF file, the device that logits are moved to.
         dtype: Dtype of the weights; those of a GGUF file stay as they are.
         tell: Called with the progress.
         gpu_layers: Number of layers of a GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses.

@@ -52,7 +52,9 @@ SIBLINGS = 32
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
+"""Tokens of the probe: a text, and paths after it. All paths but the last form a tree; the last path is computed after
+the tree's longest path was kept.
+"""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND)
 """Paths of a second tree, after a path that ends within the first one."""
 PASSED = 2
@@ -152,7 +154,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
-    """Refuses a model whose logits in trees differ from those in plain text, `text` after the probe's text."""
+    """Refuses a model whose logits in trees differ from those in plain text; `text`: the latter for the first tree."""
     _agree(model, _tree(model), text)
     if model.hf.keeps_states:
         _agree(model, _second_tree(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
@@ -161,7 +163,7 @@ def _check_trees(model: LanguageModel, text: Tensor) -> None:
 def _tree(model: LanguageModel) -> Tensor:
     """Logits after the probe's text and after each of its continuations, as one tree; shape (5, V).
 
-    The last continuation follows the tree's longest path, which is kept before.
+    The last continuation is computed after the tree's longest path was kept.
     """
 
     def as_tree() -> Tensor:

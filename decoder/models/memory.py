@@ -23,7 +23,8 @@ class Memory:
     windows: tuple[int, ...] = ()
     """Sizes of the attention windows that are shorter than the context, in tokens, ascending."""
     ring_bytes: int = 0
-    """Size of the KV cache of such a text if layers with windows kept only a ring buffer of their window's size."""
+    """Size of the KV cache of a text as long as the context, if layers with windows kept only as many rows as their
+    window has."""
 
     @property
     def cache_bytes(self) -> int:

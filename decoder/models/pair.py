@@ -22,16 +22,16 @@ class Pair:
     """Draft model; None if an EAGLE-3 head drafts, or suffix lookup (then `head` is None too)."""
     tokenizer: TextTokenizer
     vocabulary: int
-    """Size of the vocabulary that both models share: the smaller width of their logits. The target's with a translated
-    draft."""
+    """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, that
+    of the target."""
     eos: frozenset[int]
     context: int
-    """Context length of the pair, in tokens: the shorter one of the models' context lengths. The target's with a
-    translated draft, which drafts as long as its own context has room."""
+    """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
+    that of the target; the draft then drafts as long as the draft's own context has room."""
     head: Head | None = None
     """EAGLE-3 head that drafts in place of a draft model; None if there is none."""
     translation: Translation | None = None
-    """The draft's tokens, if it does not share the target's tokenizer; None if it does, or if there is no draft."""
+    """Tokens of a draft model with another tokenizer; None if it shares the target's, or if there is no draft model."""
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         """The logits without the columns beyond the vocabulary that both models share."""

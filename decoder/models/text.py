@@ -78,7 +78,7 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int)
 def encode_prompts(
     tokenizer: TextTokenizer, prompts: Sequence[str], max_new_tokens: int, context: int, *, chat: bool = False
 ) -> list[list[int]]:
-    """Token ids of each prompt, as text or as a user's message.
+    """Token ids of each prompt, taken as plain text or, with `chat`, as a user's message.
 
     Raises:
         ConfigError: `chat` is set, and the tokenizer has no chat template.

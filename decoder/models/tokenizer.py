@@ -118,6 +118,6 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
 
 
 def _special(settings: Settings) -> set[Any]:
-    """Special tokens named in the settings, each with the fields that transformers gives a token that it adds."""
+    """Special tokens named in the settings, each with the fields that it would have if transformers added it."""
     named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
     return {PARTS(AddedToken(str(token), special=True, normalized=False)) for token in named}

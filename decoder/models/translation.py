@@ -1,4 +1,4 @@
-"""What is known of a draft whose tokens are not the target's: its guesses are translated through text."""
+"""Tokenizer and token ids of a draft with other tokens than the target; its guesses are translated through text."""
 
 from dataclasses import dataclass
 

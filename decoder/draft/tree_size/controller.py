@@ -77,7 +77,7 @@ class TreeSizeController:
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # Deferred until a draft needs it, since a round without a draft must not cost more than a round of `ar`.
+            # Repeats are extended only here, since a round without a draft must not cost more than a round of `ar`.
             self._repeats.extend(self._unread)
             self._unread.clear()
             self._begin(self.credit)

@@ -51,7 +51,7 @@ class Curve:
     """
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Starts from measured seconds by number of rows, of at least one size; 0 for calls that are never made."""
+        """Starts from measured seconds for at least one number of rows; seconds are 0 for calls that are never made."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
@@ -205,7 +205,7 @@ class PlanCosts:
         """Updates the costs with the times of a round, in seconds; `plan` is None for a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:
-            # The device may have begun the verification before the round began.
+            # The device may begin a verification before the round begins, so the verification may take longer.
             self._plain.learn(max(round_s, verify_s))
             return
         self._draft.learn(draft_s, plan.depth)

@@ -86,7 +86,7 @@ def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -
     Args:
         gains: Expected tokens of each item.
         price: Price of one second in tokens: the run's tokens per second.
-        seconds: Total seconds with 0, 1, 2, ... items; the length limits the number of items.
+        seconds: Total seconds with 0, 1, 2, ... items; no more items are chosen than this list has seconds for.
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
     best, count, tokens = -price * seconds[0], 0, 0.0

@@ -95,8 +95,7 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether the draft model's guesses where a lookup chain fails gain more tokens than the model's passes and nodes
-    cost.
+    """Whether the draft model gains more tokens than its passes and nodes cost, by guesses where a lookup chain fails.
 
     Args:
         probabilities: Path probabilities of the lookup chain, level by level.

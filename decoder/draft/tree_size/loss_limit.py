@@ -30,7 +30,7 @@ MOST_CREDIT = 12.0
 STAKE = 0.5
 """Fraction of the credit that one round may lose, so that a few rejected drafts do not use up the credit."""
 LEAST_STAKE = 0.8
-"""Number of tokens that a round may lose, if the credit is large enough, even where `STAKE` allows less; otherwise no
+"""Number of tokens that a round may lose even if `STAKE` allows less, provided that the credit has them; with less, no
 draft would fit.
 """
 OPTIMISM = 1.5

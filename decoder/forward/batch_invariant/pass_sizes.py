@@ -1,7 +1,7 @@
 """Batch-invariant pass sizes, found by trial: small passes are padded to one of these sizes, large ones are split.
 
-The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row; they may
-decide a near tie differently. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
+The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. These
+digits may decide a near tie. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
 when a target is loaded: on this machine, with these weights and this number of threads. Knows nothing of
 attention and trees.
 """

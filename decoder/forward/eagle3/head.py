@@ -75,7 +75,7 @@ class Head:
             tokens: Token ids of the new rows, N of them.
             hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
                 head.
-            positions: Position in the text before each token; siblings have the same position.
+            positions: Text position of each hidden state, one less than that of its token; siblings have the same one.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
         embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
@@ -86,7 +86,7 @@ class Head:
         return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Hidden states that are input for drafted rows, from the outputs at their parents."""
+        """Hidden states that are input for drafted rows, computed from the outputs at the parents of these rows."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:

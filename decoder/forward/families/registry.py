@@ -129,7 +129,7 @@ class Arithmetic:
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """Dtypes for a model of this dtype; only weights are in half precision, where it gains speed."""
+        """Dtypes for a model of this dtype; of a half-precision model, only the weights are in half precision."""
         return cls(torch.float32 if dtype in HALF else dtype, dtype)
 
 

@@ -1,4 +1,4 @@
-"""A loaded GGUF model of llama.cpp and its contexts: KV caches with their passes; each is freed with its object.
+"""A loaded GGUF model of llama.cpp, and its contexts (KV caches with their passes); all are freed with their objects.
 
 llama.cpp ends the process on some wrong calls, so sizes are checked here, before it is called.
 """

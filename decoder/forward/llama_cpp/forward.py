@@ -21,7 +21,7 @@ SPARE_ROWS = 256
 IDLE = 2
 """Number of unused contexts that are kept for further texts."""
 TIMED_ROWS = 256
-"""Longest text that is read for a timed pass, in tokens: reading more would take longer than it tells."""
+"""Longest text that is read before a timed pass, in tokens; a longer text would take more time than it is worth."""
 
 
 class LlamaForward:
@@ -96,7 +96,7 @@ class _Holder:
 
 
 class LlamaCache(KvCache):
-    """A KV cache in a context of llama.cpp, which the first pass makes; its tensor is empty."""
+    """A KV cache in a context of llama.cpp, which is made at the first pass; the tensor of `KvCache` stays empty."""
 
     def __init__(self, contexts: _Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
@@ -145,7 +145,7 @@ class LlamaCache(KvCache):
         return after
 
     def plain(self, token: int, vocabulary: int) -> Iterator[int]:
-        """The most probable token after `token` and the text, then after that one, and so on without end."""
+        """Yields the most probable token after the text and `token`, then the token after that, and so on endlessly."""
         context, position = self._context, self.length
         while True:
             logits = context.decode([token], [position], [[0]], [True])[0, :vocabulary]
@@ -199,7 +199,7 @@ class LlamaCache(KvCache):
             self.read([0] * (length - self.length))
 
     def _make_room(self, rows: int) -> None:
-        """Moves the cache to a larger context if it has no room for its capacity, or for `rows` more rows."""
+        """Moves the cache to a larger context if its context is too small for its capacity or for `rows` more rows."""
         needed = max(self._capacity, self.used + rows)
         small = self._held.context
         if small is None or needed <= small.rows:
@@ -214,7 +214,7 @@ class LlamaCache(KvCache):
         self.length = self.used = length
 
     def _run(self, step: Step, first_wanted: int) -> NDArray[np.float32]:
-        """Runs one step; logits of its rows from number `first_wanted` on."""
+        """Runs one step; returns the logits of all rows of the step whose number is at least `first_wanted`."""
         context, rows = self._context, self._sequences.rows
         if step.cut:
             context.drop(0, self.length)

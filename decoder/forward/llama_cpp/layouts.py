@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 PACKAGE, RELEASE = "xllamacpp", "2026.10.11549"
 """Package that brings the library, and its release with these layouts (build 11549 of llama.cpp)."""
 VERSION = b"0.6.0-dev"
-"""What the library of that release answers as its version."""
+"""Version that the library of this release reports."""
 MOST_SEQUENCES = 256
 """Largest number of sequences in a context; more of them end the process."""
 FLOAT32, FLOAT16 = 0, 1
-"""ggml's numbers of these types."""
+"""Numbers by which ggml names these types."""
 NO_FLASH_ATTENTION = 0
 ERROR_LEVEL = 4
 """Level of error messages in llama.cpp's log."""
@@ -81,7 +81,7 @@ class ContextParams(c.Structure):
         ("type_v", c.c_int),
         ("abort_callback", c.c_void_p),
         ("abort_callback_data", c.c_void_p),
-        # Of this package's build alone: a pointer that llama.cpp's own header of the same month does not have.
+        # A pointer that only this package's build has; llama.cpp's own header of the same month does not have it.
         ("reserved", c.c_void_p),
         ("embeddings", c.c_bool),
         ("offload_kqv", c.c_bool),

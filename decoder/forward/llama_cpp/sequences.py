@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 TEXT = -1
-"""Stands for the end of the text where a row's parent is named."""
+"""Stands for the end of the text, in place of a row's number."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Step:
     """One pass of llama.cpp: calls before it, then rows by number in ascending order, each with its sequences."""
 
     cut: bool = False
-    """Whether first all of sequence 0 beyond the text is dropped."""
+    """Whether all rows of sequence 0 beyond the text are dropped first."""
     dropped: list[int] = field(default_factory=list)
     """Sequences that are dropped before the copies."""
     copies: list[Copy] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Sequences:
             pending = [row for row in pending if row not in step.rows]
 
     def above(self, row: int) -> list[int]:
-        """Numbers of the rows from the text to this row, both ends included, in that order."""
+        """Numbers of all rows on the path from the text to this row, which is the last one."""
         path = []
         while row != TEXT:
             path.append(row)
@@ -139,7 +139,7 @@ class Sequences:
             assert held_by is not None, "a path begins below a cached row"  # noqa: S101 - a programmer's mistake
             end = self.rows[parent].position + 1 if parent != TEXT else self.length
             step.copies.append(Copy(held_by, ready, end))
-        # The sequence is taken: it ends in the new path, whose last row the caller knows.
+        # Marks the sequence as taken by an end that is no row; the caller then sets the last row of the new path.
         self._ends[ready] = len(self.rows)
         return ready
 

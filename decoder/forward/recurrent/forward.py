@@ -1,4 +1,4 @@
-"""A Hugging Face module with states as a `Forward`: one row a node, and paths where states must be followed."""
+"""A Hugging Face module with states as a `Forward`: one row per node, but whole paths in the modules with states."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -106,7 +106,7 @@ class RecurrentForward:
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether a sequence of several tokens ignores the state that it should begin at: then NaNs there are lost."""
+        """Whether a pass over several tokens ignores the state before them: NaNs in the state then have no effect."""
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])
         recurrent = [key for key in cache.states if key[0] != CONVOLUTION]

@@ -1,4 +1,4 @@
-"""Which models keep states: layer types whose memory of a text is one tensor, not a row of keys and values a token.
+"""Which models keep states: layer types whose memory of a text is one tensor, not one row of a KV cache per token.
 
 Pure functions of a configuration.
 """

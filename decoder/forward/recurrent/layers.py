@@ -1,7 +1,7 @@
-"""What a module with states sees of its cache in one pass over a batch of paths: transformers' cache interface.
+"""Cache of a module with states in one pass over a batch of paths, with transformers' cache interface.
 
-States begin at those after the committed text, which it hands out as copies, because single tokens update some of them
-in place.
+Each path begins with the states after the committed text. The module gets copies of these states, because it updates
+some of them in place if it computes a single token.
 """
 
 import sys
@@ -25,7 +25,7 @@ CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Items that are made when they are read by their number; iteration finds none."""
+    """Items that are made when they are read by their index; iteration yields no items."""
 
     item: Callable[[int], Any]
 
@@ -55,7 +55,7 @@ class StateLayers(Cache):
 
     @property
     def after(self) -> States:
-        """States after the pass, or what was computed so far."""
+        """States after all that the pass has computed so far."""
         return self._current
 
     def update(
@@ -79,7 +79,7 @@ class StateLayers(Cache):
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - so in all layers
-        """True: then convolutions of single tokens go through `update_conv_state` too."""
+        """True, so that modules call `update_conv_state` for single tokens too."""
         return True
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
@@ -94,7 +94,7 @@ class StateLayers(Cache):
         conv_kernel_size: int | None = None,
         **_: Any,
     ) -> Float[Tensor, "B C W"]:
-        """Stores the latest inputs of a convolution; returns them with all that its new outputs depend on."""
+        """Stores the latest inputs of a convolution; returns the new inputs, after the inputs stored before."""
         key = CONVOLUTION, layer_idx, state_idx
         before = self._state(key)
         known = conv_states if before is None else torch.cat([before.to(conv_states.dtype), conv_states], -1)

@@ -1,7 +1,7 @@
 """The modules that own states: found by trial, and called with rows of several paths.
 
-An owner is a module that runs when a state is stored. Which of its arguments and outputs have a row a token shows in
-the trial too, by the trial's number of tokens.
+An owner is a module that runs when a state is stored. The trial also shows which of the module's arguments and outputs
+have one row per token: those whose second dimension is the trial's number of tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache
 from decoder.forward.recurrent.tensors import replaced, tensors_of, with_tensors
 
 TRIED = (1, 2, 3, 4, 5, 6, 7)
-"""Token ids of the trial; their number must differ from all sizes of a module that could stand second in a shape."""
+"""Token ids of the trial; their number must not be the size of the second dimension of any other tensor."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Owner:
 
     module: nn.Module
     inputs: frozenset[int]
-    """Numbers of the tensors among its arguments that have a row a token, shape (B, T, ...)."""
+    """Numbers of the tensors in the module's arguments that have one row per token, shape (B, T, ...)."""
     outputs: frozenset[int]
-    """Numbers of such tensors in its output."""
+    """Numbers of the tensors in the module's output that have one row per token."""
 
     def rows_of(self, arguments: Any) -> list[Tensor]:
-        """Those of the arguments that have a row a token."""
+        """All tensors in the arguments that have one row per token."""
         return [tensor for number, tensor in enumerate(tensors_of(arguments)) if number in self.inputs]
 
     def with_rows(self, arguments: Any, rows: Sequence[Tensor], cache: Cache) -> Any:
@@ -43,7 +43,7 @@ class Owner:
         return with_tensors(output, lambda number, tensor: change(tensor) if number in self.outputs else tensor)
 
     def joined(self, outputs: Sequence[Any]) -> Any:
-        """One output from those of successive parts of the sequences."""
+        """One output for the whole sequences, from the outputs for their successive parts."""
         parts = [tensors_of(output) for output in outputs]
         return with_tensors(
             outputs[0],
@@ -52,11 +52,11 @@ class Owner:
 
 
 def find_owners(module: nn.Module, trial: Callable[[Callable[[], None]], object]) -> tuple[Owner, ...]:
-    """Modules that own states; a module inside another owner is left to that one.
+    """Modules that own states, without those inside another owner.
 
     Args:
         module: The whole module.
-        trial: Runs it over `TRIED` and calls its argument whenever a state is stored.
+        trial: Runs the whole module over `TRIED`; calls the function given to `trial` whenever a state is stored.
     """
     running: list[_Running] = []
     found: dict[nn.Module, Owner] = {}

@@ -1,6 +1,7 @@
 """Hooks by which the owners of states compute root-to-leaf paths, while all other modules compute each row once.
 
-Before an owner runs, its rows become B paths of T rows; after it, each row is picked from one of the paths through it.
+Before an owner runs, its rows are arranged as B paths of T rows. After it has run, each row of its output is taken from
+one of the paths that contain the row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,7 @@ def by_paths(
 
 
 def computed_again(owner: Owner, call: OwnerCall, path: Sequence[int], cache: Cache, *, stepwise: bool) -> None:
-    """Computes an owner's call again for the rows of one path, for the states that it leaves in `cache`."""
+    """Repeats an owner's call for the rows of one path, so that `cache` gets the states after the path."""
     rows = [kept[torch.tensor(path, device=kept.device)][None] for kept in call.inputs]
     for part in _steps(rows) if stepwise else [rows]:
         args, named = owner.with_rows(call.arguments, part, cache)
@@ -49,7 +50,7 @@ def computed_again(owner: Owner, call: OwnerCall, path: Sequence[int], cache: Ca
 
 
 def _steps(rows: Sequence[Float[Tensor, "B T ..."]]) -> list[list[Float[Tensor, "B 1 ..."]]]:
-    """The rows of each step of a sequence."""
+    """For each step along the sequences, the part of every tensor that belongs to the step."""
     return [list(step) for step in zip(*(each.split(1, 1) for each in rows), strict=True)]
 
 
@@ -66,7 +67,7 @@ class _PathHooks:
     """Number of calls of owners so far."""
 
     def enter(self, number: int, _: nn.Module, args: Any, named: Any) -> Any:
-        """Pre-hook: paths in place of rows; with `stepwise`, their first step."""
+        """Pre-hook that replaces an owner's rows by paths; with `stepwise`, by the first step of all paths."""
         owner, new = self.owners[number], (args, named)
         rows = [tensor[0] for tensor in owner.rows_of(new)]
         if self.calls == len(self.drafted.calls):
@@ -79,7 +80,7 @@ class _PathHooks:
         return owner.with_rows(new, [each[:, :1] for each in paths] if self.stepwise else paths, self.cache)
 
     def leave(self, module: nn.Module, _: Any, output: Any) -> Any:
-        """Hook: rows in place of paths; with `stepwise`, after the further steps."""
+        """Hook that turns an owner's output back into rows; with `stepwise`, first computes all further steps."""
         call = self.drafted.calls[self.calls]
         owner = self.owners[call.owner]
         if self.stepwise:

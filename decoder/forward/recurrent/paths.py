@@ -52,12 +52,12 @@ def path_to(row: int, parents: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class PathBatch:
-    """The paths that cover the rows of one pass, and where each of its rows is among them."""
+    """The paths that cover the rows of one pass, and the place of each of these rows in the paths."""
 
     paths: Sequence[Sequence[int]]
     """B paths to the leaves among the new rows."""
     padded: Int[NDArray[np.int64], "B T"]
-    """The same, where the last row of a shorter path is repeated at its end, which no earlier row depends on."""
+    """The same paths, all of one length: a shorter path repeats its last row, which changes no earlier row."""
     places: Int[NDArray[np.int64], "N"]
     """Index of each new row among the B x T rows of `padded`."""
 

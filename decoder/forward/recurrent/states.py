@@ -1,8 +1,8 @@
-"""Cache of a model with states, for one text: rows of keys and values as ever, and the states after the committed rows.
+"""Cache of a model with states, for one text: rows of keys and values, and the states after the committed rows.
 
-A state cannot go back, so drafted rows never enter it: what enters the modules that own states is kept for each drafted
-row, and `keep` computes these modules alone over the accepted rows. Where the accepted path is a whole one of the
-latest pass, its last state is known already. Knows neither trees nor model libraries.
+A state cannot go back, so drafted rows never change it. Instead, the cache keeps the inputs that the modules with
+states had for each drafted row, and `keep` runs only these modules again, over the accepted rows. If the accepted path
+is a complete path of the latest pass, the states after it are known already. Knows neither trees nor model libraries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from decoder.errors import PairError
 from decoder.forward.kv_cache import KvCache
 
 State = tuple[str, int, int]
-"""What a state is of, the number of its layer, and its number among the layer's states of this sort."""
+"""(kind of the state, number of its layer, number among the layer's states of this kind)."""
 States = Mapping[State, Tensor]
 """States of B texts or paths, each of shape (B, ...)."""
 
@@ -30,7 +30,7 @@ class OwnerCall:
     arguments: Any
     """Positional and named arguments of the latest call."""
     inputs: list[Float[Tensor, "N ..."]]
-    """Those of the arguments that have a row a token, of all drafted rows."""
+    """The tensors in the arguments that have one row per token, with all drafted rows."""
 
 
 @dataclass

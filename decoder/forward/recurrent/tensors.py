@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def replaced(nested: Any, new: Callable[[Any], Any]) -> Any:
-    """Nested tuples, lists and dictionaries with each other object replaced by `new` of it."""
+    """Nested tuples, lists and dictionaries; each object inside that is none of these is replaced by `new(object)`."""
     if isinstance(nested, tuple | list):
         return type(nested)(replaced(each, new) for each in nested)
     if isinstance(nested, dict):
@@ -16,13 +16,13 @@ def replaced(nested: Any, new: Callable[[Any], Any]) -> Any:
 
 
 def tensors_of(nested: Any) -> list[Tensor]:
-    """All tensors inside."""
+    """All tensors inside nested objects."""
     found: list[Tensor] = []
     replaced(nested, lambda each: found.append(each) if isinstance(each, Tensor) else None)
     return found
 
 
 def with_tensors(nested: Any, new: Callable[[int, Tensor], Tensor]) -> Any:
-    """Nested objects with each tensor replaced by `new` of its number and itself."""
+    """Nested objects, with each tensor replaced by `new(number, tensor)`."""
     numbers = iter(range(len(tensors_of(nested))))
     return replaced(nested, lambda each: new(next(numbers), each) if isinstance(each, Tensor) else each)

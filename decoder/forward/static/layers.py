@@ -38,7 +38,7 @@ class NativeStatic:
         # Rotations are complex products, and there are none in bfloat16; so only the inputs of matrices are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Tables of rotations by store capacity, kept since a CUDA graph goes on reading the table of its capture."""
+        """Tables of rotations by store capacity, kept since a CUDA graph reads the table that it was captured with."""
 
     def for_a_compiler(self) -> "NativeStatic":
         """The same model with layers that torch.compile can compile; it shares the weights and stores."""

@@ -42,7 +42,7 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, beside its current form; without memory for both, the form by its module."""
+    """The fastest static form of a model, beside its current form; by its module if memory is too small for both."""
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
@@ -103,7 +103,7 @@ def _read(model: "LanguageModel", source: Source) -> NativeStatic:
 def visibility(
     start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of N rows: visible are the slots before `start`, and of the next M slots those marked in `seen`.
+    """Attention bias of N rows, which see the slots before `start` and those of the next M slots marked in `seen`.
 
     Slot 0 is always visible, since a padded row without visible slots would compute NaN; slot 0 holds text.
     """

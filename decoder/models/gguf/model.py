@@ -40,7 +40,7 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
         width=model.width,
         context=file.size("context_length") or 0,
         device=device,
-        # Near ties and trials allow the rounding errors of half precision: that of quantised products is as large.
+        # This dtype makes near ties and trials allow errors of half precision; quantised products have errors as large.
         dtype=torch.float16 if half else torch.float32,
         eos=GgufTokenizer(file).ends(),
         skeleton=_no_module,
@@ -57,7 +57,7 @@ def _no_module() -> None:
 
 
 def _require_attention(name: str, model: Model) -> None:
-    """Refuses architectures that the metadata did not tell."""
+    """Refuses unsupported architectures that the metadata did not reveal."""
     library = model.library
     for wrong, what in (
         (library.model_is_recurrent, "a recurrent model"),

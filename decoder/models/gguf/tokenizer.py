@@ -30,7 +30,7 @@ class GgufTokenizer:
         self.chat_template: Any = template if isinstance(template, str) else None
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
-        """Tokenizes a text; special tokens may be written out in it."""
+        """Tokenizes a text; special tokens that are written in the text are recognised."""
         del verbose
         encoded = text.encode("utf-8", "replace")
         room = len(encoded) + 2
