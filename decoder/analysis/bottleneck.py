@@ -1,7 +1,7 @@
-"""Bottleneck of a method's speed, from its figures: the speed-up if one cost or one loss were removed.
+"""Bottleneck of a method, from its figures: how much faster the method could be without one of its costs or losses.
 
-Each bound removes one cost and leaves all others as measured, so bounds are ceilings, not forecasts, and do not
-multiply. Pure; knows neither models nor screens.
+Each bound assumes that one cost is removed and that all other costs stay as measured. So a bound is an upper limit, not
+a forecast, and the bounds of two costs must not be multiplied. Pure; knows neither models nor screens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ FEWEST_ROUNDS = 5
 REPETITIVE = 0.5
 """Share of distinct 8-grams below which a text repeats itself so much that every acceptance figure is inflated."""
 FULL_SPEED = 1.02
-"""Ratio of speeds below which a difference is not reported."""
+"""Two speeds count as equal if the ratio of the higher to the lower one is below this number."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,9 @@ class Bottleneck:
     verify_share: float | None
     """Share of a round's time spent in verification; None if unknown."""
     host_share: float | None
-    """Share of a round's time spent on the host; None if unknown."""
+    """Share of a round's time spent outside drafting and verification; None if unknown."""
     verify_growth: float | None
-    """Ratio of the time of a verification to that of plain decoding's pass for one token; None if the run has no `ar`.
-    """
+    """Time of a verification divided by the time of a one-token pass of plain decoding; None if the run has no `ar`."""
     break_even: float | None
     """Tokens per round above which the method is faster than plain decoding; None if the run has no `ar`."""
     bounds: tuple[Bound, ...]
@@ -148,10 +147,10 @@ def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
 
 
 def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
-    """A method's main limit and its remedy in one line: alternative wordings, the longest first.
+    """One line that names a method's main limit and a remedy, in several wordings.
 
     Returns:
-        Nothing if too little is known or there is no known limit.
+        The wordings, the longest first; empty if too little is known or the method has no known limit.
     """
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
@@ -215,7 +214,7 @@ def main_limit(bottleneck: Bottleneck) -> Limit | None:
 
 
 def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
-    """A limit in words, with its figures: one number for a single case, a range for several."""
+    """A limit in words, with figures. A figure is one number, or a range if several cases have different numbers."""
     words, figures = WORDS[limit], _figures(cases)
     gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
     return f"{words.clause.format_map(figures)}; {words.assumption}, it would be {gain:.2f} times as fast"
@@ -243,7 +242,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Figures that the wordings of limits contain, by name; only figures that are known for every case."""
+    """Values of the figures that the wordings of limits contain, by name; without figures unknown for some case."""
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],

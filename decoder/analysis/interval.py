@@ -14,8 +14,8 @@ COVERAGE = 0.95
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell"]
 Statistic: TypeAlias = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float64]]
-"""(sampled indices for each group, each of shape (draws, group size)) -> statistic of each bootstrap sample,
-(draws,).
+"""(for each group, an array of sampled indices, shape (draws, group size)) -> the statistic of each bootstrap sample,
+shape (draws,).
 """
 
 
@@ -42,7 +42,7 @@ def bootstrap(
     """Percentile confidence interval of a statistic by the bootstrap, resampling within each group.
 
     Args:
-        statistic: Computes the statistic from indices of values.
+        statistic: Computes the statistic of every bootstrap sample from the indices of the sampled values.
         groups: Number of values of each group.
         seed: Seed of the random generator, which samples the groups in the order given.
         draws: Number of bootstrap samples.
@@ -65,8 +65,8 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
 
 
 def verdict(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Whether a statistic exceeds a limit, or with `below` lies below it; unknown if the interval contains the
-    limit.
+    """Whether a statistic is above a limit, or, if `below` is set, whether it is below the limit. "cannot tell" if the
+    interval is unknown or contains the limit.
     """
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"

@@ -21,8 +21,8 @@ practically impossible for a lossless decoder.
 LEAST_TOKENS = 50
 """Fewest tokens for a result other than grey."""
 LEAST_VARIANCE = 5.0
-"""Least sum of variances at which z is close to normal even if some tokens are improbable; in nats squared for
-surprises.
+"""A sum of terms gives a result only if its variance is at least this number (in nats squared for surprises). With a
+smaller variance, z may be far from normal if some tokens are improbable.
 """
 YELLOW, RED = 2.5, 4.0
 """Thresholds of |z|; a lossless decoder exceeds them in 1 of 80 and in 1 of 16,000 cases."""
@@ -53,7 +53,8 @@ class Evidence(msgspec.Struct, frozen=True):
     surprise: Deviation = Deviation()
     """Sum over tokens of -ln p(y) - H(p), in nats: how much less probable the text is than expected."""
     top1: Deviation = Deviation()
-    """Sum over tokens of [y is the most probable token] - max p: excess of most probable tokens."""
+    """Sum over tokens of [y is the most probable token] - max p: actual minus expected number of most probable tokens.
+    """
     prediction: Deviation = Deviation()
     """Sum over rounds with sampled trees: number of committed tokens minus the number expected from the tree. The
     variance of a term is estimated by its square.
@@ -104,7 +105,7 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """Sums over the visited nodes of one depth that had sampled children."""
+    """Sums over those nodes of one depth that were visited and had sampled children."""
 
     visits: int = 0
     """Number of visited nodes with sampled children."""

@@ -71,7 +71,7 @@ FIGURES = (
     Figure(
         "stalled_rounds",
         "stalled rounds",
-        f"rounds that lost {1000 * LEVELS_S[0]:.0f} ms and a third of their time or more, as they waited for a "
+        f"rounds that lost at least {1000 * LEVELS_S[0]:.0f} ms and a third of their time, because they waited for a "
         "processor or were stopped",
     ),
     Figure(
@@ -88,7 +88,7 @@ FIGURES = (
     Figure(
         "first_difference_gap",
         "gap at it",
-        "float32 logit of the higher of the two tokens at the first difference minus the other's",
+        "float32 logits of the two tokens at the first difference: the higher minus the lower",
     ),
     Figure("peak_bytes", "peak bytes", "largest memory in use"),
     Figure(
@@ -109,7 +109,7 @@ class Tally(msgspec.Struct, frozen=True):
     levels: int = 0
     """Sum of the depths of the verified trees."""
     timed_tokens: int = 0
-    """Committed tokens of rounds with a decode time; tokens at t = 0 belong to the prefill."""
+    """Committed tokens, without those committed at t = 0, which belong to the prefill."""
     target_forwards: int | None = 0
     draft_forwards: int | None = 0
     decode_s: float = 0.0
@@ -200,10 +200,10 @@ def _joined(one: Tally, other: Tally) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
-    """All figures of a method, compared with those of `ar` if given; `near_tie` and its gap need models and stay None.
+    """All figures of a method; if `ar` is given, also the figures that compare the method with `ar`.
 
-    `same_until` tokens at the start of the text must equal those of `ar`; differences in later tokens are by design. If
-    it is None, the texts are not compared.
+    `near_tie` and `first_difference_gap` stay None, since they need models. The first `same_until` tokens of the text
+    must equal those of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None

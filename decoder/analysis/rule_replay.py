@@ -1,8 +1,9 @@
 """Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
 
-Computes for each round the accepted, committed and drafted tokens under another rule; counts that the record does not
-determine are lower bounds. In rounds of `auto`, nodes that were cut for their costs count as cut under other rules too,
-and lookup guesses, which no growth rule affects, count as unchanged. Knows only arrays.
+Computes how many tokens each round would have accepted, committed and drafted under another rule. A number that the
+record does not determine is replaced by a lower bound. In rounds of `auto`, nodes that were left out for their costs
+are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. Knows only
+arrays.
 """
 
 import math
@@ -88,7 +89,7 @@ class TreeRecord:
         remainder = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
         least = q[np.minimum(first + self.child_count - 1, len(q) - 1)]
         self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, remainder), 0.0, 1.0), 1.0)
-        """Upper bound of the probability of tokens after each node that were not recorded."""
+        """For each node, upper bound of the draft's probability of any next token that was not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
         """For each node, index of the first node that was drafted after the node's children."""
 
@@ -136,14 +137,14 @@ class _Growth:
     more: Bools
     """Whether each node would have had children that were not recorded."""
     further: Ints
-    """Number of the children that were not recorded, where this number is known."""
+    """Number of children that each node would have had but that were not recorded; 0 if this number is unknown."""
     open: Bools
     """Whether the number of nodes below each node is unknown."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
-"""(nodes surely within the budget, nodes surely outside it, function that tests for given nodes whether the budget
-surely leaves no room for more children).
+"""A selection of nodes: (nodes that are surely within the budget, nodes that are surely outside the budget, function
+that tells for given nodes whether the budget surely leaves no room for more children of these nodes).
 """
 
 
@@ -193,16 +194,16 @@ def _grown(record: TreeRecord, rule: TreeRule) -> _Growth:
 
 
 def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Growth:
-    """Growth in which a node with fewer children than the rule of its round allowed gets no more: costs excluded the
-    others.
+    """The same growth, except that a node gets no further children if it had fewer children than the rule of its round
+    allowed. Its missing children were excluded by their costs.
     """
     more = growth.more & ~_lacks_children(record, rule)
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
 
 
 def _lacks_children(record: TreeRecord, rule: TreeRule) -> Bools:
-    """Whether each node had fewer children than the rule of its round allowed, which is `rule` with that round's knob
-    values.
+    """Whether each node had fewer children than the rule of its round allowed. The rule of a round is `rule` with the
+    knob values of the round.
     """
     growth: Growth[Any] = rule.growth
     recorded_growth = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
@@ -248,8 +249,8 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """Whether, in each round, N_max nodes are more probable than the unknown children of one node, given in
-        `nodes`.
+        """For each round, whether N_max nodes are more probable than the unknown children of one node. `nodes` has this
+        node of each round.
         """
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max
@@ -259,10 +260,10 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
 
 
 def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
-    """Upper bound of the path probability of each node's unknown children, if the record had the rule's budget.
+    """Upper bound of the path probability of each node's unknown children, if the recorded trees had `rule`'s budget.
 
-    A child that is missing from a full tree, although the rule of its round allowed it, is less probable than every
-    kept node.
+    If the rule of a round allowed a child, but the child is missing from a full tree, then the child is less probable
+    than every kept node.
     """
     full = record.total(np.ones_like(record.p)) - 1 >= rule.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
@@ -271,8 +272,8 @@ def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
-    """Maximum number of nodes of a tree from the root down to each depth; at most 1/stop nodes of a level have
-    children.
+    """Maximum number of drafted nodes in a tree from the root down to each depth. At most 1 / `rule.growth.stop` nodes
+    of a level have children.
     """
     widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):

@@ -1,8 +1,8 @@
 """Stalled rounds: rounds that waited so long for a processor that their time does not measure the method.
 
 Stalled rounds are marked when they are decoded, and left out of rates. If many rounds stall, waiting is normal on the
-machine, and rates without all of them would favour methods with short rounds, which meet fewer waits. Then only the
-rounds that lost far more than the others are left out. Pure.
+machine. To leave out all stalled rounds would then favour methods with short rounds, which meet fewer waits. So in this
+case only the rounds that lost far more time than the others are left out. Pure.
 """
 
 from bisect import bisect_right
@@ -41,7 +41,7 @@ class Times(msgspec.Struct, frozen=True):
         return self.timed_tokens / self.decode_s if self.decode_s else None
 
     def plus(self, other: "Times") -> "Times":
-        """The sum of both totals."""
+        """Totals over the rounds of `self` and of `other`."""
         return _combined(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
@@ -67,12 +67,12 @@ class Stalls(msgspec.Struct, frozen=True):
         return self.plus(Stalls((Times(),) * level_of(lost_s) + (times,)))
 
     def plus(self, other: "Stalls") -> "Stalls":
-        """The sum of both totals."""
+        """Totals over the rounds of `self` and of `other`."""
         pairs = zip_longest(self.by_level, other.by_level, fillvalue=Times())
         return Stalls(tuple(a.plus(b) for a, b in pairs))
 
     def from_level(self, level: int) -> Times:
-        """Totals of the rounds of a level and all higher ones."""
+        """Totals of the rounds of this level and all higher levels."""
         total = Times()
         for times in self.by_level[level:]:
             total = total.plus(times)
@@ -102,7 +102,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level to leave out of rates, such that the stalled rounds left out are few enough (see `FEW`)."""
+    """Lowest level whose rounds, together with those of higher levels, are few enough to leave out (see `FEW`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)

@@ -1,12 +1,12 @@
 """What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
-A recorded tree holds the draft's probabilities of drafted tokens alone. The result of a rule that drafts less than was
-recorded is fully known. For a rule that drafts more, only the recorded part of its tree is known, which gives a lower
-bound. At the end of the accepted path the target chose a token that was not drafted; the record does not say whether a
-wider or deeper tree would have contained it.
+A recorded tree contains the draft's probabilities of the drafted tokens only. So for a rule that drafts fewer nodes
+than were recorded, the result is fully known. For a rule that drafts more, only the recorded part of its tree is known,
+which gives a lower bound. At the end of the accepted path the target chose a token that was not drafted; the record
+does not say whether a wider or deeper tree would have contained this token.
 
-The tables remain estimates: every round is replayed from the position where it began, although with other rules rounds
-would begin elsewhere. The history rule is not replayed. Knows neither models nor screens.
+The tables are estimates for another reason too: every round is replayed from the position where it began, but under
+other rules rounds would begin at other positions. The history rule is not replayed. Knows neither models nor screens.
 """
 
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ class WhatIf:
     rounds: int
     """Number of replayed rounds."""
     by_costs: bool = False
-    """Whether the trees were also limited by the costs of nodes, as by `auto`."""
+    """Whether the costs of nodes also limited the trees, as in method `auto`."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
@@ -156,8 +156,8 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
 
 
 def _has_tree(event: Round) -> bool:
-    """Whether a round has a complete tree of a growth rule and a valid accepted path, which is checked since recordings
-    are untrusted.
+    """Whether a round has a complete tree of a growth rule and a valid accepted path. The path is checked since
+    recordings are untrusted.
     """
     if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
@@ -180,7 +180,7 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and its nearest neighbours at whole steps within the bounds, ascending."""
+    """A value and the numbers nearest to it that are whole steps away and within the bounds, ascending."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]

@@ -17,7 +17,7 @@ from decoder.sampling.settings import Sampling
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds one."""
 WHOLE = sys.maxsize
-"""Value of `same_until` for a text that must equal that of `ar` in all tokens: more tokens than any text has."""
+"""Result of `same_until` if all tokens of a text must equal those of `ar`. It is larger than the length of any text."""
 
 
 def register(method: Method) -> None:
@@ -57,11 +57,13 @@ def require_model_free(names: Sequence[str]) -> None:
 
 
 def require_shared_tokens(names: Sequence[str], draft: str) -> None:
-    """Raises ConfigError if one of these methods needs a draft model with the target's tokens, as `draft` is not."""
+    """Raises ConfigError if one of these methods needs a draft model with the target's tokens. `draft` is the name of
+    the run's draft, which has other tokens.
+    """
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot do with {draft}, whose tokenizer is not the target's: its guesses are translated "
+        f"{', '.join(needing)} cannot use {draft}, whose tokenizer is not the target's: its guesses are translated "
         "through text, as chains without probabilities of all tokens; leave that out of --methods, or name a draft of "
         "the target's family",
         "methods",
@@ -109,9 +111,9 @@ def draws_alone(method: str) -> bool:
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """How many tokens at the start of a method's text must equal those of `ar` with the same noise; by default `WHOLE`.
+    """How many tokens at the start of a method's text must equal those of `ar` with the same noise.
 
-    None if the parameters do not determine it.
+    `WHOLE` if the method does not define this number; None if the parameters do not determine it.
     """
     rule = METHODS[method].same_until if method in METHODS else None
     return rule(parameters, prompt_tokens) if rule else WHOLE

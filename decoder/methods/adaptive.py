@@ -46,9 +46,9 @@ class AdaptiveTree(Rules):
     target_acceptance: float = 0.7
     """Depth acceptance at which the history rule aims."""
     eta_d: float = 1.0
-    """Step size of the history rule: change of `d0` per unit of depth acceptance above the target."""
+    """Step size of the history rule: increase of `d0` per unit of depth acceptance above the target."""
     eta_h: float = 0.1
-    """Step size of the history rule: change of `tau_h` per unit of depth acceptance above the target."""
+    """Step size of the history rule: decrease of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
@@ -98,7 +98,7 @@ class AdaptiveTree(Rules):
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """A copy with the history rule's values of `d0` and `tau_h`, which must be within their bounds.
+        """A copy with new values of `d0` and `tau_h` from the history rule; both values must be within their bounds.
 
         A copy is made in every round, and `replace`, which checks all parameters, would take ten times as long.
         """

@@ -44,8 +44,8 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
     if not own.draws:
         return 0.0, 0.0
     drawn = float(_DRAFTINGS.index(Drafting.SELECTOR)) if own.selects or own.selector else 2.0
-    # The verifier `block` allows one path only. The selector then chooses trees of one path, but the other draftings
-    # would sample `k` paths, so the knob cannot select them.
+    # The verifier `block` allows one path only. With this verifier, the selector chooses trees of one path. The other
+    # kinds of drafting would sample `k` paths, so the knob does not offer them if `k` is above 1.
     return (drawn if own.verifier == "block" and own.k > 1 else 1.0), drawn
 
 
@@ -84,7 +84,7 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """Shape of each round's tree; with a selector, only of rounds in which the selector makes no choice."""
+        """Shape of each round's tree. With a selector, rounds have this shape only if the selector chooses none."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -144,8 +144,10 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """The selector, if it is in use or can be switched on during the run; raises ConfigError if it is in use but not
-    available.
+    """The selector if it is in use or can be switched on during the run, otherwise None.
+
+    Raises:
+        ConfigError: The selector is in use or was given as a file, but is not available.
     """
     if not (rules.selects or rules.selector):
         return None

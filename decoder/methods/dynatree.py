@@ -68,11 +68,11 @@ PRESETS: Mapping[str, DynaTree] = {
 }
 """Presets of DynaTree's knobs; the first is the default.
 
-`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about `paper`'s speed: with
-a low `rho_stop`, these knobs determine where nodes are; with a low `tau_l`, nodes have fewer children, which balances
-this; and a small `n_max` bounds the cost of a round. The history rule is off, since its target, a depth acceptance of
-.7, makes trees too shallow. `sampled` was chosen on the same pair for temperature .6, where shallower and broader trees
-are faster.
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about the speed of `paper`.
+Its low `rho_stop` lets these knobs determine where nodes are, but also makes trees larger. Its low `tau_l` makes trees
+smaller again, since nodes get fewer children. Its small `n_max` bounds the cost of a round. The history rule is off,
+since its target, a depth acceptance of .7, makes trees too shallow. `sampled` was chosen on the same pair for
+temperature .6, at which shallower and broader trees are faster.
 """
 
 METHOD = Method(

@@ -70,8 +70,8 @@ class Method:
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Presets of the parameters; the first is the default."""
     opened: Open | None = None
-    """Opens a session. None for the engine's standard session, which drafts by the method's growth rule, or drafts
-    nothing if the method has no growth rule.
+    """Opens a session. If this is None, the engine opens its standard session, which drafts by the method's growth
+    rule, or drafts nothing if the method has no growth rule.
     """
     races: bool = False
     """Whether the method runs in the race when --methods is not given."""
@@ -85,7 +85,7 @@ class Method:
     Without this function, all tokens must be equal.
     """
     by_module: bool = False
-    """Whether the library transformers decodes, with Hugging Face's modules of the models, in a separate thread."""
+    """Whether the library transformers decodes the text, in a separate thread and with Hugging Face modules."""
     needs_model: bool = False
     """Whether the method needs a draft model with the target's tokens."""
     whole_target: bool = False

@@ -25,15 +25,17 @@ class Option:
     sets: tuple[str, ...] = ()
     """Names of the parameters that the option sets; empty if it sets one parameter, which has the same name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
-    """(value) -> parameters; raises ConfigError for an invalid value. None if the value is the parameter."""
+    """(value of the option) -> parameters; raises ConfigError for an invalid value. None if the option's value is also
+    the parameter's value.
+    """
     write: Callable[[Any], str] | None = None
-    """(parameters) -> value. None if the value is the parameter."""
+    """(parameters) -> value of the option. None if the parameter's value is also the option's value."""
     choices: tuple[str, ...] = ()
     """Values for shell completion."""
     default: str | None = None
     """Default value, unless the method's default parameters determine it."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Remedy that the error message gives for an invalid value, by invalid value."""
+    """Remedies that the error messages for certain invalid values give, by invalid value."""
     rank: int = 0
     """Position in the help: options of lower rank come first, options of equal rank in the order of the methods."""
 
@@ -48,7 +50,7 @@ class Option:
         return self.sets or (self.name,)
 
     def changes(self, given: Any) -> Mapping[str, Any]:
-        """Parameters that this value of the option sets; raises ConfigError if it is invalid."""
+        """Parameters that this value of the option sets; raises ConfigError if the value is invalid."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: TunableParameters) -> Any:
@@ -119,8 +121,8 @@ def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """Option whose value KNOB=X,KNOB=Y,.. sets several knobs of a method at once, since some values are valid only
-    together.
+    """Option that sets several knobs of a method by one value KNOB=X,KNOB=Y,... One option sets all these knobs, since
+    some values are valid only together.
     """
     known = {knob.name: knob for knob in usual.knobs}
 

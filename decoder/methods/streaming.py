@@ -1,9 +1,9 @@
 """streaming: a chain of drafted tokens on StreamingLLM's cache of attention sinks and a rolling window.
 
 Target and draft both attend to the first tokens of a text (sinks) and its latest ones (window), with positions counted
-within the cache. Which tokens a position attends to does not depend on the chain, so the text is that of plain decoding
-with the same cache. It equals that of `ar` as long as the text is no longer than sinks and window. Rounds are driven by
-the host.
+within the cache. The tokens to which a position attends do not depend on the chain. So the text equals that of plain
+decoding with the same cache. It also equals the text of `ar` as long as it is no longer than sinks and window together.
+Rounds are driven by the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,8 +65,8 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1; from position sinks + window
-    on, attention no longer reaches all earlier tokens.
+    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1. Attention reaches all earlier
+    tokens at positions below sinks + window, but not at later positions.
     """
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:

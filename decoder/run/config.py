@@ -54,8 +54,8 @@ class RunConfig:
         in `linear=Linear(3)`.
 
         All methods sample tokens if the temperature is above 0, truncated by `top_k` and `top_p`. `verifier` and
-        `drafting` are those of `VerifierRules`; if `drafting` samples trees, the method for sampled trees is added to
-        the default methods.
+        `drafting` replace the parameters of the same names in `VerifierRules`. If `drafting` samples trees, the method
+        for sampled trees is added to the default methods.
 
         Raises:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.

@@ -31,7 +31,7 @@ LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
-"""Configuration fields by which a family is known to have keys and values of different shapes."""
+"""Fields that a model's configuration has if the model's keys and values have different shapes."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """Expected decoding path, determined before weights are loaded, from the models' configurations by role. If `dtype`
-    is None, each model has the dtype of its configuration.
+    """Decoding path that the pair will probably get, determined before weights are loaded. `configs` has each model's
+    configuration by role. If `dtype` is None, each model has the dtype of its configuration.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()):
         return DecodingPath(HOST, _together({role: _expected(config) for role, config in configs.items()}))
@@ -111,13 +111,13 @@ def expected_path(
     )
     if not has_room(device, needed_bytes):
         return DecodingPath(
-            STATIC, f"native models of both would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
+            STATIC, f"two native models would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "native model")
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:
-    """Reason why modules of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
+    """Reason why modules of these configurations cannot be captured as CUDA graphs; empty if there is no reason."""
     if any(map(keeps_states, configs)):
         return HOST_ROUNDS
     if any(windows_of(config).sizes for config in configs):

@@ -1,4 +1,4 @@
-"""Checks of a run's options where a model is a GGUF file; each refusal is one sentence."""
+"""Checks of the options of a run in which a model is a GGUF file; each error message is one sentence."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def gguf_roles(names: Mapping[str, str]) -> set[str]:
 def require_weights_of_torch(
     names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool, tensor_parallel: int
 ) -> None:
-    """Refuses what needs a model's weights in torch, or access to its layers.
+    """Refuses options and methods that need a model's weights in torch, or its layers, if a model is a GGUF file.
 
     Args:
         names: Names of the models by role.
@@ -41,7 +41,7 @@ def require_weights_of_torch(
 
 
 def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str, draft_dtype: str) -> None:
-    """Refuses a dtype for a GGUF file, and a device of torch for a GGUF target."""
+    """Refuses a dtype for a GGUF file, and a device other than the CPU for a GGUF target."""
     roles, remedy = gguf_roles(names), "whose weights stay as they are in the file; leave it out"
     if "target" in roles:
         require(dtype == "auto", f"--dtype has no effect on the target, a GGUF file {remedy}", "dtype")

@@ -83,8 +83,8 @@ def load_pair(
 
     Args:
         target: Hub id, folder or GGUF file.
-        draft: Hub id, folder or GGUF file of a draft model, or an EAGLE-3 head for the target; or "lookup" for suffix
-            lookup, which without a named target drafts for the embedded one.
+        draft: Hub id, folder or GGUF file of a draft model, or an EAGLE-3 head for the target, or "lookup" for suffix
+            lookup. If the draft is "lookup" and no target is named, loads the embedded target.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
@@ -101,7 +101,7 @@ def load_pair(
 
     Raises:
         ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
-            unknown, `exact` is set with float64, nothing can be compiled, or the target does not run over processes.
+            unknown, `exact` is set with float64, nothing can be compiled, or processes cannot share the target.
         DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
@@ -164,7 +164,7 @@ def load_pair(
 def _tokenizers(
     models: Mapping[str, str], run: RunConfig | None, *, compiled: bool
 ) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """See `tokenizers_of`; raises ConfigError for what a draft with a tokenizer of its own cannot do."""
+    """See `tokenizers_of`; raises ConfigError if the draft has its own tokenizer and the run's options forbid this."""
     tokenizer, of_draft = tokenizers_of(*models.values())
     if of_draft:
         draft = display_name(models["draft"])
@@ -196,7 +196,7 @@ def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.d
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
-    """Names of the models to load, by role; without a draft if suffix lookup drafts."""
+    """Names of the models to load, by role. If suffix lookup drafts, the role `draft` is missing."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -270,8 +270,8 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles passes of rounds on the device, and uses the compiled ones if they are faster; by default, the passes of
-    the run's methods.
+    """Compiles passes of rounds on the device, and uses the compiled passes if they are faster. By default, these are
+    the passes of the run's methods.
     """
     if engine.slots is None or engine.slots.refused:
         return

@@ -45,7 +45,7 @@ _ON_DEVICE = MOST_NODES + 1
 """The same maximum if rounds run on the device, where the next round is already queued."""
 
 Resamplings = dict[tuple[int, KnobName], Turn]
-"""Changes of temperature and top-p by the user, by (first position to which the change applies, knob)."""
+"""The user's changes of temperature and top-p. Each key is (first position to which the change applies, knob)."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Lane:
     def knob_events(self, turns: Iterable[Turn]) -> Iterator[Knob]:
         """Events that report knob changes, which apply from the method's next round on."""
         for turn in turns:
-            assert turn.old is not None, "the old value of a knob change in force is known"  # noqa: S101 - a programmer's mistake
+            assert turn.old is not None, "a knob change that is reported has an old value"  # noqa: S101 - a programmer's mistake
             yield Knob(
                 method=self.name,
                 round=self.rounds,
@@ -137,7 +137,8 @@ def decode(
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     require_known(pair.tokenizer, prompt_ids, pair.vocabulary)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
-    # The machine's load changes between prompts; a thread that waits for a busy core makes decoding slower.
+    # Decoding is slower if a thread waits for a busy core, and the machine's load changes between prompts. So the
+    # number of threads is chosen again for each prompt.
     engine.settle_threads()
     started = time.perf_counter()
     race = Race()
@@ -246,7 +247,8 @@ def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
     """Schedules changes of temperature and top-p, from the first position that no method has reached.
 
-    Several changes of one knob at one position count as one change, and as none if they restore the earlier value.
+    Several changes of one knob at one position are merged into one change. If they restore the earlier value, no change
+    remains.
     """
     sampling, in_force = applied(schedule.latest, _turns_of(SAMPLING, turns))
     for turn in in_force:
@@ -265,7 +267,7 @@ def _begun(
     lanes: list[Lane],
     steering: Steering,
 ) -> Iterator[Start]:
-    """Opens those methods whose turn it is; a method is removed from `unopened` once it has read the prompt."""
+    """Opens methods while `_opens_next` allows it; a method is removed from `unopened` once it has read the prompt."""
     while unopened and _opens_next(lanes, steering):
         session = unopened[0].open(engine, prompt_ids, config)
         stream = TextStream(engine.pair.tokenizer, prompt_ids)

@@ -25,7 +25,7 @@ class DraftProbabilities(Protocol):
         """Whether decoding is greedy from a position on, which leaves the draft's logits unchanged."""
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of the estimated probabilities, computed from the draft's logits for the tokens at `positions`."""
+        """Logits whose softmax is the estimate, computed from the draft's logits for the tokens at `positions`."""
 
     def noise_from(self, position: int) -> TokenNoise | None:
         """Noise function for a position and later ones; None if decoding is greedy or the draft has no noise."""

@@ -44,7 +44,12 @@ def mix(counters: Integers) -> Integers:
 
 
 def streams(seed: Integers, positions: Integers) -> Integers:
-    """First counter of each position's random bits, shape (N,); seed of shape (1,), positions from 0 of shape (N,)."""
+    """First counter of the random bits of each position, shape (N,).
+
+    Args:
+        seed: The seed, shape (1,).
+        positions: Positions from 0, shape (N,).
+    """
     return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 
 

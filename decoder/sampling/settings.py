@@ -25,8 +25,8 @@ class Sampling(TunableParameters):
     top_k: int = 0
     """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
-    """Nucleus size: the fewest tokens are kept that reach this share of the top-k's total probability; 1 keeps all
-    tokens.
+    """Nucleus size. Keeps the most probable tokens, as few as together have this share of the top-k's total
+    probability; 1 keeps all tokens.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -75,7 +75,7 @@ class Schedule:
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """Number of changes so far; a copy of the settings that was made at a smaller number is outdated."""
+        """Number of changes so far. A copy of the settings is outdated if it was made when this number was smaller."""
 
     @property
     def latest(self) -> Sampling:

@@ -1,7 +1,7 @@
 """The neural selector of delayed trees: a small network that chooses each round's shape before a token is sampled.
 
-"The paper" is "Multi-path speculative decoding with delayed tree expansion", its section 6 and appendix E. Modules in
-the order in which they build on each other:
+"The paper" is "Multi-path speculative decoding with delayed tree expansion"; its section 6 and appendix E describe the
+selector. Modules in the order in which they build on each other:
 
     actions    table of shapes
     latency    expected time of a round of each shape, from a few measured passes

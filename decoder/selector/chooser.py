@@ -1,6 +1,6 @@
 """A selector in a session: chooses the tree shape of each round of one text, before the round samples any token.
 
-A choice needs the target's distribution from the previous round, so there is none in the first round of a text.
+A choice needs the target's distribution from the previous round. So no shape is chosen for the first round of a text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,16 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers; best shapes are similar among these verifiers, and among all others."""
+"""Bottom-up verifiers. The best shapes for these verifiers are similar, and so are those for all other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
-    """Selectors for an observed pair, by the verifier for which each was trained; see `files`."""
+    """Selectors for a pair from `Pair.observed`, by the verifier for which each was trained; see `files`."""
     return {verifier: OneRoot(read(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:
-    """Files of the selectors for an observed pair, by the verifier for which each was trained.
+    """Files of the selectors for a pair from `Pair.observed`, by the verifier for which each was trained.
 
     Args:
         file: Path of a selector; empty for the selectors that come with dynatui.
@@ -84,7 +84,7 @@ class Chooser:
 
         Args:
             policies: Selectors by verifier, at least one.
-            pair: The observed pair.
+            pair: A pair from `Pair.observed`.
             schedule: Sampling settings by position.
             times: Returns the seconds of a one-row pass of the draft and of the target; called once, when needed.
         """
@@ -120,7 +120,7 @@ class Chooser:
 
     @cached_property
     def _seconds(self) -> tuple[float, float]:
-        # Called once: the measurement takes long.
+        # Cached, since the measurement takes long.
         return self._times()
 
     def _scores(self, policy: OneRoot, root: Root) -> Float[Tensor, "A"]:

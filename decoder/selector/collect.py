@@ -53,7 +53,8 @@ def require_plan(plan: CollectionPlan) -> None:
 
 
 def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
-    """Labels roots of texts that continue prompts; yields after each part, a prompt with one sampling setting.
+    """Labels roots of texts that continue prompts. A part is one prompt with one sampling setting; yields after each
+    part.
 
     Raises:
         ConfigError: The folder holds another collection or cannot be written, or a verifier cannot be labelled.

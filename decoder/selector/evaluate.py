@@ -1,6 +1,6 @@
 """Predicted speed of a selector on test roots, against the best fixed shape for each sampling setting.
 
-Both speeds are computed from the same labels and times. The best fixed shape is that of the training roots.
+Both speeds are computed from the same labels and times. The best fixed shape is determined from the training roots.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class Prediction:
     roots: int
     """Number of test roots."""
     static: DelayedTree
-    """Best fixed shape for all training roots."""
+    """Best fixed shape for the training roots of this sampling setting."""
     static_rate: float
     """Tokens per second with the fixed shape."""
     selected_rate: float

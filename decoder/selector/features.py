@@ -1,7 +1,7 @@
 """Features of a selector: the models' distributions at the root, as one row of numbers.
 
 No feature depends on a token of the chosen tree, so every verifier stays lossless (the paper, section 5). The target's
-distribution after the root is not known yet; the latest known one is that from which the root was sampled.
+distribution after the root is not known yet. Its latest known distribution is the one from which the root was sampled.
 """
 
 import math
@@ -45,7 +45,8 @@ class Root:
     draft_at: Float[Tensor, "V"]
     """Draft's distribution of the next token."""
     hidden: tuple[Float[Tensor, "X"], ...]
-    """Hidden rows that give these three distributions, in the same order; empty if the models do not expose them."""
+    """Hidden rows from which the three distributions were computed, in the same order; empty if they are not exposed.
+    """
     length: int
     """Length of the text in tokens."""
     sampling: Sampling

@@ -1,9 +1,10 @@
-"""Labels of a root: for each shape, the expected tokens of a round over the verifier's random numbers, given the draws.
+"""Labels of a root: for each shape, the expected number of tokens of a round.
 
-A draw is a sampled token. One path of the maximum length is sampled, and further rollouts at each of its nodes where a
-shape can branch. The first L1 nodes of the path and the first L2 nodes of K rollouts below them are a delayed tree of
-that shape, distributed as if it had been sampled alone. Shared draws (common random numbers) reduce the variance of
-differences between shapes, and one target pass labels all shapes.
+The draws are given; the expectation is over the verifier's random numbers. A draw is a sampled token. One path of the
+maximum length is sampled, and further rollouts at each node of this path where a shape can branch. The first L1 nodes
+of the path and the first L2 nodes of K rollouts below them are a delayed tree of shape (K, L1, L2), distributed as if
+it had been sampled alone. Shared draws (common random numbers) reduce the variance of differences between shapes, and
+one target pass labels all shapes.
 """
 
 from collections import defaultdict
@@ -37,9 +38,9 @@ class SharedDraws:
     tree: TokenTree
     """Tree of all draws together."""
     trunk: Sequence[int]
-    """Nodes of the longest path, beginning with the root: one more than the deepest tree has levels."""
+    """The root and all nodes of the longest path: one node more than the number of levels of the deepest tree."""
     sides: Mapping[int, Sequence[Sequence[int]]]
-    """Nodes of the other rollouts, by the length of the path where they branch off."""
+    """Nodes of each other rollout, grouped by the length L1 of the path at whose end the rollouts begin."""
 
     @cached_property
     def shapes(self) -> list[DelayedTree]:
@@ -52,7 +53,7 @@ class SharedDraws:
         return [first, *(list(side[:l2]) for side in self.sides.get(l1, ())[: k - 1])]
 
     def subtree(self, shape: DelayedTree) -> tuple[DrawnTree, list[int]]:
-        """The delayed tree of a shape, and the number of each of its nodes in `tree`."""
+        """The delayed tree of a shape, and for each node of this tree, the number of the same node in `tree`."""
         nodes, children, number = [0], defaultdict[int, list[int]](list), {0: 0}
 
         def put(parent: int, node: int) -> None:
@@ -135,7 +136,9 @@ class _TopDown:
         return np.cumprod([1.0, *probabilities], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
-        """Expected number of accepted nodes below the branching node, if it is accepted, by length of the rollouts."""
+        """Expected number of accepted nodes below the branching node, given that this node is accepted; one number for
+        each length of the rollouts.
+        """
         tokens, by_level = self.draws.tree.tokens, []
         start = self.draws.trunk[l1]
         ends, reach = [start] * k, {start: 1.0}
@@ -171,7 +174,9 @@ class _Judgement:
 
 @dataclass(frozen=True)
 class _BottomUp:
-    """Labels of bottom-up verifiers: sums over stops in post-order; a shorter tree differs only in its leaves."""
+    """Labels of bottom-up verifiers, as sums over stops in post-order. The stops of trees with the same K and L1, but
+    different L2, differ only at the leaves.
+    """
 
     draws: SharedDraws
     target_probs: Rows

@@ -1,8 +1,9 @@
-"""Expected time of a round of each shape, from measured times of passes by rows and of the work between passes.
+"""Expected time of a round of each shape, from measured times of passes and of the work between passes.
 
-The times of the parts of a round form one vector of seconds; the times of all shapes (the paper, equation 11) are the
-product of a matrix of counts with this vector. A round that chooses its shape begins with a draft pass over the last
-two tokens of the text, after which the first token is sampled.
+The parts of a round are passes, which take a time that depends on the number of rows, and the work between passes. The
+times of the parts form one vector of seconds; the times of all shapes (the paper, equation 11) are the product of a
+matrix of counts with this vector. A round that chooses its shape begins with a draft pass over the last two tokens of
+the text, after which the first token is sampled.
 """
 
 import time
@@ -64,13 +65,16 @@ def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
 
 
 def of_one_row(costs: Costs) -> tuple[float, float]:
-    """Seconds of a one-row pass of the draft and of the target: a selector's features of the machine."""
+    """Seconds of a one-row pass of the draft and of the target; the selector uses these two times as features."""
     return costs.draft.seconds(1), costs.verify.seconds(1)
 
 
 @torch.inference_mode()
 def between_passes(vocabulary: int, verifier: str, sampling: Sampling, device: torch.device) -> tuple[float, ...]:
-    """Seconds between passes: for each round, level and drafted node, fitted to timed rounds over random logits."""
+    """Seconds of the work between passes: for each round, for each level, and for each drafted node.
+
+    These numbers are fitted to measured times of rounds that read random logits instead of running the models.
+    """
     logits = torch.randn(1 + MOST_NODES, vocabulary, generator=torch.Generator().manual_seed(0)).to(device)
     logits = logits * _LOGIT_DEVIATION
     shapes = [DelayedTree(*shape) for shape in TRIED]

@@ -48,7 +48,7 @@ class SelectorInfo(msgspec.Struct, frozen=True):
 
 
 def fingerprint(pair: Pair) -> Fingerprint:
-    """Fingerprint of a pair, with the hidden widths only if the pair is observed."""
+    """Fingerprint of a pair. It includes widths of hidden rows only if the pair is from `Pair.observed`."""
     widths = pair.target.hidden_width, pair.draft_model.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
@@ -99,7 +99,9 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another; one without hidden rows also suits observed pairs."""
+    """Whether a selector for one pair can be used with another. A selector that reads no hidden rows can also be used
+    with a pair that exposes them.
+    """
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 

@@ -49,7 +49,7 @@ class TextRoots:
         """Prepares the roots of one text.
 
         Args:
-            pair: The pair; it must be observed if roots shall have hidden rows.
+            pair: The pair; a pair from `Pair.observed` if roots must have hidden rows.
             sampling: Settings at all positions.
             most: Shape with the largest K, L1 and L2.
             most_tokens: Maximum number of tokens of the text.

@@ -1,8 +1,8 @@
 """Training of a selector on labelled roots: a few hundred small steps with the objective of the paper's equation 12.
 
-Resumes where it was stopped, from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's
-time to a target pass's, and the labels have the ratio of one machine only. So each step scales both times at random, in
-the objective and in the features.
+A stopped training resumes from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's time
+to a target pass's time, but the labels were measured on one machine. So each step multiplies the two times by random
+factors, in the objective and in the features.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ WORST_SHARE = 0.1
 PACE = 0.7
 """Largest logarithm of the random factor on the times of draft and target."""
 SURENESS = 20.0
-"""Scale of the initial scores, by which an untrained policy prefers actions that are fast over all roots."""
+"""Scale of the initial scores. By these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
 """Score of shapes that the verifier cannot verify."""
@@ -69,7 +69,7 @@ class Epoch:
     gain: float
     """Ratio of the predicted speed at validation roots to that of the best fixed shape for each sampling setting."""
     best: float
-    """Largest gain so far, whose selector is kept."""
+    """Largest gain so far; the selector that has this gain is kept."""
 
 
 def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Epoch]:
@@ -239,7 +239,7 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars and times of the parts of a round at some roots, as if either model were faster or slower."""
+        """Scalars of some roots and times of the parts of a round, as if both models had other speeds, at random."""
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
         part_seconds = self._part_seconds.repeat(len(rows), 1)
         part_seconds[:, latency.READ] *= factors[:, 0]

@@ -23,7 +23,7 @@ from decoder.verify.statistics import token_statistics
 
 
 def ignore_round(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """Default for `IndependentVerifier.observe`, which does nothing."""
+    """Does nothing; the default of `IndependentVerifier.observe`."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Names of verifiers and of kinds of drafting, and the lossless combinations; all other combinations are refused.
 
-On a deterministic tree every verifier except coupled sampling and `nss` is biased, by up to .7 in total variation (by
-exact enumeration), since it assumes that tokens were sampled with the draft's probabilities. Imports no verifier, so
+On a deterministic tree, all verifiers except coupled sampling and `nss` are biased, by up to .7 in total variation (by
+exact enumeration), since they assume that tokens were sampled with the draft's probabilities. Imports no verifier, so
 that command lines are read without torch.
 """
 
@@ -50,7 +50,7 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
     for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
-        require(value in names, f"{option} is {quoted(value)}; which is unknown; choose from {', '.join(names)}")
+        require(value in names, f"{option} is {quoted(value)}, which is unknown; choose from {', '.join(names)}")
     deterministic = Drafting(drafting) is Drafting.TREE
     fits = lossless_with(name, Drafting(drafting), paths)
     require(

@@ -1,7 +1,8 @@
 """Statistics of a sampled round, by which users check a running decoder. They do not affect decoding.
 
-Two sums over the committed tokens, of surprise and of top-1 hits, each minus its expectation, have mean 0 in any
-lossless decoder, for any text (martingales). So a sum far from 0 shows a faulty decoder; a sum near 0 proves nothing.
+There are two sums over the committed tokens: of surprises minus their expectations, and of top-1 hits minus their
+expectations. In any lossless decoder and for any text, both sums have mean 0 (martingales). So a sum far from 0 shows a
+faulty decoder; a sum near 0 proves nothing.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from torch import Tensor
 from decoder.events import Verification
 
 _LEAST = 1e-30
-"""Smaller probabilities are raised to this one before the logarithm, since the surprise of an impossible token would be
-infinite.
+"""Smaller probabilities are replaced by this number before the logarithm, since the surprise of an impossible token
+would be infinite.
 """
 
 

@@ -13,8 +13,8 @@ from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
 Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
-"""(draft's logits after nodes of one depth, depth) -> logits of the estimated probabilities with which the target
-chooses each token.
+"""(draft's logits after nodes of one depth, this depth) -> logits whose softmax estimates the probability that the
+target chooses each token.
 """
 
 
@@ -38,8 +38,8 @@ class Verifier(Protocol):
 
 
 class DeviceVerifier(Protocol):
-    """Interface of a verification rule within CUDA graphs. Rules that are equal have equal hashes, and share captured
-    graphs.
+    """Interface of a verification rule within CUDA graphs. Equal rules share captured graphs, so they must have equal
+    hashes.
     """
 
     def choose(
@@ -49,10 +49,10 @@ class DeviceVerifier(Protocol):
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """The token that the target chooses after each row, by operations that a CUDA graph can capture.
+        """The token that the target chooses after the node of each row, by operations that a CUDA graph can capture.
 
-        `positions[d]` is the position of the token after a node of depth d. `levels` has depth + 1 for each node, and 0
-        for padding rows, for which the result is undefined.
+        `positions[d]` is the position of the token after a node of depth d. `levels` is a node's depth + 1, and 0 for a
+        padding row. The results of padding rows are undefined.
         """
 
     def probabilities(

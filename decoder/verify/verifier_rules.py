@@ -23,8 +23,8 @@ class VerifierRules(Rules, ABC):
         return self.drafting != Drafting.TREE
 
     def drawn(self) -> Self:
-        """The same parameters; if trees are deterministic, with the default verifier and drafting of sampled trees
-        instead.
+        """These parameters if they sample trees; otherwise a copy with drafting `delayed`, and with `USUAL_VERIFIER` in
+        place of verifier `coupled`.
         """
         if self.draws:
             return self

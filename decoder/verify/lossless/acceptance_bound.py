@@ -1,5 +1,5 @@
-"""Upper bound alpha*(k) on the acceptance rate of lossless solvers, which is the probability that the chosen token is
-among k i.i.d. sampled tokens.
+"""Upper bound alpha*(k) on the acceptance rate of lossless solvers. The acceptance rate is the probability that the
+chosen token is among k i.i.d. sampled tokens.
 """
 
 import numpy as np
@@ -8,8 +8,8 @@ from decoder.verify.lossless.rows import Row
 
 
 def acceptance_bound(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Minimum of p(A) + 1 - q(A)^k over token sets A; the minimum is attained by the tokens with the least p / q. Rows
-    (V,).
+    """Minimum of p(A) + 1 - q(A)^k over token sets A. A set of the tokens with the smallest p / q attains the minimum.
+    Rows (V,).
     """
     unlikely = np.divide(target_probs, draft_probs, out=np.full_like(target_probs, np.inf), where=draft_probs > 0)
     order = np.argsort(unlikely, kind="stable")

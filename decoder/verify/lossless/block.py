@@ -1,8 +1,8 @@
 """block: verification of one path as a whole, which accepts at least as many tokens as verification token by token.
 
-From Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with that paper's
-probability h. (With the weights w of its section 3.1 instead, the text would be biased.) At least i tokens of the path
-are then accepted with probability w_i, which no lossless rule for one path exceeds.
+From Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with the probability h
+of that paper. (If nodes were accepted with the weights w of the paper's section 3.1, the text would be biased.) With h,
+at least i tokens of the path are accepted with probability w_i. No lossless rule for one path has a higher probability.
 """
 
 from itertools import pairwise

@@ -26,8 +26,8 @@ class Stop:
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """The stop at which the path ends: the first stop that is accepted, at random with its probability; if none is, the
-    last stop, which is the root.
+    """The stop at which the path ends. Stops are tried in order, and each is accepted with its probability. If no other
+    stop is accepted, the path ends at the last stop, the root.
     """
     *above_root, root = stops
     return next((stop for stop in above_root if stop.probability > 0 and generator.bernoulli(stop.probability)), root)

@@ -86,8 +86,8 @@ def drawn_tree(tree: TokenTree) -> DrawnTree:
 
 
 def draft_rows(tree: TokenTree, like: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The draft's rows from which tokens were sampled, with shape, device and dtype of `like`; zeros for nodes without
-    samples.
+    """The draft's rows from which tokens were sampled, as a tensor of the shape, device and dtype of `like`. The rows
+    of nodes without samples are zeros.
     """
     rows = torch.zeros_like(like)
     for node, draws in (tree.draws or {}).items():

@@ -1,10 +1,12 @@
-"""khisti: a tournament selects one of the sampled tokens, which is then accepted or refused as in `naive`, with the
-winner's distribution in place of q. Based on the two-step theorem of Khisti et al. 2025 (importance sampling, then
-single-draft speculative sampling); Thomas et al. 2026, algorithms 5, 10 and 15. Any rule by which a match is decided is
-lossless if the winner's distribution r is exact; the rule affects only the acceptance rate. One sweep over the tokens,
-in ascending order of p - q1 q2, replaces the linear program of that paper: each token wins against later tokens as
-often as necessary for its probability to reach p, and loses otherwise. (In descending order the gap to the acceptance
-bound was six times as large on toy pairs.)
+"""khisti: a tournament selects one of the sampled tokens. This winner is then accepted or refused as in `naive`, with
+the winner's distribution r in place of q.
+
+Based on the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling);
+Thomas et al. 2026, algorithms 5, 10 and 15. Matches may be decided by any rule: the verifier is lossless if r is exact,
+and the rule affects only the acceptance rate. Khisti et al. use a linear program. Here, one sweep over the tokens
+replaces the linear program, in ascending order of p - q1 q2, where q1 and q2 are the distributions of the two
+candidates. In the sweep, each token wins against later tokens as often as necessary for its probability to reach p, and
+otherwise loses. (In descending order the gap to the acceptance bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -98,7 +100,7 @@ def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`; a lower bound, since a token from the residual that equals another sampled token is not counted."""
+    """See `Solver`. A lower bound, since it leaves out that a token from the residual may equal a sampled token."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
@@ -114,7 +116,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """One match: the winner's distribution over random samples, and the win probability of each given sample."""
+    """One match. Returns the winner's distribution for random tokens, and the win probabilities of the given tokens."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

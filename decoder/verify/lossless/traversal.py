@@ -16,8 +16,8 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 @dataclass(frozen=True)
 class NodeSplit:
-    """Division of the probability of reaching a node between the tokens sampled after the node and a stop at
-    the node.
+    """How the probability of reaching a node is divided between the tokens sampled after the node and a stop at the
+    node.
     """
 
     slots: Sequence[float]
@@ -38,8 +38,8 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Divides a node's probability, which must be above 0, between the sampled tokens, one by one, and a stop; rows
-    (V,).
+    """Divides a node's probability between the sampled tokens, one by one, and a stop. The probability must be above 0;
+    rows (V,).
     """
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:

@@ -48,7 +48,7 @@ def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: 
 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
-    """A verifier that applies the verifier `whole` to the path of each node's first sampled token."""
+    """A verifier that applies `whole` to one path only: the path that follows each node's first sampled token."""
 
     def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
         return whole.reach(tree.first_path(), target_probs, draft_probs)

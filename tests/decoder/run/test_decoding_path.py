@@ -157,9 +157,7 @@ def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monke
     pair, loaded = tiny_models.pair("neox"), tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)
-    assert found == DecodingPath(
-        "static module", "native models of both would need 0.0 GiB of memory, more than is free"
-    )
+    assert found == DecodingPath("static module", "two native models would need 0.0 GiB of memory, more than is free")
     modules = [loaded.pair.target.hf.module, loaded.pair.draft_model.hf.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
     sources = [source_of(module) for module in modules]

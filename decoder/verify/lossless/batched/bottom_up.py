@@ -105,8 +105,8 @@ def _refused(
     counts: Int[Tensor, "n"],
     probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """For each node: probabilities passed to its sampled children, probability that remains for stopping, `removed`
-    (see `Stop`).
+    """Returns three tensors over the nodes: the probabilities that are passed to a node's sampled children, the
+    probability that remains for a stop at the node, and `removed` (see `Stop`).
     """
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = torch.zeros_like(probability), torch.ones_like(probability)

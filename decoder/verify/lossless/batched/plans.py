@@ -37,7 +37,7 @@ class PlannedSolver:
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
     """(a node's acceptance probabilities, number of sampled tokens, random generator) -> index of the accepted token,
-    or None.
+    or None if all tokens are refused.
     """
 
 

@@ -74,7 +74,7 @@ def verify_visited(
 
 
 def on_first_path(whole: VerifyOnDevice) -> VerifyOnDevice:
-    """A verifier that applies the verifier `whole` to the path of each node's first sampled token."""
+    """A verifier that applies `whole` to one path only: the path that follows each node's first sampled token."""
 
     def verify(
         tree: DrawnTree,
