@@ -9,8 +9,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 """Environment variables that torchrun sets for each process; torch itself reads the variables for address and port."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
-"""Optional environment variable: file descriptor of a pipe, which closes when the program that started the ranks ends.
-"""
+"""Optional environment variable: descriptor of a pipe, which closes when the program that started the ranks ends."""
 LOST = LostRankError.exit_code
 """Exit code of a leader that has lost a follower, and of a follower that has lost the leader."""
 
