@@ -7,8 +7,8 @@
 `same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
 depend on time (log-probabilities up to rounding), the output for the tests' recordings, and the tests' snapshots of the
 screen. `speed` loads the embedded pair in one process of each checkout. The two processes decode in turns, prompt by
-prompt and method by method, so that changes of the machine's load affect both alike. It prints the ratio of their
-speeds in tokens per second. Two processes of the same code differ by several percent each time that they are started,
+prompt and method by method, so that changes of the machine's load affect both alike. The ratio of their speeds in
+tokens per second is printed. Two processes of the same code differ by several percent each time that they are started,
 so detecting a small difference needs many `--starts`. Both checkouts run in this Python environment. The exit code is 1
 if anything differs (`same`), or if a ratio's whole confidence interval lies outside the tolerance (`speed`).
 """

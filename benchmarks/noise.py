@@ -3,8 +3,8 @@
     python benchmarks/noise.py FILE ...
 
 decodes the beginning of each file with every method at temperature .6, and measures the time in which noise is
-generated, looked up and added to the draft's logits. The share of a method is a mean over files; the exit code is 1 if
-the upper end of its 95 % confidence interval exceeds the limit for any method.
+generated, looked up and added to the draft's logits. The exit code is 1 if, for any method, the upper end of the
+share's 95 % confidence interval over files exceeds the limit.
 """
 
 import argparse

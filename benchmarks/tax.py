@@ -129,7 +129,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Prints the rounds per second with and without the screen, and the slow-down; returns 1 if it may be too large."""
+    """Prints rounds per second with and without drawing, and the slow-down; returns 1 if this may exceed the limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)

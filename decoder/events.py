@@ -1,4 +1,4 @@
-"""Events of decoding, written as one JSON object per line: the interface of engine, screen, recordings and tests.
+"""Events of decoding, written as one JSON object per line: the interface between engine, screen, recordings and tests.
 
 After a crash, a recording can be read up to its last complete line. Knows neither models nor screens. Fields `*_s` are
 in seconds, fields `*_bytes` in bytes.

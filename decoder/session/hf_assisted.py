@@ -1,5 +1,5 @@
 """The method `hf`: assisted generation of the library transformers. The library's loop does not return before the text
-ends; here it runs one burst of tokens at a time.
+ends; in this module the loop runs one burst of tokens at a time.
 
 The library's function `generate` runs in a separate thread, which waits inside the streamer until the engine's thread
 requests the next burst; the two threads never run at the same time. The rounds within a burst cannot be observed, so

@@ -107,8 +107,8 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
     cuDNN's attention is switched off unless the user sets `CUDNN_RANK`: it takes milliseconds to make a plan for every
-    number of rows and slots, and has open bug reports of wrong results under a mask. Matrix products in float16 and
-    bfloat16 are summed in float32, too.
+    number of rows and slots, and has open bug reports of wrong results under a mask. Matrix products are summed in
+    float32, even if the dtype is float16 or bfloat16.
     """
     if device.type != "cuda":
         return
@@ -222,7 +222,7 @@ class Graphs:
         if self._device.type != "cuda":
             return work
         # If the capture fails, torch leaves the capture's stream as this thread's current stream. The context `stream`
-        # restores the current stream of before.
+        # restores the thread's former stream.
         stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
         with without_gradients(), torch.cuda.device(self._device), stream:
             if self._stream is None:

@@ -1,4 +1,4 @@
-"""Books as one long array of token ids, and windows of this array that cover it evenly.
+"""Books as one long array of token ids, and windows that cover this array evenly.
 
 Knows nothing of models. Every book starts with the end-of-text token, so a window may contain the border of two books.
 """

@@ -47,7 +47,9 @@ def rounds(
 
 
 def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
-    """Speeds of these contenders, one of which is plain decoding, their ratios, and the contenders with wrong texts."""
+    """Speeds of these contenders, ratios of speeds, and names of contenders with wrong texts. One contender is plain
+    decoding.
+    """
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]
     wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))

@@ -142,8 +142,8 @@ class Search:
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
 
     def _candidate(self, study: Study) -> Setting | None:
-        """A setting of a study that is not measured yet; None if none is left. If the study suggests a measured setting
-        again, the study is told the known value.
+        """An unmeasured setting that the study suggests; None if none is left. If the study suggests a measured
+        setting, the study is told the known value and asked again.
         """
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:

@@ -17,7 +17,7 @@ from decoder.system.device import without_gradients
 
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
-"""Operator for indexing by tensors. Only if an index is a Boolean mask, the size of the output depends on data."""
+"""Operator for indexing by tensors. The size of the output depends on data only if an index is a Boolean mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - its name
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 """Operators that torch runs after copying a constant from the host; the copy itself does not appear as an operator."""

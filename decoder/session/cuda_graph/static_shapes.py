@@ -162,7 +162,7 @@ def _shapes(rule: TreeRule) -> Iterator[Shape]:
 
 
 def _verified(rule: TreeRule) -> Iterator[int]:
-    """For the trees of a rule, the numbers of rows of their verifications."""
+    """Numbers of rows that verifications may have if trees grow under this rule."""
     if rule.budget.by_cost:
         yield from SIZES
     elif rule.growth.wide == 1:
