@@ -28,7 +28,7 @@ State = Literal["done", "failed", "timed out", "stopped"]
 
 @dataclass(frozen=True)
 class Status:
-    """How a step ended, or that it was interrupted."""
+    """Status of a step: how the step ended, or that it was interrupted."""
 
     state: State
     """How the step ended; "stopped": this program was killed after the step began and before it ended."""
@@ -39,7 +39,7 @@ class Status:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Names of the step's files that are not kept, since they exceed `FILES_BYTES`."""
+    """Names of the step's files that are not kept, since all files together would exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ Results = Mapping[str, Result]
 
 
 def files_in(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Contents, by name, of the files in a folder that are kept, and names of the files that are not.
+    """Contents of a step's files, by file name, and names of the files that are not kept because of their size.
 
-    Of a step's output only the beginning and the end are kept.
+    The contents of the step's output are only its beginning and its end.
     """
     contents: dict[str, bytes] = {}
     left_out: list[str] = []
@@ -132,7 +132,7 @@ def packed(results: Results) -> bytes:
 
 
 def unpacked(content: bytes) -> dict[str, Result]:
-    """Results read from such a tar file."""
+    """Results from a tar file that `packed` has made."""
     files = defaultdict[str, dict[str, bytes]](dict)
     # gzip's checksum detects a truncated file; tarfile alone accepts one.
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(content)), mode="r:") as archive:

@@ -1,4 +1,4 @@
-"""Cost of capturing the CUDA graphs of `auto`: time of each capture, and its share of the first text's time.
+"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and time of all captures in a first text.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
@@ -32,7 +32,7 @@ class Capture:
     size: int
     """Size of the pass: levels of a draft, rows of a verification."""
     slots: int
-    """KV cache rows that attention reads."""
+    """Number of KV cache rows that attention reads."""
     seconds: float
 
 
@@ -44,18 +44,18 @@ class Measurements:
     reserved_bytes: int
     """Device memory reserved by all captured graphs together, in bytes."""
     first_s: float
-    """Decode time of the first text of `auto` without prefill, including captures."""
+    """Decode time of the first text of method `auto`, including captures but not prefill."""
     first_captures_s: float
     """Part of `first_s` that was spent in captures."""
     auto: list[float]
-    """Speed of `auto` on each later text, in tokens per second."""
+    """Speed of method `auto` on each text after the first, in tokens per second."""
     ar: list[float]
-    """Speed of `ar` on each text, in tokens per second; `auto` and `ar` are run alternately."""
+    """Speed of method `ar` on the same texts, in tokens per second; each text is decoded by both methods in turn."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """A CUDA graph that `auto` may need."""
+    """Size of a CUDA graph that method `auto` may need."""
 
     kind: str
     size: int
@@ -65,7 +65,7 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that `auto` may need for a text of `tokens` tokens, if the draft has processed all but the last."""
+    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, if the draft has read all but one."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - after the options are known to be right
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
@@ -174,7 +174,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Measures and prints the results; returns 1 if rounds are not CUDA graphs on the device."""
+    """Measures and prints the results; returns 1 if rounds do not run on the device as CUDA graphs."""
     arguments = options().parse_args(command_line)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415

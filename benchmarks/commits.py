@@ -6,12 +6,11 @@
 
 `same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
 depend on time (log-probabilities up to rounding), the output for the tests' recordings, and the tests' snapshots of the
-screen. `speed` loads the embedded pair in one process of each checkout. The processes decode in turns,
-prompt by prompt and method by method, so that changes of the machine's load affect both alike, and the ratio of their
+screen. `speed` loads the embedded pair in one process of each checkout. The two processes decode in turns, prompt by
+prompt and method by method, so that changes of the machine's load affect both alike. The ratio of their speeds in
 tokens per second is printed. Two processes of the same code differ by several percent each time that they are started,
-so detecting a small difference needs many `--starts`. Both use this Python environment. The exit code is 1 if anything
-differs, or if a
-ratio's whole confidence interval lies outside the tolerance.
+so detecting a small difference needs many `--starts`. Both checkouts run in this Python environment. The exit code is 1
+if anything differs (`same`), or if a ratio's whole confidence interval lies outside the tolerance (`speed`).
 """
 
 import argparse
@@ -123,7 +122,7 @@ def alike(one: Any, two: Any) -> bool:
 
 
 def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Yields, for each kind of run, its name, the number of compared values, and the names of differing values."""
+    """Yields, for each kind of run: the kind's name, the number of compared values, and names of differing values."""
     for options in RUNS:
         recordings = []
         with tempfile.TemporaryDirectory() as folder:
@@ -138,7 +137,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares the output for each recording of the tests, as text and as JSON; yields the same fields as `decoded`."""
+    """Compares what `dynatui replay` prints for the tests' recordings, as text and as JSON; yields like `decoded`."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
@@ -148,7 +147,7 @@ def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
 
 
 def snapshots(other: Path) -> tuple[str, int, list[str]]:
-    """Compares the tests' screen snapshots: returns a name, the number of files, and the names of differing files."""
+    """Compares the tests' screen snapshots: returns "snapshots", the number of files, and names of differing files."""
     mine, theirs = (
         {file.name: file.read_bytes() for file in (checkout / "tests").rglob("*.svg")} for checkout in (HERE, other)
     )

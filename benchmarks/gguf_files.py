@@ -1,4 +1,4 @@
-"""Writes the embedded pair, or another GPT-NeoX folder, as GGUF files: for tests, and for comparisons on equal weights.
+"""Writes the embedded pair, or other GPT-NeoX folders, as GGUF files, for tests and comparisons with the torch models.
 
     python -m benchmarks.gguf_files --output DIR [--type F32|F16|BF16|Q8_0] [FOLDER ...]
 
@@ -109,13 +109,13 @@ def _renamed(weights: dict[str, Tensor], config: dict[str, Any]) -> Iterator[tup
 
 
 def _by_part(weight: Tensor, heads: int) -> Tensor:
-    """Rows in the order queries, keys, values; from the order head by head."""
+    """Rows of a joint projection in GGUF's order: all queries, all keys, all values. GPT-NeoX orders them by head."""
     by_head = weight.reshape(heads, 3, -1, *weight.shape[1:])
     return torch.cat([by_head[:, part].flatten(0, 1) for part in range(3)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes the files that the command line names."""
+    """Writes a GGUF file for each folder that the command line names."""
     parser = argparse.ArgumentParser(description="Write GPT-NeoX folders as GGUF files.")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--type", choices=TYPES, default="F32")

@@ -4,24 +4,24 @@
     python benchmarks/gpu.py --output DIR --list
 
 runs the steps that are not done yet, each in a process of its own with a time limit, as many as fit into `--minutes`.
-After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The
-same command resumes an interrupted run; failed steps are repeated after all others. The exit code is 0 when all steps
-are done, 1 while some are not, and 2 when the program cannot begin, and prints the reason. Needs torch with CUDA,
+After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The same command
+resumes an interrupted run; failed steps are repeated after all others. The exit code is 0 if all steps are done, 1 if
+some are not, and 2 if the program cannot begin; in the last case the reason is printed. Needs torch with CUDA,
 transformers and a few small packages, but neither the screen's packages nor an installed dynatui.
 
 On a machine that is available for ten minutes at a time and keeps no files:
 
-1. Copy this checkout to it, and wheels of the packages in `NEEDED` that it lacks; the first line of output names them.
+1. Copy this checkout to the machine, and wheels of those packages in `NEEDED` that the machine lacks. The program's
+   first line of output names the missing packages.
 2. Run `python benchmarks/gpu.py --output OUT`, where OUT is a folder whose files are copied back.
-3. Keep OUT/results.tar.gz. Next time copy this file to the machine too (the same or another one), and run
-   `python benchmarks/gpu.py --output OUT --earlier results.tar.gz`, until the exit code is 0.
+3. Keep OUT/results.tar.gz. The next time, copy results.tar.gz to the machine too (the same machine or another one), and
+   run `python benchmarks/gpu.py --output OUT --earlier results.tar.gz`. Repeat this until the exit code is 0.
 
 Each archive contains all earlier results, so only the last one has to be kept; `--earlier` also accepts several files
 or folders. By default a run takes at most nine minutes, which leaves one minute for start-up and copying. If a run is
-killed,
-the last complete archive remains, no process of the run survives, and OUT/running has the output of its last step. DIR
-contains only results.tar.gz, a hidden file while results.tar.gz is being written, and two or three files of the running
-step in DIR/running; results.tar.gz stays below 16 MiB.
+killed, the last complete archive remains, no process of the run survives, and OUT/running has the output of the step
+that was running. OUT contains only results.tar.gz, a hidden file while results.tar.gz is being written, and two or
+three files of the running step in OUT/running; results.tar.gz stays below 16 MiB.
 """
 
 import argparse
@@ -62,9 +62,9 @@ WAITS = "hidden or captured_while or waits"
 
 
 def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) -> Step:
-    """Step that runs those tests in these files that need a GPU and match `selected`.
+    """Step that runs tests from `files`: those that need a GPU and match the pytest expression `selected`.
 
-    No pytest plugin is loaded: the tests need none, and a plugin's warnings would become errors.
+    No pytest plugin is loaded, since the tests need no plugin and a plugin's warnings would become errors.
     """
     options = ("-m", "pytest", "-o", "addopts=", "-W", "ignore:Unknown config option", "-q", "-m", "gpu")
     command = (*options, "--maxfail=15", "--durations=10", "-k", selected, *files)
@@ -72,7 +72,7 @@ def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) ->
 
 
 def _rounds(shapes: str, dtype: str, context: str, trees: str, *options: str) -> tuple[str, ...]:
-    """Command that measures rounds, for all lengths and trees, of a pair with random weights made on the device."""
+    """Command that measures rounds of a pair with random weights, for each text length in `context` and each tree."""
     measured = ("--shapes", shapes, "--dtype", dtype, "--context", context, "--trees", trees, "--repeats", "3")
     return _bench(*measured, *options)
 
@@ -125,7 +125,7 @@ STEPS = (
 
 
 def missing(needed: Sequence[str] = NEEDED) -> str:
-    """Line on missing packages and how to install them; empty if all packages are installed."""
+    """Line that names missing packages and says how to install them; empty if all packages are installed."""
     absent = " ".join(name for name in needed if importlib.util.find_spec(name) is None)
     if not absent:
         return ""

@@ -5,8 +5,8 @@
 The starting process holds the writing end of the keeper's standard input. When that end closes, even because the
 starting process was killed, the keeper kills the command and all its descendants, in any session. GRACE seconds before
 SECONDS are over, the command is interrupted (SIGINT), so that it can still report its results; after SECONDS it is
-killed. The keeper prints two lines: the command's process group when it starts, and a JSON object when it ends. The
-command's own output goes to standard error. Linux only; needs nothing but Python, and belongs to no package.
+killed. The keeper prints two lines: the command's process group when the command starts, and a JSON object when the
+command ends. The command's own output goes to standard error. Linux only; needs only Python's standard library.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ from threading import Thread
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 5.0
-"""Seconds after which the keeper stops trying to kill, since a process that is blocked in a driver cannot be killed."""
+"""Seconds for which the keeper tries to kill descendants; a process that is blocked in a driver cannot be killed."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Runs the command and prints its process group and how it ended."""
     limit_s, grace_s = map(float, arguments[:2])
-    # Become the reaper of orphaned descendants, also of those in other sessions.
+    # From now on, descendants whose parent ends become children of this process, also those in other sessions.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     command = subprocess.Popen(  # noqa: S603 - the asker's own command
         arguments[2:], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), process_group=0
@@ -66,7 +66,7 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 
 
 def end_children() -> None:
-    """Kills all descendants: processes whose parent is dead become children of this process, which kills them next."""
+    """Kills all descendants: kills all children repeatedly, since a killed child's children become our children."""
     until = time.monotonic() + PATIENCE_S
     with suppress(ChildProcessError):  # only this error proves that no child is left; a list may miss new processes
         while time.monotonic() < until:
@@ -83,7 +83,7 @@ def _children() -> list[int]:
 
 
 def _parent(place: Path) -> int | None:
-    """Parent of a process, from /proc/PID/stat; the field follows the name in parentheses, which may be any text."""
+    """Parent of a process, from /proc/PID/stat: the second field after the name, which is any text in parentheses."""
     with suppress(OSError):  # the process has just ended
         return int((place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     return None

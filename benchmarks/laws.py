@@ -5,9 +5,8 @@
 
 The command `run` samples and counts outcomes for all incomplete cases. It writes the counts to DIR every few seconds,
 one file for each case, so the same command resumes even within a case. The command `report` prints verdicts on the
-counts as Markdown. Needs a checkout with its tests, and DYNATUI_DATA for the cases of the embedded pair. Both return
-exit code 0
-when every case is complete and passes, else 1.
+counts as Markdown. Both commands return exit code 0 if every case is complete and passes, else 1. They need a checkout
+with its tests, and the variable DYNATUI_DATA for the cases of the embedded pair.
 """
 
 import argparse
@@ -37,7 +36,7 @@ class State(msgspec.Struct):
     """Progress and counts of a case."""
 
     setting: str
-    """Setting of the case; counts from another setting are discarded."""
+    """Setting of the case; if a case's setting has changed, its saved counts are discarded."""
     done: int = 0
     """Number of units of the case, such as texts, that are already counted."""
     seconds: float = 0.0

@@ -3,9 +3,10 @@
     python benchmarks/screen.py
 
 plays a trace in which every method writes 200 tokens per second, for each terminal size and symbol set. The exit code
-is 1 when a cost exceeds its limit. CPU time is given relative to a reference task that wakes up equally often on the
-same machine and is timed before and after the app. The speed of machines differs and, on shared machines, changes by
-the hour; and code that runs after a pause takes twice the time. Linux only: the CPU time of the app is read from /proc.
+is 1 when a cost exceeds its limit. CPU time is given relative to a reference task, which runs on the same machine
+before and after the app, with as many pauses per second as the app. Without this reference, CPU times could not be
+compared: machines differ in speed, the speed of shared machines changes by the hour, and code takes twice the time
+after a pause. Linux only: the CPU time of the app is read from /proc.
 """
 
 import argparse
@@ -34,7 +35,7 @@ TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0
 _REFERENCE_TICKS = 15
 _QUESTION, _ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-"""Textual's query for synchronised output (mode 2026), and the answer of most terminals: supported."""
+"""Textual's query whether the terminal supports synchronised output (mode 2026), and the answer "supported"."""
 FRAME = b"\x1b[?2026h"
 
 
@@ -59,7 +60,7 @@ class Terminal:
         os.close(inner)
 
     def read(self, seconds: float, *, bytes_per_second: float | None = None) -> None:
-        """Reads output for some seconds, at full speed, or at most at `bytes_per_second`."""
+        """Reads output for some seconds, without a speed limit or with the limit `bytes_per_second`."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if not select.select([self.outer], [], [], left)[0]:
@@ -173,7 +174,7 @@ def name(size: tuple[int, int]) -> str:
 
 
 def steady_recording(folder: Path, seconds: float) -> Path:
-    """Recording that plays for longer than a window of `seconds`."""
+    """Writes a recording that plays for longer than the measured window of `seconds`; returns the recording's path."""
     events = steady(read(TRACE), tokens_per_second=TOKENS_PER_SECOND, seconds=_WARM_S + seconds + 5)
     return write(folder / "steady.jsonl", events)
 

@@ -28,7 +28,7 @@ FOLDER = "{folder}"
 GRACE_S = 20.0
 """A step is interrupted this many seconds before its limit, so that it can report its measurements so far."""
 RESERVE_S = 15.0
-"""Seconds of the total time that are reserved for ending a step that hangs and for writing the archive."""
+"""Part of the total time, in seconds, that is reserved for killing a step that hangs and for writing the archive."""
 Say = Callable[[str], object]
 
 
@@ -79,7 +79,7 @@ def run_all(
     say: Say,
     clock: Callable[[], float] = time.monotonic,
 ) -> Results:
-    """Runs steps in order; skips steps whose limits exceed the remaining time.
+    """Runs steps in order; skips a step if its time limit exceeds the remaining time.
 
     Raises:
         ConfigError: The archive cannot be written.
@@ -100,7 +100,8 @@ def run(step: Step, output: Path, results: Results, say: Say) -> Results:
     made_folder(work)
     say(f"{step.name}: {step.about}, at most {step.limit_s:.0f} s")
     began_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # Written before the run: if the step crashes the machine, it counts as stopped, and others are tried first.
+    # The status "stopped" is written before the run. If the step crashes the machine, the next run of this program
+    # finds this status and tries other steps first.
     begun = Status("stopped", None, 0.0, began_at, step.command, step.environment)
     results = {**results, step.name: Result(begun, {})}
     keep(results, output)

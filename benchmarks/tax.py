@@ -40,7 +40,7 @@ _TOKENS = 320
 _CONFIG = RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS, dynatree=PRESETS["paper"])
 """Configuration with a fixed tree rule, so that the kind of rounds does not depend on measured times."""
 _SETTLE_S = 0.4
-"""Seconds before each run in which the screen draws pending changes."""
+"""Time before each run, in seconds, for the screen to draw changes that it has not drawn yet."""
 _WARM_RUNS = 2
 _LONG_S = 60.0
 _RESAMPLES = 10_000
@@ -129,7 +129,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Prints both rates and the slow-down; returns 1 if the slow-down may exceed the limit."""
+    """Prints rounds per second with and without drawing, and the slow-down; returns 1 if this may exceed the limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)

@@ -1,7 +1,7 @@
 """Append-only sequences, shared by successive states.
 
-A state is computed from the previous state and an event. If every state copied a tuple, a run would take quadratic
-time. So a state holds a view of a shared list: the list and a length. Knows nothing of the items.
+A state is computed from the previous state and an event. If every state copied the sequence, a run would take quadratic
+time. So each state has only a view of a shared list: the list and a length. Knows nothing of the items.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """A prefix of a shared list; other views may have extended the list since."""
+    """A view of a shared list: the list's first items. Other views may have appended further items to the list."""
 
     __slots__ = ("_items", "_length")
 
@@ -28,13 +28,13 @@ class SharedList(Sequence[T], Generic[T]):
         return longer
 
     def begins_with(self, other: "SharedList[T]") -> bool:
-        """Whether the other sequence is a prefix of this one; no items are compared if both are views of one list."""
+        """Whether this sequence begins with the other one; no items are compared if both are views of the same list."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
 
     def continues(self, other: "SharedList[T]") -> bool:
-        """Whether both are views of one list."""
+        """Whether this sequence and the other one are views of the same list."""
         return self._items is other._items  # noqa: SLF001 - another of the same class
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Engine: a pair of models, with the costs and acceptance probabilities that were measured on this machine and serve
+"""Engine: a pair of models, with costs and acceptance probabilities, which are measured on this machine and used for
 all texts.
 
 Only this module knows whether rounds are driven by the host or by CUDA graphs.
@@ -51,26 +51,24 @@ class Engine:
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance model for sampling if the draft knows the target's noise."""
+    """Acceptance model for sampling if the draft knows the target's sampling noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance model for sampling if the draft does not know the target's noise."""
+    """Acceptance model for sampling if the draft does not know the target's sampling noise."""
     draft_knows_noise: bool = True
-    """Whether draft trees grow by probabilities that take the target's noise into account; False for the verifier
-    `nss`.
-    """
+    """Whether draft trees grow by probabilities that include the target's sampling noise; False for verifier `nss`."""
     seed: int = 0
     """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
     """Sampling settings for each position of a text."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Largest number of torch threads that trials use, which is the number before the first trial."""
+    """Largest number of torch threads that `settle_threads` may choose: torch's number when the engine was made."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session that decodes with draft trees under the knobs' rules; without knobs, token by token. A
-        session that uses CUDA graphs calls this method to open its successor when its knobs exceed the graphs' fixed
-        shapes.
+        """Opens a session that decodes with draft trees under the knobs' rules; without knobs, it decodes token by
+        token. A session with CUDA graphs calls this method too: if its knobs no longer fit the graphs' fixed shapes, it
+        opens another session for the rest of its text.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -117,7 +115,7 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """Costs of rounds on a text of about `rows` tokens; measured once for each power of two."""
+        """Costs of rounds in a text of about `rows` tokens; measured once for all lengths between two powers of two."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measure_costs(self.pair, rows)
@@ -126,7 +124,7 @@ class Engine:
     def settle_threads(self) -> None:
         """Chooses torch's number of threads on a CPU, by a trial under the machine's current load.
 
-        Batch-invariant passes keep the number of threads for which their sizes were determined.
+        With batch-invariant passes the number stays as it is, since the sizes of these passes depend on it.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -153,5 +151,5 @@ class Engine:
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """Runs one pass for timing; it is as large as the verification of a small tree."""
+    """Runs one pass, to be timed, with as many rows as the verification of a small tree."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

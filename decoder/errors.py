@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Largest number of characters of a value in an error line; only approximate for values that other libraries quote."""
+"""Largest number of characters of a value in an error line; approximate for values in messages of other libraries."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
@@ -17,7 +17,7 @@ class DecoderError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, *about: str) -> None:
-        """Stores the message, and the names of the options that it concerns, spelled as in settings (draft_dtype)."""
+        """Stores the message, and the names of the options that the message concerns, such as draft_dtype."""
         super().__init__(message)
         self.about = about
 
@@ -80,7 +80,7 @@ def shortened(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """The shortened `repr` of a user's value, whose quotes distinguish text from a number."""
+    """The shortened `repr` of a user's value; text is in quotes, so that it cannot be mistaken for a number."""
     if isinstance(value, int):
         return shortened(value)
     try:
@@ -95,22 +95,22 @@ def with_short_quotes(message: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message, without full stop; if the first line ends with a colon, the second line is
-    added.
+    """First line of an error's message, without the final full stop; followed by the second line if the first line ends
+    with a colon.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
 
 
 def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError with `message`, about the options `about`, unless the condition `holds`."""
+    """Raises ConfigError if `holds` is False; the error has this message and concerns the options `about`."""
     if not holds:
         raise ConfigError(message, *about)
 
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context manager that adds these options to errors that are raised within it and name no options."""
+    """Context manager: an error that is raised inside it and names no options gets these options."""
     try:
         yield
     except DecoderError as error:

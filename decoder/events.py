@@ -1,4 +1,4 @@
-"""Events of decoding, one JSON object per line: the interface between engine, screen, recordings and tests.
+"""Events of decoding, written as one JSON object per line: the interface between engine, screen, recordings and tests.
 
 After a crash, a recording can be read up to its last complete line. Knows neither models nor screens. Fields `*_s` are
 in seconds, fields `*_bytes` in bytes.
@@ -16,7 +16,7 @@ from decoder.knobs import KnobName
 SCHEMA = 3
 
 Limit: TypeAlias = str
-"""What limited a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
+"""Name of what limited a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
 """The limit `max_new_tokens`: another level of the tree would exceed the text's maximum length."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
@@ -32,8 +32,8 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 TRANSLATED = "draft translated through text"
 """Part of `Run.path_reason` in runs whose draft does not share the target's tokenizer."""
 MOST_NAMED = 2
-"""Largest number of devices that are listed one by one. More are given as a range, since torchrun numbers a machine's
-devices without gaps.
+"""Largest number of devices that are listed one by one. A larger number is written as a range, from the first to the
+last device, since torchrun numbers a machine's devices without gaps.
 """
 
 
@@ -62,14 +62,14 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     recordings.
     """
     path_reason: str = ""
-    """Reason why no faster path was possible; for the fastest path, the models' forward forms."""
+    """Reason why no faster decoding path was possible; if the path is the fastest one, the models' forward forms."""
     ranks: list[str] = []
     """Device of each tensor-parallel process of the target; empty if the target runs in a single process."""
     seed: int
     temperature: float = 0.0
     """Sampling temperature; 0 is greedy."""
     top_k: Count = 0
-    """Tokens are sampled from this number of most probable tokens; 0: from all tokens."""
+    """Number of most probable tokens from which a token is sampled; 0 stands for all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
     """Name of the verifier, which decides which drafted tokens are accepted."""
@@ -140,11 +140,11 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l1: float
     """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Probability that this verifier accepts one of `count` sampled tokens, averaged over what may be sampled; None for
-    verifiers of whole paths.
+    """Probability that the run's verifier accepts one of `count` sampled tokens, averaged over all tokens that may be
+    sampled; None for verifiers that accept or reject whole paths.
     """
     bound: float
-    """alpha*, the largest acceptance probability that any lossless verifier can have."""
+    """alpha*: no lossless verifier can have a larger acceptance probability than this."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -197,18 +197,20 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probability of each node, as used for the growth of the tree; 0.0 for a root that is already committed.
-    Greedy: the draft's log q(token | path to its parent). Sampled: log-probability that the target chooses the token,
-    given the position's sampling noise.
+    """Log-probability of each node, by which the tree grew; 0.0 for a root that is already committed. In greedy
+    decoding it is the draft's log q(token | path to its parent). In sampling it is the estimated log-probability that
+    the target chooses the token, given the position's sampling noise.
     """
     draft_logprobs: list[float] = []
-    """Sampled: the draft's log q(token | path to its parent), without temperature and noise. Greedy: empty."""
+    """In sampling, the draft's log q(token | path to its parent), without temperature and noise; empty in greedy
+    decoding.
+    """
     pieces: list[str]
     accepted: list[Count]
     """Accepted drafted nodes in path order."""
     committed: list[Count]
-    """Committed tokens: those of the accepted nodes, then the bonus token. If end-of-text or the length limit cuts
-    them, tree and accepted nodes are cut accordingly (`decoder.run.text_end`). For method `hf`, all tokens that
+    """Committed tokens: the tokens of the accepted nodes, then the bonus token. If end-of-text or the length limit cuts
+    the committed tokens, tree and accepted nodes are cut too (`decoder.run.text_end`). For method `hf`, all tokens that
     transformers delivered at once."""
     text: str
     """Text of the committed tokens; a character that consists of several tokens appears in the round that
@@ -219,13 +221,13 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     drawn: list[Count] = []
     """Sampled trees: how many times each node was sampled; 1 for the root."""
     origins: list[Origin] = []
-    """Trees of `auto` with lookups: origin of each node; empty if the run's draft proposed all nodes except the
-    root.
+    """Origin of each node, in trees of method `auto` with suffix lookup; empty if the draft proposed all nodes except
+    the root.
     """
     verification: Verification | None = None
     """Statistics of a sampled round that the host drives; None for other rounds."""
     limited_by: Limit | None = None
-    """Limit that kept the tree's most probable leaf from having children; None for a method without a tree."""
+    """The limit because of which the tree's most probable leaf has no children; None for a method without a tree."""
     stalled_s: Seconds | None = None
     """Seconds lost while threads waited for a processor or the process was stopped; None if negligible."""
 
@@ -253,8 +255,8 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Serial number, within the run, of a knob change by the user, from 1; the same in all methods that the change
-    affects. 0 for changes by the history rule and in older recordings.
+    """Serial number, within the run, of a knob change by the user, from 1. If a change affects several methods, the
+    events of these methods have the same number. 0 for changes by the history rule and in older recordings.
     """
 
 
@@ -324,7 +326,7 @@ class _Head(msgspec.Struct):
 
 _head_decoder = msgspec.json.Decoder(_Head)
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters that JSON does not escape, but that a terminal would execute."""
+"""Control characters that JSON does not escape, and that would change what a terminal shows."""
 
 
 def encode(event: Base) -> bytes:
@@ -361,17 +363,15 @@ _WITH_AUTO = 2
 
 
 class Upgrade:
-    """Converts the events of one recording, which must be given in order, to the current schema.
+    """Converts the events of one recording to the current schema; the events must be given in order.
 
-    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. Such a run becomes a run
-    of `auto`. Fields that an earlier schema did not have keep their default values.
+    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. A run of DynaTree with
+    `n_max` 0 becomes a run of `auto`. Fields that an earlier schema did not have get their default values.
     """
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """Current names of methods, by their names in the run that is being read; only methods whose name has
-        changed.
-        """
+        """For methods whose name has changed: the current name, by the name in the run that is being read."""
 
     def event(self, event: Event) -> Event:
         """Converts one event to the current schema."""

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from decoder.errors import require
 
 KnobName: TypeAlias = str
-"""Name of a knob, as in events and recordings; methods that have a knob of the same name share it."""
+"""Name of a knob, as in events and recordings; methods with a knob of the same name share this knob."""
 RulesName: TypeAlias = str
-"""Name of a parameter set: the name of the method that defines it. Other methods may use the same set."""
+"""Name of a parameter set, which is the name of the method that defines the set. Other methods may use the set too."""
 
 KNOB_DIGITS = 6
 """Number of decimals to which values are rounded, so that adding steps does not give values such as
@@ -24,13 +24,15 @@ KNOB_GAP = 0.01
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Upper bounds of knobs, unless a run begins with higher values; the depth bound also applies to chain lengths."""
+"""Upper bounds of knobs; if a run begins with a higher value, that value is the bound. `HIGHEST_DEPTH` is the bound of
+chain lengths, too.
+"""
 MOST = 1 << 12
 """Upper limit of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError if any of these integers, given by their names in messages, is larger than `MOST`."""
+    """Raises ConfigError if an integer in `given` is larger than `MOST`; the keys are the names in the message."""
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
@@ -47,7 +49,7 @@ class KnobInfo:
     kind: Literal["whole", "real", "probability", "switch"]
     """Kind of value. The slider of a probability always spans 0 to 1, even if its bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
-    """(parameters) -> lowest and highest value, given the other parameters; the current value is within them."""
+    """(parameters) -> lowest and highest value, given the other parameters; the current value is in this range."""
     step: float = 1
     coarse: float = 4
     """Size of a large step, taken with the shift key."""
@@ -92,14 +94,16 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """Nearest value, within bounds, that keys and sliders can set; the nearest bound if there is no such value."""
+        """The value from `low` to `high` that is nearest to `value` and that keys and sliders can set. If keys and
+        sliders can set no value in this range, the nearest bound.
+        """
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
         return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
-        """The knob's value for a given parameter value, which may be of any type if it comes from a recording."""
+        """The knob's value for a given value of its parameter; a parameter value from a recording may have any type."""
         if self.part is not None:
             several = isinstance(parameter, list | tuple) and len(parameter) > self.part
             return parameter[self.part] if several else None
@@ -123,7 +127,7 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """A parameter set; some of its parameters have knobs, by which they can be changed during a run."""
+    """A parameter set; those of its parameters that have knobs can be changed during a run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
@@ -158,8 +162,8 @@ class TunableParameters:
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """Nearest value, within a knob's bounds, that keys and sliders can set; the nearest bound if there is no such
-        value.
+        """The value within the knob's bounds that is nearest to `value` and that keys and sliders can set. If keys and
+        sliders can set no value within the bounds, the nearest bound.
 
         Raises:
             ConfigError: No knob has this name.
@@ -168,7 +172,7 @@ class TunableParameters:
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """A copy of these parameters with several knobs set at once, since some values are valid only together.
+        """A copy of these parameters with several knobs set at once; some values are only valid in combination.
 
         Raises:
             ConfigError: The values are not valid together.

@@ -1,8 +1,8 @@
 """The draft tree as parallel arrays, and its common queries.
 
-Knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, in the order of their parents;
-siblings by descending draft probability (in a sampled tree, in the order of sampling). So a parent precedes its
-children.
+Knows no text and no devices. Node 0 is the root. Nodes are numbered level by level; within a level, in the order of
+their parents; siblings by descending draft probability, or, in a sampled tree, in the order of sampling. So a parent
+precedes its children.
 """
 
 import math
@@ -28,7 +28,9 @@ class Draws:
     row: "Tensor"
     """Distribution from which the tokens were sampled, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """Child node of each sampled token, in the order of sampling; a token that was sampled twice has one node."""
+    """Child node of each sampled token, in the order of sampling. A token that was sampled twice has only one node,
+    which is listed twice.
+    """
 
 
 @dataclass
@@ -39,7 +41,7 @@ class TokenTree:
     parents: list[int] = field(default_factory=lambda: [-1])
     """Index of each node's parent; -1 for the root."""
     logprobs: list[float] = field(default_factory=lambda: [0.0])
-    """Draft log-probability of each node's token, given the path to its parent."""
+    """Draft log-probability of each node's token, given the path to the node's parent."""
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
@@ -74,10 +76,11 @@ class TokenTree:
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
-        """Records tokens sampled after a node, and appends a child for each new token; a repeated token keeps its node.
+        """Records tokens sampled after a node, and appends a child for each token that is new; a token that was already
+        sampled after this node keeps its child.
 
         Args:
-            parent: The node after which the tokens were sampled; later calls may add tokens sampled from the same row.
+            parent: The node after which the tokens were sampled. Later calls for the same parent and row add tokens.
             tokens: Sampled tokens, in the order of sampling.
             logprobs: Log-probabilities of the tokens in `row`.
             row: See `Draws`.
@@ -107,10 +110,10 @@ class TokenTree:
         return nodes
 
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask of the tree, shape (N, N): row i marks the nodes that node i attends to, its ancestors and
-        itself.
+        """Attention mask of the tree, shape (N, N): row i marks the nodes to which node i attends, which are its
+        ancestors and the node itself.
         """
-        # Setting entries of a bytearray is faster than numpy's indexing, as in `visibility`.
+        # As in `visibility`, a bytearray is used, since setting its entries is faster than numpy's indexing.
         count = len(self)
         seen = bytearray(count * count)
         seen[0] = True
@@ -129,8 +132,8 @@ class TokenTree:
         return sorted([0, *drafted[:nodes]])
 
     def subtree(self, kept: Sequence[int]) -> "TokenTree":
-        """The tree reduced to the nodes `kept`, renumbered in the order of `kept`; the parent of each of them must be
-        kept too.
+        """A tree of the nodes `kept` only, renumbered in the order of `kept`. The parent of each kept node must be kept
+        too.
 
         Raises:
             ValueError: A sampled tree would lose a sampled node, which would bias the verifier.
@@ -176,7 +179,7 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """Accepted nodes and number of drafted levels, both without the nodes that suffix lookup added.
+    """Accepted nodes, and number of drafted levels; nodes that suffix lookup added are left out of both results.
 
     Args:
         accepted: Accepted nodes of a tree.

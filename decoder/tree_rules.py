@@ -50,8 +50,8 @@ PLAIN: Arrays = _Plain()
 class Growth(Generic[N]):
     """Growth rule of a tree: which nodes get children, and how many.
 
-    A node of depth d and path probability p gets children iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or
-    p >= deep.
+    A node of depth d and path probability p gets children iff all of these conditions hold: d < deepest; p >= stop;
+    d < floor(d0 + 0.5) or p >= deep.
     """
 
     deepest: N
@@ -77,7 +77,7 @@ class History(Generic[N]):
     window: N
     """Number of latest rounds whose mean depth acceptance is used."""
     target: N
-    """Target of the mean depth acceptance: `d0` and `tau_h` change in proportion to the difference from this target."""
+    """Target of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus the target."""
     eta_d: N
     """Change of `d0` per unit of mean depth acceptance above the target."""
     eta_h: N
@@ -96,7 +96,9 @@ class Budget:
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether suffix lookup in the text so far drafts too, in rounds in which it is expected to be worth its time."""
+    """Whether suffix lookup in the text so far drafts too; it only does so in rounds in which the gain is expected to
+    outweigh its time.
+    """
 
 
 NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
@@ -128,7 +130,7 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
-        """The parameter that kept a leaf of this depth and path probability from having children."""
+        """The parameter because of which a leaf of this depth and path probability has no children."""
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
@@ -137,7 +139,7 @@ def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
 
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
-    """Least path probability of nodes with children at a depth; infinite from depth `deepest` on."""
+    """Least path probability at which nodes of a depth get children; infinite from depth `deepest` on."""
     # For integer depths and d0 >= 1, depth + 0.5 <= d0 is the same as depth < floor(d0 + 0.5).
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth < growth.deepest, anywhere, math.inf)
@@ -152,7 +154,7 @@ def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
 def adapted(
     growth: Growth[Any], history: History[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN
 ) -> tuple[Any, Any]:
-    """New (d0, tau_h) by the history rule after a round, from the mean depth acceptance over a full window."""
+    """New values of (d0, tau_h) by the history rule, from the mean depth acceptance of the rounds in a full window."""
     excess = mean_depth_acceptance - history.target
     d0 = xp.minimum(xp.maximum(growth.d0 + history.eta_d * excess, 1.0), growth.deepest - 1)
     tau_h = xp.minimum(xp.maximum(growth.tau_h - history.eta_h * excess, growth.tau_l + KNOB_GAP), 1.0)
@@ -160,5 +162,5 @@ def adapted(
 
 
 def used_depth(d0: float) -> int:
-    """Base depth that is used: d0 rounded to an integer."""
+    """The base depth by which trees grow: d0 rounded to an integer."""
     return math.floor(d0 + 0.5)

@@ -2,7 +2,8 @@
 
     python man/make.py
 
-This module contains only texts that no option's help contains. Knows nothing of typer's layout of `--help`.
+This module contains only those texts of the page that are not in the help of an option. Does not depend on typer's
+layout of `--help`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ _EXAMPLES = (
     ("", "dynatui config --print-default > ~/.config/dynatui/config.toml"),
 )
 _VARIABLES = (
-    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. Only one value for options that repeat."),
+    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. A repeatable option gets only one value."),
     ("DYNATUI_CONFIG", "Path of another settings file."),
     ("DYNATUI_ATTACH_TOKEN", "The token that dynatui attach sends; it is never shown or recorded."),
     ("DYNATUI_DATA", "Folder of texts, like --data of dynatui bench paper and bench sampling."),
@@ -55,7 +56,7 @@ _CODES = (
 
 
 def page() -> str:
-    """The manual page, in the language of man(7)."""
+    """The manual page, as source text with the macros of man(7)."""
     live = command()
     lines = [
         f'.TH DYNATUI 1 "" "dynatui {decoder.__version__}" "User Commands"',
@@ -100,7 +101,7 @@ def _synopsis(live: Any) -> Iterator[str]:
 
 
 def _commands(group: Any) -> Iterator[tuple[str, Any]]:
-    """Every command that is not a group, with all words of its name."""
+    """(name, command) of every command that is not a group of commands; the name includes the names of its groups."""
     for name, sub in group.commands.items():
         if hasattr(sub, "commands"):
             yield from ((f"{name} {inner}", command) for inner, command in _commands(sub))
@@ -109,7 +110,7 @@ def _commands(group: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _options(live: Any) -> Iterator[str]:
-    """The options under their headings from `--help`."""
+    """The options, grouped under the same headings as in `--help`."""
     options = [option for option in live.params if isinstance(option, TyperOption)]
     for panel, group in groupby(options, lambda option: option.rich_help_panel or "General"):
         yield f".SS {_text(str(panel))}"
@@ -154,7 +155,7 @@ def _bold(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for man(7), in ASCII, escaped so that nothing is an escape or a request, and hyphens stay hyphens."""
+    """`text` escaped for man(7): in ASCII, without accidental escape sequences or requests, and with hyphens kept."""
     plain = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti").replace("^", r"\(ha")
     plain = plain.replace("`", r"\(ga").replace('"', r"\(dq").replace("'", r"\(aq")
     return ("\\&" if plain.startswith(".") else "") + "".join(

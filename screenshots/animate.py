@@ -2,10 +2,10 @@
 
     python screenshots/animate.py
 
-Textual draws every frame, like the other pictures. An element that is in several successive frames is written once, in
-a group that the style sheet shows from the first of these frames to the last, so the file contains no repetitions. It
-contains no font: each piece of text is stretched to the width of its cells, in any monospaced font. The same trace
-gives the same bytes.
+Textual draws every frame, as in the other pictures. An element that is visible in several successive frames is written
+only once, in a group that the style sheet shows from the first to the last of these frames. The file contains no font:
+each piece of text is stretched to the width of its cells, whichever monospaced font is used. The same trace gives the
+same bytes.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from screenshots.make import HERE, SPEED
 
 FILE = HERE / "animated.svg"
 FIRST = HERE.parent / "tests" / "traces" / "first.jsonl"
-"""Recording of the run that the screen shows first if no options are given."""
+"""Recording of the first run that the screen shows if dynatui is started without options."""
 ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
 ROUNDS = 62
-"""Number of rounds in the picture. Only the last rounds are omitted: their trees are small, since the text ends."""
+"""Number of rounds in the picture. Only the run's last rounds are omitted, which have small trees."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8
 """Number of times that the last frame is repeated before the animation starts again."""
 
 WIDE, HIGH = 10, 20
-"""Width and height of a character cell, in units of the drawing; chosen so that all coordinates are integers."""
+"""Width and height of a character cell, in units of the SVG; with these numbers, all coordinates are integers."""
 MARGIN, BAR = 8, 32
 """Width of the margin around the screen, and height of the window's title bar."""
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
@@ -50,13 +50,13 @@ _BLANK = "\xa0 \n"
 
 @dataclass(frozen=True, order=True)
 class Piece:
-    """Adjacent cells of one row with the same look: a background, or text."""
+    """Adjacent cells of one row with the same style: either their background or their text."""
 
     row: int
     column: int
     cells: int
     style: str
-    """For a background, its colour; for text, declarations of a style sheet."""
+    """Colour of a background; for text, the style as CSS declarations."""
     text: str = ""
     """The text; empty for a background."""
 
@@ -89,7 +89,9 @@ async def film(runs: Runs) -> list[Frame]:
 
 
 def foresee(app: DynaApp) -> None:
-    """Lets the app read the whole run in advance, which usually takes many frames, so that all frames know all."""
+    """Lets the app read the whole run before the first frame. Otherwise the app would read the run a part per frame,
+    and the first frames would show only what is read so far.
+    """
     rounds = -1
     while rounds != (rounds := len(app.viewpoint.whole.lane.past)):
         app.read_events()
@@ -119,7 +121,7 @@ def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
 
 
 def drawing(frames: Sequence[Frame]) -> str:
-    """All frames as one SVG that repeats them; where animations are turned off, only the last frame is shown."""
+    """All frames as one SVG, which shows the frames in an endless loop; without animations it shows the last frame."""
     ground = _ground(frames[-1])
     groups = defaultdict[Span, list[Piece]](list)
     for piece, visible in sorted(spans(frames).items()):
@@ -141,7 +143,7 @@ def _columns(x: str, width: str) -> tuple[int, int]:
 
 
 def _trimmed(piece: Piece) -> Piece:
-    """The piece without blanks at its ends, which are invisible unless they are underlined."""
+    """The piece without the blanks at its ends, since blanks are invisible unless they are underlined."""
     if "underline" in piece.style:
         return piece
     after = piece.text.lstrip(_BLANK)
@@ -165,7 +167,7 @@ def _unbroken(places: Iterable[int]) -> Iterator[Span]:
 
 
 def _ground(frame_pieces: Frame) -> str:
-    """The most frequent background colour, which is drawn only once."""
+    """The most frequent background colour; the empty screen is drawn in this colour."""
     cells = Counter[str]()
     for piece in frame_pieces:
         if not piece.text:
@@ -187,7 +189,9 @@ def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
 
 
 def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -> Iterator[str]:
-    """Looks by name, and for each length in frames a rule that shows a group for that time in each repetition."""
+    """The style sheet: a class for each text style, and for each length of a span an animation, which shows a group for
+    so many frames in each repetition.
+    """
     yield f"text{{font:16.6px {FONTS};white-space:pre}}"
     for style, name in names.items():
         yield f".{name}{{{style}}}"
@@ -201,10 +205,10 @@ def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -
 
 
 def _group(span: Span, elements: Sequence[str], count: int) -> str:
-    """A group of elements that appear and disappear together; empty if there are none.
+    """A group of elements that appear and disappear together; empty if there are no elements.
 
-    The animation of a group is shifted to the group's first frame. The delay is negative, so that the animation runs
-    from the start.
+    The group's animation is delayed, so that it shows the group from the group's first frame on. The delay is negative,
+    so that the animation is already running when the picture is opened.
     """
     inside = "".join(elements)
     if not inside:

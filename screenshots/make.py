@@ -1,8 +1,8 @@
-"""Writes the screenshots: plays a recorded trace to a fixed place, without clock or timer, then presses a few keys.
+"""Writes the screenshots: plays a trace up to a fixed point, without clock or timer, then presses a few keys.
 
     python screenshots/make.py
 
-The same trace gives the same bytes, since the only random name in Textual's SVGs is replaced.
+The same trace gives the same bytes: Textual's SVGs contain only one random name, which is replaced here.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SHOTS = (
 
 
 def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
-    """The app, paused at a share of the trace's first run."""
+    """The app after the share `share` of the trace's first run has been played."""
     source = TraceSource(runs, speed=SPEED)
     source.play(share * source.played_s[1])
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)

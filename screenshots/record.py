@@ -3,10 +3,11 @@
     python screenshots/record.py first                    the embedded pair
     python screenshots/record.py sampled TARGET DRAFT     another pair
 
-Decodes our own prompts in float32 with the default methods, with the sampling that the screen uses for the embedded
-pair. `first` is the run that the screen shows first if no options are given. In `sampled`, tau_l of DynaTree is raised,
-which makes trees wide; then D0 is lowered to 1, which leaves few levels, and raised again, so that tree and curves show
-the effects of knobs. Times are measured on this machine, so for a meaningful race no other program may run.
+Decodes prompts of this repository in float32 with the default methods, and with the sampling settings that the screen
+uses for the embedded pair. `first` is the run that the screen shows first if dynatui is started without options.
+`sampled` shows the effects of knobs on tree and curves: tau_l of DynaTree is raised, which makes trees wide; later D0
+is lowered to 1, which leaves few levels, and raised again. Times are measured on this machine, so no other program may
+run meanwhile if the race is to be meaningful.
 """
 
 import argparse
@@ -34,7 +35,7 @@ class Trace:
     config: RunConfig
     prompts: Sequence[str]
     turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
-    """For a round number: a knob and its value from this round on."""
+    """By round number: a knob of DynaTree that is turned before this round, and its new value."""
 
 
 TRACES = {
@@ -48,7 +49,7 @@ TRACES = {
 
 
 def events(trace: Trace, target: str | None, draft: str | None) -> Iterator[Event]:
-    """All events of all prompts."""
+    """Decodes all prompts of a trace one after the other; yields all events."""
     engine = load_pair(target, draft, dtype="float32", report=print)
     for prompt in trace.prompts:
         steering = Steering()

@@ -1,8 +1,8 @@
 """Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables: two target passes per round.
 
-The tree's root is chosen by the draft, not by the target, so a wrong root causes rejection of the whole tree. Accepted
-tokens are forwarded a second time to rebuild the cache. Unlike in the published code, positions and branches are
-correct.
+The draft chooses the tree's root, so if the target rejects the root, the whole tree is rejected. Accepted tokens are
+forwarded a second time to rebuild the cache. The paper's published code has wrong positions and branches; in this
+module positions and branches are correct.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Algorithm1Session(HostRounds):
         """The token that the target chooses after the text; the drafted root is accepted if it equals this token."""
 
     def _read(self) -> None:
-        # The prompt is read with its last token, since each round reads all tokens that it commits.
+        # Unlike in `HostSession`, the prompt's last token is read too: each round reads all tokens that it commits.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])
@@ -60,7 +60,7 @@ class Algorithm1Session(HostRounds):
         self.drafter.reserve(rows)
 
     def _rule(self) -> TreeRule:
-        # In Algorithm 1 the root is a drafted node, and counts as one node of the budget.
+        # In Algorithm 1 the root is drafted, so it counts as one of the `n_max` nodes.
         rule = self._parameters.rule
         return replace(rule, budget=Budget(rule.budget.n_max - 1))
 

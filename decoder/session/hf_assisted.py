@@ -1,9 +1,9 @@
-"""Assisted generation of the library transformers as one more method. The library's blocking loop is run one burst of
-tokens at a time.
+"""The method `hf`: assisted generation of the library transformers. The library's loop does not return before the text
+ends; in this module the loop runs one burst of tokens at a time.
 
-`generate` runs in a separate thread, which waits inside the streamer until the engine's thread requests the next burst;
-the two threads never run at the same time. The rounds within a burst cannot be observed, so most fields of an outcome
-are None.
+The library's function `generate` runs in a separate thread, which waits inside the streamer until the engine's thread
+requests the next burst; the two threads never run at the same time. The rounds within a burst cannot be observed, so
+most fields of an outcome are None.
 """
 
 import copy
@@ -29,7 +29,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class _Bursts(BaseStreamer, StoppingCriteria):
-    """Passes bursts of tokens from generate's thread to the engine's thread, one by one, and stops generate."""
+    """Passes bursts of tokens from the thread of `generate` to the engine's thread, one by one; can stop `generate`."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -49,7 +49,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self.requests.acquire()
 
     def end(self) -> None:
-        """Called by generate when the text is finished; does nothing, since the thread then ends."""
+        """Called by `generate` when the text is finished; does nothing, since `generate` and its thread then end."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
         """Stopping criterion of generate: True for every sequence once the session is closed."""
@@ -57,7 +57,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
 
     def next(self) -> list[int] | None:
-        """Lets generate run until its next burst, and returns the burst's tokens; None when generate has ended.
+        """Lets `generate` run until its next burst, and returns the burst's tokens; None if `generate` has ended.
 
         Raises:
             BaseException: The error that ended generate.
@@ -71,8 +71,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module, resized to `width` logits, since transformers takes models of unequal widths for models with
-    different tokenizers.
+    """The draft's module, resized to `width` logits. If the widths of two models differ, transformers assumes that they
+    have different tokenizers.
 
     Token ids of added rows are suppressed during generation; token ids of dropped rows do not exist in the target.
     """
@@ -109,7 +109,7 @@ class AssistedSession:
         self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
 
     def prefill(self) -> float:
-        """Starts generate and waits for its first burst; the returned duration includes reading the prompt."""
+        """Starts `generate` and waits for the first burst; the returned duration includes reading the prompt."""
         start = self._stopwatch.now()
         self._thread.start()
         self._first = self._bursts.next()

@@ -1,8 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, whose keys and
-values the target does not have yet: a single pass over node 0 and the tree verifies the tree and computes the
-distribution of the next token, so that no row is computed twice.
+Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, for which the
+target has not computed keys and values yet. A single target pass over all nodes, including node 0, verifies the tree
+and computes the distribution of the next token, so that no row is computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -37,8 +37,8 @@ def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
     """The pair, and a proposer for a text of at most `longest` tokens. If the draft is an EAGLE-3 head, the returned
-    pair's target records layer states. Trees grow by `probabilities`, up to the number of nodes that `sizes` chooses;
-    if `sizes` is None, up to the limit of the rules.
+    pair's target records layer states. Trees grow by `probabilities`. `sizes` chooses the number of nodes of each tree;
+    if `sizes` is None, the rules alone limit the number.
     """
     model: LevelDrafter | None = None
     if head := pair.head:
@@ -154,7 +154,7 @@ class HostRounds(ABC):
 
     @abstractmethod
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
-        """Accepted nodes and tokens to commit, from the verifier's path and bonus token."""
+        """Accepted nodes, and tokens to commit; `path` and `bonus` are the verifier's accepted path and next token."""
 
     @abstractmethod
     def _commit(self, outcome: Outcome) -> None:
@@ -187,7 +187,7 @@ class HostSession(HostRounds):
                 self.proposer.read(self.text[:-1])
 
     def _reserve(self) -> None:
-        # If the draft model computes more nodes than the tree keeps, it enlarges its own cache.
+        # If the draft model computes more nodes than the tree keeps, the proposer enlarges the draft model's cache.
         rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:

@@ -14,7 +14,7 @@ from decoder.session.steering import Turn
 from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
-"""Least change of tau_h by the history rule that an event reports."""
+"""Smallest change of tau_h by the history rule for which there is an event."""
 
 R = TypeVar("R", bound=TunableParameters)
 
@@ -24,12 +24,12 @@ class MovedByHistory(Protocol):
     """Interface of parameters whose d0 and tau_h are adjusted by the history rule."""
 
     def moved(self, d0: float, tau_h: float) -> Any:
-        """A copy of these parameters with other values of d0 and tau_h."""
+        """A copy of these parameters with these values of d0 and tau_h."""
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """The rules after the knob changes that concern them, and the list of these changes, with values clamped to the
-    knobs' bounds.
+    """The rules after all knob changes in `turns` that concern a knob of these rules, and the list of the applied
+    changes, with values clamped to the knobs' bounds.
     """
     in_force = []
     for turn in turns:
@@ -75,8 +75,8 @@ class KnobState:
         return in_force
 
     def learn(self, depth_acceptance: float) -> list[Turn]:
-        """After a round with a draft, adjusts an adaptive tree's knobs; returns the changes that events report. Must
-        not be called after a round without a draft, which has no depth acceptance.
+        """Applies the history rule to an adaptive tree's knobs; returns the knob changes that events report. Must only
+        be called after rounds with a draft, since rounds without a draft have no depth acceptance.
         """
         if not isinstance(self.rules, MovedByHistory):
             return []

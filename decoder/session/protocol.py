@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Outcome:
-    """Outcome of one round so far; a field is None if its value is not computed yet or the method does not know it."""
+    """Outcome of one round so far; a field is None if its value is not known yet, or never known for this method."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -78,14 +78,14 @@ class Prepares(Protocol):
     """A session that can do work in advance."""
 
     def prepare(self) -> bool:
-        """Called between two rounds: does a part of the work in advance; returns whether there was any work."""
+        """Called between two rounds; does one part of the work in advance and returns whether there was any to do."""
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
     """Applies the history rule to the knobs after a round; returns the knob changes that events report.
 
-    `root_depth` is 1 if the root is drafted too, else 0. Nodes from suffix lookup do not count, since the knobs do not
-    affect them.
+    `root_depth` is 1 if the root is drafted too, else 0. Nodes from suffix lookup are left out, since the knobs do not
+    affect suffix lookup.
     """
     accepted, levels = ruled_part(outcome.accepted, outcome.tree.depths, outcome.tree.origins or ())
     levels += root_depth

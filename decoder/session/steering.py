@@ -1,8 +1,8 @@
 """Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
-The screen's thread writes; the engine's thread reads at the start of a round and at each point where it may pause.
-`stage` is written by the engine and read by the screen. Each attribute is a single value that only one thread writes,
-so no lock is needed; a waiting thread polls every 20 ms. Knows no models.
+The screen's thread writes the user's commands; the engine's thread reads these at the start of a round and wherever a
+run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a single
+value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. Knows no models.
 """
 
 import math
@@ -20,8 +20,8 @@ Idle = Callable[[], bool]
 """Callback for work in idle time; returns whether there was any work."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep, in seconds. After a sleep, cold caches slow the next round down; a shorter sleep would cost more time
-than it lasts.
+"""Shortest sleep, in seconds. After a sleep, cold caches slow down the next round; after a shorter sleep, this
+slow-down would take longer than the sleep itself.
 """
 
 
@@ -49,8 +49,8 @@ class Stage:
 
     name: StageName
     event: Round
-    """The round so far. At stage "drafted" it has the tree; at "verified", accepted nodes and committed tokens too; at
-    "committed", all fields, as in the event of the round."""
+    """The round so far. At stage "drafted" it has the tree; at stage "verified", also accepted nodes and committed
+    tokens; at stage "committed", all fields of the round's final event."""
 
 
 class Pause:
@@ -58,7 +58,7 @@ class Pause:
 
     def __init__(self) -> None:
         self.steps_requested = 0
-        """Number of stages through which the user has stepped; written by the screen's thread."""
+        """Number of stages that the user has requested by single steps; written by the screen's thread."""
         self.steps_taken = 0
         """Number of requested stages that the engine has entered; written by the engine's thread."""
 
@@ -81,7 +81,7 @@ class Steering:
         self.stopped = False
         """Whether the run is to end after the round in progress."""
         self.pause: Pause | None = None
-        """The current pause, or None. Each pause is a new object, so that steps of an earlier pause do not count."""
+        """The current pause, or None. Each pause is a new object, so that steps in an earlier pause do not count."""
         self.stage: Stage | None = None
         """Stage at which the watched method is paused within a round; None while the method runs, and between
         rounds.
@@ -98,8 +98,8 @@ class Steering:
             self.pause = Pause() if paused else None
 
     def step(self) -> None:
-        """While paused, lets the watched method run one more stage. If its text has ended, lets another method decode
-        one round.
+        """While paused, lets the watched method run one more stage. If the watched method's text has ended, lets
+        another method decode one round.
         """
         if self.pause:
             self.pause.steps_requested += 1
@@ -119,8 +119,8 @@ class Steering:
 
 
 def takes_step(steering: Steering) -> bool:
-    """Uses one of the user's steps, if any is left; returns whether no step is left, so that the run must pause
-    here.
+    """Uses up one of the user's requested steps, if there is one. Returns True if the run must pause here, because it
+    is paused and no further step is requested.
     """
     pause = steering.pause
     if pause is None:
@@ -157,8 +157,8 @@ class SlowMotion:
         """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding: sleeps if enough sleep is due, but not beyond the start of
-        a pause. Work by `idle`, if there is any, replaces sleep.
+        """Called after `decoded_s` more seconds of decoding: sleeps if enough sleep is due, but stops sleeping if a
+        pause begins. Calls `idle` meanwhile; as long as `idle` has work, the work replaces the sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s

@@ -1,5 +1,5 @@
-"""Deferred imports. Importing transformers takes longer than importing torch, and most runs do not need
-transformers.
+"""Deferred imports: modules that import transformers are imported only when they are needed. The import takes longer
+than that of torch, and most runs do not need transformers.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from decoder.errors import not_importable
 
 
 def imported(name: str) -> ModuleType:
-    """Imports a module of this package that itself imports transformers.
+    """Imports the module `name` of this package, a module that imports transformers.
 
     Raises:
         ModelError: The module cannot be imported.

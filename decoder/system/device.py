@@ -56,7 +56,8 @@ def choose_device(name: str) -> torch.device:
 def choose_dtype(
     name: str, device: torch.device, checkpoint: torch.dtype | None, bfloat16_pays: Callable[[], bool] = lambda: True
 ) -> torch.dtype:
-    """The dtype that `name` means; `auto` is the checkpoint's dtype on CUDA, and bfloat16 or float32 on a CPU.
+    """The dtype that `name` means. The name `auto` means the checkpoint's dtype on CUDA, and bfloat16 or float32 on a
+    CPU.
 
     `bfloat16_pays` measures whether bfloat16 is faster than float32; called only on a CPU with bfloat16 instructions.
 
@@ -73,7 +74,7 @@ def choose_dtype(
 
 
 def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
-    """The dtype that `name` means for a draft; `auto` is the target's dtype.
+    """The dtype that `name` means for a draft. The name `auto` means the target's dtype.
 
     Raises:
         ConfigError: There is no dtype of this name.
@@ -86,7 +87,7 @@ def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
 
 
 def require_compilable(device: torch.device, *, exact: bool) -> None:
-    """Refuses --compile with exact passes or on a device without CUDA graphs: only passes in CUDA graphs are compiled.
+    """Refuses --compile with --exact or without CUDA graphs, since only passes in CUDA graphs are compiled.
 
     Raises:
         ConfigError: No pass can be compiled.
@@ -105,9 +106,9 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
-    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
-    reports of wrong results under a mask. It is off unless the user sets `CUDNN_RANK`. Products are summed in float32,
-    also in float16 and bfloat16.
+    cuDNN's attention is switched off unless the user sets `CUDNN_RANK`: it takes milliseconds to make a plan for every
+    number of rows and slots, and has open bug reports of wrong results under a mask. Matrix products are summed in
+    float32, even if the dtype is float16 or bfloat16.
     """
     if device.type != "cuda":
         return
@@ -209,19 +210,19 @@ class Graphs:
         self._device = device
         self._stream: Any = None
         self._pool: Any = None
-        """Memory pool that all graphs share, since graphs never run at the same time and keep no results in the
-        pool.
+        """Memory pool of all graphs. They can share one pool, since graphs never run at the same time and leave no
+        results in the pool.
         """
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """A function that repeats `work`, on tensors with fixed addresses; the work must not copy numbers to the host.
+        """A function that repeats `work`. The work uses tensors with fixed addresses and copies no numbers to the host.
 
-        `undo` restores the state before `work`, which runs a few times before it is captured.
+        The work runs a few times before it is captured; after each run, `undo` restores the state before the work.
         """
         if self._device.type != "cuda":
             return work
-        # A failed capture would leave its own stream as this thread's current stream; this context restores the former
-        # stream.
+        # If the capture fails, torch leaves the capture's stream as this thread's current stream. The context `stream`
+        # restores the thread's former stream.
         stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
         with without_gradients(), torch.cuda.device(self._device), stream:
             if self._stream is None:
@@ -246,7 +247,7 @@ def device_count() -> int:
 
 
 def has_graphs(device: torch.device) -> bool:
-    """Whether a device has CUDA graphs, which repeat work without the host."""
+    """Whether a device has CUDA graphs, by which work is repeated without launching each kernel from the host."""
     return device.type == "cuda"
 
 

@@ -1,7 +1,8 @@
 """Time in which this process waited for a processor, because of other work on the machine or because it was stopped.
 
-Linux counts the waiting time of each thread; on other systems that time is unknown. If the whole process was stopped,
-this is measured on every system, as elapsed time without processor time. Knows neither rounds nor models.
+Linux counts the waiting time of each thread; on other systems the waiting time is unknown. The time in which the whole
+process was stopped is measured on every system: it is elapsed time minus processor time. Knows neither rounds nor
+models.
 """
 
 import os
@@ -11,17 +12,17 @@ from pathlib import Path
 
 APART_S = 0.01
 """Least time between two readings, in seconds, so that readings take only a few thousandths of the time. If a period of
-work is shorter, its waiting time may count for the next period.
+work is shorter than this, its waiting time may be counted in the next period.
 """
 _LONGEST = 64
 """Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""Errors when reading the schedstat file of a thread that has ended, or a file of another format."""
+"""Errors in reading a schedstat file: the thread has ended, or the file has an unknown format."""
 
 
 class ThreadWaits:
-    """Waiting times of the process's current threads. The files of the threads stay open, since reading an open file
-    takes only 1 us.
+    """Waiting times of the threads that exist when this object is made. The schedstat files of these threads stay open,
+    since reading an open file takes only 1 us.
     """
 
     def __init__(self) -> None:
@@ -36,8 +37,8 @@ class ThreadWaits:
         """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Total waiting time of all threads so far, in seconds; for a thread that has ended, its last reading
-        counts.
+        """Total waiting time of all threads so far, in seconds; for a thread that has ended, the waiting time at its
+        last reading.
         """
         for file in self._waited_ns:
             with suppress(*_UNTOLD):
@@ -51,7 +52,7 @@ class ThreadWaits:
 
 
 class ProcessorWaits:
-    """Measures the waiting time within successive periods of work."""
+    """Measures the waiting time in each of several periods of work."""
 
     def __init__(self) -> None:
         self._threads: ThreadWaits | None = None

@@ -20,7 +20,7 @@ def made_folder(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes or replaces a file atomically: if the program is killed meanwhile, the earlier contents remain.
+    """Writes or replaces a file atomically: if the program is killed while it writes, the earlier contents remain.
 
     Raises:
         ConfigError: The file cannot be written.

@@ -20,7 +20,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     again: float | None = None
     source: str
     mark: str = ""
-    """Mark that refers to a note about the number; empty without a note."""
+    """Mark of the number's note, by which readers find the note; empty if the number has no note."""
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
@@ -35,7 +35,7 @@ class Column(msgspec.Struct, frozen=True):
     digits: int = 0
     """Digits after the decimal point."""
     width: int | UnsetType = UNSET
-    """Width in fixed-width text, in characters, including the space before the column."""
+    """Width of the column in plain text, in characters, including the space before the column."""
 
 
 Spec: TypeAlias = tuple[Column, Callable[[R], Cell]]

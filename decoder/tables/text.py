@@ -26,7 +26,7 @@ def text(table: Table) -> str:
 
 
 def interval(estimate: Interval | None, written: Callable[[float], str]) -> str:
-    """A value and the ends of its interval: 1.23 1.20-1.26."""
+    """A value and the ends of its interval, for example 1.23 1.20-1.26."""
     if estimate is None:
         return UNKNOWN
     ends = "" if estimate.low is None or estimate.high is None else f" {written(estimate.low)}-{written(estimate.high)}"

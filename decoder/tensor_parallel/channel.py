@@ -1,7 +1,7 @@
 """Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
 
-Messages are in CPU memory, whatever the model's device. They have process groups of their own without a timeout, since
-the user may pause a run. Does not know the content of messages.
+Messages are in CPU memory, whatever the model's device. Messages have process groups of their own, and no group has a
+timeout that matters, since the user may pause a run. Does not know the content of messages.
 """
 
 import os
@@ -20,13 +20,16 @@ from decoder.tensor_parallel.ranks import Ranks
 
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
-"""Timeout of all process groups: a paused leader sends nothing, and a lost leader is noticed by its closed connection.
+"""Timeout of all process groups: practically none, since a leader sends nothing while it is paused. If the leader is
+lost, the followers notice that its connection is closed.
 """
 _CLOSED_WITHIN_S = 1.0
 
 
 class Channel:
-    """Communication of the ranks: messages from the leader to all, numbers from all to all, and the leader's end."""
+    """Communication of the ranks: messages from the leader to the followers, numbers from each rank to all ranks, and
+    notice of the leader's end.
+    """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         """Connects this rank to the others; waits until all ranks have joined.
@@ -60,7 +63,7 @@ class Channel:
         return join_frame(frame, self._received(rest_length(frame)))
 
     def gather(self, number: int) -> list[int]:
-        """One number from each rank, by rank; called by all ranks, each with its own number."""
+        """The numbers of all ranks, in the order of the ranks; each rank calls this method with its own number."""
         numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(self._ranks.count)]
         dist.all_gather(numbers, torch.tensor([number]), group=self._words)
         return [int(each) for each in numbers]
@@ -68,8 +71,8 @@ class Channel:
     def release(self) -> None:
         """Ends the followers, also in the middle of a pass, and closes the channel; called by the leader alone.
 
-        Torch's threads free tensors shortly after sending them, and the process would abort if Python had shut down by
-        then. So the threads are ended here, unless a thread still waits for another rank.
+        Torch's threads free tensors shortly after sending them; the process would abort if Python had shut down before
+        that. So torch's threads are ended here, unless a thread still waits for another rank.
         """
         for rank in range(1, self._ranks.count):
             with suppress(RuntimeError):  # the follower may have ended already
@@ -86,7 +89,9 @@ class Channel:
         closing.join(_CLOSED_WITHIN_S)
 
     def watch_leader(self, ended: Callable[[bool], object]) -> None:
-        """Starts a thread that calls `ended` when the leader ends: with True after `release`, False if it is lost."""
+        """Starts a thread that calls `ended` when the leader ends: with True after `release`, with False if the leader
+        is lost.
+        """
 
         def wait() -> None:
             try:
@@ -112,5 +117,5 @@ def reason(error: BaseException) -> str:
 
 
 def leave(code: int) -> None:
-    """Ends this process at once, since Python's shutdown would wait for threads that wait for other processes."""
+    """Ends this process at once; Python's usual shutdown would wait for threads that wait for other processes."""
     os._exit(code)

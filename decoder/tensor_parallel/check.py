@@ -76,7 +76,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:
-    """Refuses more processes on this machine than CUDA devices; with device cpu, refuses visible accelerators.
+    """On CUDA, refuses more processes on this machine than CUDA devices; on a CPU, refuses to run if torch sees an
+    accelerator.
 
     transformers places a tensor-parallel target on the accelerators that torch sees, even if the user chose the CPU.
     """

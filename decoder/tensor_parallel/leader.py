@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class Leader:
-    """A `Forward` over several processes, each with its own part of the target.
+    """A `Forward` that runs in several processes; each process has its own part of the target.
 
     After a failed pass the caches of the ranks differ, so all further passes are refused.
     """

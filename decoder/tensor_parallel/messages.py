@@ -41,9 +41,9 @@ class Pass:
     capacity: int
     """Number of rows for which the cache has room."""
     used: int
-    """Number of rows in use before the pass, which appends further rows."""
+    """Number of rows in use before the pass; the pass appends further rows."""
     moved: Sequence[tuple[int, int]]
-    """Moved rows as pairs (index now, index after the previous pass)."""
+    """Rows that were moved since the previous pass, as pairs (index now, index after the previous pass)."""
     gone: Sequence[int]
     """Numbers of caches to delete."""
     tokens: Sequence[int]

@@ -9,9 +9,9 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 """Environment variables that torchrun sets for each process; torch itself reads the variables for address and port."""
 
 LIFELINE = "TENSOR_PARALLEL_LIFELINE"
-"""Environment variable: descriptor of a pipe that is closed when the program that started the ranks ends; optional."""
+"""Optional environment variable: descriptor of a pipe, which closes when the program that started the ranks ends."""
 LOST = LostRankError.exit_code
-"""Exit code of a rank that has lost another rank: the leader a follower, or a follower the leader."""
+"""Exit code of a leader that has lost a follower, and of a follower that has lost the leader."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ranks:
 
 
 def in_group(environment: Mapping[str, str]) -> bool:
-    """Whether the environment has torchrun's variables, so that the process is one of several."""
+    """Whether the environment has torchrun's variables, which means that this process is one of several."""
     return all(name in environment for name in VARIABLES)
 
 

@@ -19,7 +19,9 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """For each row overwritten since the previous pass: the row that had its present contents after that pass."""
+        """For each row that was overwritten since the previous pass: the index that the row's present contents had
+        after the previous pass.
+        """
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         """See `KvCache`."""

@@ -27,7 +27,7 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
     """Device of this rank; `name` is auto, cpu or cuda.
 
     Raises:
-        ConfigError: The name is none of these, or this machine has fewer devices than ranks.
+        ConfigError: `name` is something else, or this machine has fewer devices than ranks.
         DeviceError: There is no such device.
     """
     if name.startswith("cuda:"):
@@ -47,7 +47,7 @@ def devices_of(channel: Channel, own: torch.device) -> list[str]:
 
 
 def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> Any:
-    """Loads this rank's part of the target's module; a pass by all ranks gives the logits of the whole target.
+    """Loads this rank's part of the target's module. A pass in which all ranks take part gives the target's logits.
 
     Raises:
         ModelError: The target cannot be loaded.
@@ -58,7 +58,8 @@ def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, t
 
 
 def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> LanguageModel:
-    """Called by the leader: loads the target on all ranks and returns its model; followers end with this process.
+    """Called by the leader: loads the target on all ranks and returns the target; when this process ends, the followers
+    end too.
 
     Raises:
         ConfigError: transformers cannot divide the target among this number of ranks.
@@ -74,7 +75,8 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
     with downloading(name, tell):
         module = part_of(ranks, name, device, dtype, tell)
     leader = Leader(hf.ModuleForward(module), channel, devices)
-    # Without a source, since other forward forms need all weights, and a rank has only a part.
+    # `source` is None, so that no other forward form is made from the source's weights: other forms need all weights,
+    # and a rank has only a part of them.
     traits = replace(hf.traits_of(module), source=None)
     model = LanguageModel(display_name(name), traits, HfModule(traits))
     model.run_by(leader)

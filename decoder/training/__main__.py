@@ -44,7 +44,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(stage: str, options: argparse.Namespace) -> None:
-    """Runs one stage; its result is in the work folder, named after the stage."""
+    """Runs one stage. The result is in the work folder under the stage's name; that of stage `card` is in `--out`."""
     folder = options.work / "tokenizer"
     if stage == "tokenizer":
         corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)

@@ -92,7 +92,7 @@ def parameters(folder: Path) -> int:
 
 
 def shape_row(shape: recipe.Shape) -> str:
-    """Cell of the table of models: hidden size, layers, heads."""
+    """A cell in the table of both models: hidden size, layers, heads."""
     return f"{shape.hidden}, {shape.layers}, {shape.heads}" + (", tied embeddings" if shape.tied else "")
 
 

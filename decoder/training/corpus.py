@@ -1,6 +1,6 @@
-"""Books as one long array of token ids, and windows that cover it evenly.
+"""Books as one long array of token ids, and windows that cover this array evenly.
 
-Knows nothing of models. Every book starts with the end-of-text token, so that windows may cross the border of books.
+Knows nothing of models. Every book starts with the end-of-text token, so a window may contain the border of two books.
 """
 
 from collections.abc import Iterator
@@ -63,10 +63,10 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
 
 
 def batch(ids: NDArray[np.uint16], first: int, rows: int, window: int) -> NDArray[np.int64]:
-    """Windows `first` to `first + rows` of an endless sequence that covers the text evenly.
+    """Windows `first` to `first + rows - 1` of an endless sequence of windows that covers the text evenly.
 
-    Starts are multiples of the golden ratio modulo the text's length: they cover the text evenly after any number of
-    windows, and depend only on the index, so that a run can resume.
+    The start of window i, as a share of the text's length, is i times the golden ratio modulo 1. Such starts cover the
+    text evenly after any number of windows, and depend only on i, so that a run can resume.
 
     Returns:
         Token ids, shape (rows, window + 1): inputs are all but the last column, labels all but the first.

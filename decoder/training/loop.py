@@ -121,7 +121,7 @@ class Trainer:
             rows = max(1, self._stage.batch_tokens // window)
             value = self._step(corpus.batch(ids, self.progress.rows, rows, window), self._stage.rate(share))
             smooth = value if smooth is None else 0.95 * smooth + 0.05 * value
-            # The first step of a window includes compilation, so its time does not count.
+            # The first step with a new window size includes compilation, so the time of this step is not counted.
             self.progress.seconds += 0.0 if fresh else time.perf_counter() - started
             self.progress.steps += 1
             self.progress.rows += rows

@@ -29,7 +29,7 @@ class Quality:
     target_bits_per_byte: float
     draft_bits_per_byte: float
     agreement: float
-    """Share of positions where both models' most probable token is the same."""
+    """Share of positions at which target and draft have the same most probable token."""
     target_bits_by_position: dict[str, float]
     """Mean bits per token of the target in windows of the full context, by position in the window."""
     draft_bits_by_position: dict[str, float]
@@ -44,16 +44,16 @@ def load(folder: Path, device: torch.device) -> Any:
 def windows(
     files: list[Path], tokenizer: PreTrainedTokenizerFast, window: int, stride: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Every `stride`-th window of each book, without overlap, and the number of bytes to predict in them.
+    """Every `stride`-th of the adjacent windows of each book, and the number of bytes to predict in these windows.
 
     Returns:
-        Token ids of shape (windows, window), and the bytes of all tokens except each window's first.
+        Token ids of shape (windows, window), and the number of bytes of all tokens except the first of each window.
     """
     rows: list[list[int]] = []
     for file in files:
         ids = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
         rows.extend(ids[i : i + window] for i in range(0, len(ids) - window + 1, window * stride))
-    # The spelling of a byte-level token has one character for each byte.
+    # A byte-level token is spelled with one character for each byte, so the spelling's length is the number of bytes.
     spellings = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     lengths = np.array([len(spelling) for spelling in spellings])
     table = np.array(rows)
@@ -69,7 +69,9 @@ def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """Bits of each token except the first, and the most probable token at its position; each (rows, window - 1)."""
+    """For each token except a window's first: its bits, and the token that the model found most probable at its
+    position. Both results have the shape (rows, window - 1).
+    """
     logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
     scored = logprobs.gather(-1, batch[:, 1:, None])[..., 0]
     return -scored / math.log(2), logprobs.argmax(-1)

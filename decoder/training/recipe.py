@@ -35,7 +35,9 @@ class Stage:
     adam_lr: float
     """Peak learning rate of embeddings, head, norms and biases."""
     windows: Sequence[tuple[float, int]]
-    """Pairs (share of the budget until which a window is used, window in tokens), ascending; the last share is 1."""
+    """Pairs (share, window): training sequences have `window` tokens until this share of the budget is spent. Shares
+    ascend; the last share is 1.
+    """
     warmup: float = 0.01
     """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4
@@ -43,11 +45,13 @@ class Stage:
     weight_decay: float = 0.05
 
     def rate(self, progress: float) -> float:
-        """Factor on the peak learning rates, in [0, 1], at a spent share of the budget: warm-up, constant, decay."""
+        """Factor in [0, 1] on the peak learning rates when the share `progress` of the budget is spent. The factor
+        first rises, then stays at 1, then falls.
+        """
         return max(0.0, min(1.0, progress / self.warmup, (1.0 - progress) / self.decay))
 
     def window(self, progress: float) -> int:
-        """Tokens of a training sequence at a spent share of the budget."""
+        """Number of tokens of a training sequence when the share `progress` of the budget is spent."""
         return next((size for until, size in self.windows if progress < until), self.windows[-1][1])
 
 

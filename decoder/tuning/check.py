@@ -1,7 +1,7 @@
-"""Check of a tuning: the settings found by the search against the shipped ones, on texts that the search has not used.
+"""Check of a tuning: compares the settings that the search found with the shipped settings, on texts that are new.
 
-Only this check measures the reported gain. All settings decode every text in turns; `decoder.bench` computes ratios and
-intervals.
+The search has not used these texts, so only the check measures the reported gain. All settings decode each text in
+turns; `decoder.bench` computes ratios and intervals.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from decoder.tuning.search import Setting
 from decoder.tuning.verdict import Checked
 
 MOST_REPEATS = 6
-"""Largest number of repeats of a text."""
+"""Largest number of times that each text is decoded."""
 
 Take = Callable[[Mapping[str, Setting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
 
 
 class IsNearTie(Protocol):
-    """Function that decides whether a text differs from plain decoding's only by a near tie."""
+    """Function that decides whether a text differs from the text of plain decoding only because of a near tie."""
 
     def __call__(self, text_number: int, text: Sequence[int], plain: Sequence[int], /) -> bool:
         """Whether the first difference is a near tie of two tokens."""
@@ -34,9 +34,9 @@ class IsNearTie(Protocol):
 def rounds(
     take: Take, settings: Mapping[str, Setting], texts: Sequence[int], seed: int, over: Callable[[], bool]
 ) -> Iterator[list[Sample]]:
-    """Yields the samples of one text at a time, until `over()` is true; each repeat orders the texts anew at random.
+    """Yields the samples of one text at a time, until `over()` is true. Each repeat has its own random order of texts.
 
-    At least `FEWEST` texts are decoded, since fewer give no interval.
+    At least `FEWEST` texts are decoded, since fewer texts give no useful interval.
     """
     random, taken = Random(seed), count(1)
     for repeat in range(MOST_REPEATS):
@@ -47,7 +47,9 @@ def rounds(
 
 
 def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
-    """Speeds, ratios and wrong texts of these contenders, plain decoding among them."""
+    """Speeds of these contenders, ratios of speeds, and names of contenders with wrong texts. One contender is plain
+    decoding.
+    """
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]
     wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))

@@ -1,7 +1,8 @@
 """Ranking of drafts for one target on a user's own prompts; the target is loaded once.
 
-A draft's gain is predicted from its agreement with the target and the cost ratio of its passes, and is measured in
-turns with plain decoding. The report has both gains and the bottleneck of the pair.
+A draft's gain is predicted from the draft's agreement with the target and from the cost ratio of draft and target
+passes. It is also measured, in turns with plain decoding. The report has the predicted gain, the measured gain and the
+bottleneck of the pair.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ class OnDrafts:
 
 
 def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
-    """Loads every draft beside one target and measures them in turns; `show` displays the progress.
+    """Loads one target and all drafts, and measures the drafts in turns; `show` displays the progress.
 
     Raises:
         DecoderError: Texts are not greedy, no draft can be used with this target, or a prompt does not fit.
@@ -92,12 +93,12 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
 
 
 def lane_name(draft: str, method: str) -> str:
-    """Name of a draft's method among the contenders."""
+    """Name of the contender that decodes by this method with this draft."""
     return f"{draft} {method}"
 
 
 def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    """Share of text tokens that equal the draft's most probable token, given all tokens before."""
+    """Share of the texts' tokens that are the draft's most probable token after all tokens before them."""
     return fmean(
         float(token == guess)
         for prompt, text in zip(prompts, texts, strict=True)
@@ -117,17 +118,17 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def cost_ratio(engine: Engine) -> float:
-    """Time of a one-row draft pass divided by that of a one-row target pass, on this machine."""
+    """Time of a draft pass of one row divided by the time of a target pass of one row, on this machine."""
     costs = engine.costs_of(engine.pair.context // 2)
     return costs.draft.seconds(1) / costs.plain.seconds(1)
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
-    """Expected speed-up of a chain over plain decoding, if guesses are independent and more target rows cost nothing.
+    """Expected speed-up of a chain over plain decoding, if guesses are independent and further target rows are free.
 
-    Mean tokens per round divided by the round's cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), with
-    agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et al. 2023). Guesses of one text are not
-    independent, so the result is an estimate and not a bound.
+    The speed-up is the mean number of tokens per round divided by the round's time in units of one target pass:
+    (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et
+    al. 2023). Guesses in one text are not independent, so the result is an estimate and not a bound.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
     return tokens / (1 + chain * ratio)
@@ -141,7 +142,7 @@ def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
 
 
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-    """Engine of each usable draft by name, and the reason why each other draft is unusable."""
+    """Engines of the usable drafts, and the reasons why the other drafts are unusable; both by the draft's name."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
     if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
@@ -207,7 +208,7 @@ def _draft(
 
 
 def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
-    """Totals of a contender over all its texts on these prompts."""
+    """Totals of a contender over all texts that it has decoded after these prompts."""
     return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 

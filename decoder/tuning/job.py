@@ -1,8 +1,8 @@
 """A complete tuning: loads a pair, splits prompts, searches settings, checks the best of them.
 
-The time is split between search and check: the check gets a fixed share, or more if that share is too short for the
-minimum number of texts. Progress is reported between texts and never while a text is decoded, since painting the screen
-would take processor time from the measurement.
+The time is split between search and check. The check gets a fixed share of the time, or more if this share is too short
+for the minimum number of texts. Progress is only reported between texts, since drawing the screen while a text is
+decoded would take processor time from the measurement.
 """
 
 import platform
@@ -37,18 +37,18 @@ from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_C
 
 MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
-"""Share of the time for the check."""
+"""Share of the total time that is for the check."""
 SEARCHED = 3
 """Number of contenders on each text of the search: candidate, incumbent and plain decoding."""
 TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
-"""Bounds of the search space; a study with other bounds cannot be resumed."""
+"""Bounds of the search space. They are part of a study's name, since a study with other bounds cannot be resumed."""
 DIGITS = 12
 """Hexadecimal digits of the digest in a study's name."""
 
 
 @dataclass(frozen=True)
 class OnPrompts(OnPair):
-    """Request to tune on prompts, with run configuration and minutes."""
+    """Request to tune on these prompts, for so many minutes, with this run configuration."""
 
     prompts: tuple[str, ...]
     config: RunConfig
@@ -88,7 +88,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time, or more if the minimum number of texts needs more.
+    """Seconds reserved for the check: its share of the time, or more if the minimum number of texts takes longer.
 
     Args:
         whole_s: Seconds for search and check.
@@ -193,7 +193,9 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
-    """Name of the study in a database; trials of another request or machine have another name and are never reused."""
+    """Name of the study in a database. Studies of other requests or machines have other names, so a search never uses
+    their trials.
+    """
     about = (
         asdict(conditions),
         draft_dtype,

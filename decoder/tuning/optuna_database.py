@@ -69,7 +69,7 @@ def _how(database: Database) -> dict[str, Any]:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """First error of the driver, without the statement and links that SQLAlchemy adds."""
+    """The database driver's first error, without the SQL statement and links that SQLAlchemy adds."""
     cause = first = error
     chain: BaseException | None = error
     while chain is not None:  # after a full disk, the error of a failed rollback hides the first error

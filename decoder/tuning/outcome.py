@@ -23,9 +23,9 @@ class Conditions:
     seed: int
     max_new_tokens: int
     searched: int
-    """Number of texts of the search."""
+    """Number of texts that the search may use."""
     prompts: int
-    """Number of different prompts from which the texts of search and check are cut."""
+    """Number of different prompts from which the texts for search and check are made."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,6 @@ class Tuned:
 
     @property
     def run(self) -> RunConfig:
-        """Run configuration with the settings that are kept."""
+        """Run configuration with the settings that the verdict keeps."""
         chain = self.chain if self.verdict.keeps_chain else CHAIN.shipped
         return RunConfig(dynatree=self.found or TREE.shipped).with_rules(CHAIN.method, chain)

@@ -1,7 +1,8 @@
 """Prompts cut into passages: some for the search, others for the check.
 
-Of many settings, the best on the texts of a search may only have been lucky there. It is therefore checked on unseen
-texts: on other prompts if there are enough, else on later passages of the same prompts. Knows only token ids.
+A setting may be the best of many on the texts of the search only by chance. Therefore the best setting is checked on
+texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
+Knows only token ids.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class Passages:
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Number of different prompts; passages of one prompt resemble each other, which intervals do not account for."""
+    """Number of different prompts. Passages of one prompt resemble each other; confidence intervals ignore this."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
@@ -61,7 +62,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
 
 def whole(prompts: Sequence[Sequence[int]]) -> Passages:
-    """Assigns whole prompts to search and check, since a cut would remove the end of the chat template.
+    """Assigns chat prompts to search and check without cutting them, since a cut prompt lacks the template's end.
 
     Raises:
         PromptError: The prompts are too few.
@@ -80,7 +81,7 @@ def _distinct(prompts: Sequence[Sequence[int]]) -> list[Tokens]:
 
 
 def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-    """Earlier half of the passages of every prompt, and later half."""
+    """For all prompts together: the earlier half of each prompt's passages, and the later half."""
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)
@@ -91,6 +92,8 @@ def _beginnings_of(prompts: Sequence[Tokens], wanted: int, apart: int) -> tuple[
 
 
 def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:
-    """Prefixes of a prompt, each longer by an equal step, up to the whole prompt; fewer if the prompt is short."""
+    """`wanted` prefixes of a prompt, whose lengths rise in equal steps up to the whole prompt; fewer prefixes if they
+    would be less than `apart` tokens apart.
+    """
     count = max(1, min(wanted, len(prompt) // max(SHORTEST, apart)))
     return [prompt[: len(prompt) * part // count] for part in range(1, count + 1)]

@@ -1,7 +1,7 @@
 """Race of a candidate against the incumbent, text by text, until the candidate has lost or won.
 
-Both decode the same text one after the other, and only the ratio of their speeds is used, since the speed of a machine
-drifts over minutes. Pure functions of the logarithms of these ratios.
+Candidate and incumbent decode each text one after the other, and only the ratio of their speeds is used, since the
+speed of a machine changes over minutes. Pure functions of the logarithms of these ratios.
 """
 
 import math
@@ -12,11 +12,13 @@ from statistics import fmean, stdev
 from decoder.analysis.interval import COVERAGE, Interval, students_t
 
 LOSING = 0.8
-"""Coverage of the interval by which a candidate loses; low to save time, as similar settings are tried again."""
+"""Coverage of the confidence interval by which a candidate loses. The coverage is low, which saves time; if a good
+candidate loses by chance, similar settings are tried later.
+"""
 ENOUGH = 6
 """Minimum number of texts for a candidate to win."""
 FAR_BELOW = 0.9
-"""Mean ratio below which two texts suffice to drop a candidate."""
+"""A candidate whose mean ratio is below this loses, even after only two texts."""
 
 
 class Decision(Enum):
@@ -25,14 +27,14 @@ class Decision(Enum):
     GO_ON = auto()
     """Undecided: the race continues."""
     HOPELESS = auto()
-    """Clearly slower, even on few texts."""
+    """The candidate loses early, since it is clearly slower."""
     NOT_BETTER = auto()
-    """Not faster beyond noise."""
+    """The candidate loses, since it is not faster beyond noise."""
     BETTER = auto()
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """Geometric mean of ratios with Student's interval, from their logarithms; None if there are no ratios."""
+    """Geometric mean of ratios, with Student's interval, from the ratios' logarithms; None without ratios."""
     if not logs:
         return None
     if len(logs) == 1:

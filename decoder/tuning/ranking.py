@@ -18,15 +18,15 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     agreement: float
     """Share of the target's greedy tokens that are the draft's most probable token too."""
     cost_ratio: float
-    """Time of a one-row draft pass divided by that of a one-row target pass."""
+    """Time of a draft pass of one row divided by the time of a target pass of one row."""
     chain: int
     """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
     expected: float
     """Expected speed-up of this chain over plain decoding; see `expected_speedup`."""
     measured: Mapping[str, Interval | None]
-    """Measured speed-up over plain decoding, by method; None if every text differed from plain decoding's."""
+    """Measured speed-up over plain decoding, by method; None if each text differed from the text of plain decoding."""
     limits: Bottleneck | None
-    """Bottleneck of the faster of the two methods; None if it has too few rounds."""
+    """Bottleneck of the faster of the two methods; None if this method has too few rounds."""
     fastest: str
     """Name of the faster of the two methods."""
 

@@ -1,8 +1,8 @@
 """Search: in each trial, a candidate races the incumbent until the candidate has won or lost.
 
-Each tuned method has an incumbent and a study of its own. A candidate's value is its speed ratio to the incumbent times
-the incumbent's value, so that all values are relative to the shipped setting. Knows no models and no clock: the
-measuring function is an argument, and `over` is called between texts.
+Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is its speed
+ratio to the incumbent times the incumbent's value, so that all values are relative to the shipped setting. Knows no
+models and no clock: the measuring function is an argument, and the function `over` says when the time is over.
 """
 
 import math
@@ -19,11 +19,11 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""One trial in this many is for a method other than the first."""
+"""Of this many successive trials, one is for a method other than the first."""
 ASKS = 30
-"""Number of consecutive suggestions of already measured settings after which a study counts as exhausted."""
+"""A study counts as exhausted after this many consecutive suggestions of settings that are already measured."""
 COMPARED_EVERY = 10
-"""Trials between two computations of knob importance."""
+"""Number of trials after which knob importance is computed again."""
 INITIAL = 0
 """Trial number of the shipped setting, which precedes the first trial."""
 
@@ -42,9 +42,9 @@ class PassageResult:
     """Result of one passage under one setting."""
 
     speed: float | None
-    """Tokens per second; None if the text differs from plain decoding's."""
+    """Tokens per second; None if the text differs from the text of plain decoding."""
     right: bool = True
-    """Whether the text equals plain decoding's, apart from near ties."""
+    """Whether the text equals the text of plain decoding, or differs from it only because of a near tie."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,11 @@ class Leader:
     setting: Setting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of the setting's speed relative to the shipped one's; biased upwards by the setting's selection."""
+    """Logarithm of the ratio of the setting's speed to the shipped setting's speed. Since the setting was selected for
+    its speed, the value is biased upwards.
+    """
     over_plain: tuple[float, ...] = ()
-    """For each passage, the logarithm of the ratio of the setting's speed to that of plain decoding."""
+    """For each passage, the logarithm of the ratio of the setting's speed to the speed of plain decoding."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class State:
     pruned: int = 0
     """Number of trials ended after few texts."""
     wrong: tuple[Setting, ...] = ()
-    """Settings with a text that differs from plain decoding's; they cannot become leaders."""
+    """Settings with a text that differs from the text of plain decoding; such settings cannot become leaders."""
     too_large: tuple[Setting, ...] = ()
     """Settings that exceed the device's memory."""
     current: Current | None = None
@@ -134,13 +136,15 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _due(self) -> Sequence[Study]:
-        """Studies by precedence: first the study whose turn it is, then the others in case it has no new setting."""
+        """Studies in the order in which they are asked for a setting; a later one is asked if the earlier have none."""
         first, *others = self._studies.values()
         trial = self.state.trials + 1
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
 
     def _candidate(self, study: Study) -> Setting | None:
-        """Unmeasured setting of a study, or None if none is left; repeated settings get their known values."""
+        """An unmeasured setting that the study suggests; None if none is left. If the study suggests a measured
+        setting, the study is told the known value and asked again.
+        """
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
             return None
@@ -216,5 +220,5 @@ class _Measured:
 
 
 def _logs(result: PassageResult, under: float | None) -> list[float]:
-    """Logarithm of a ratio of speeds; empty if a speed is unknown."""
+    """List of one number, the logarithm of the ratio of two speeds; an empty list if a speed is unknown."""
     return [math.log(result.speed / under)] if result.speed and under else []

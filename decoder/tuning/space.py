@@ -1,7 +1,7 @@
-"""Search spaces: knobs of a method, their bounds, and the settings tried first.
+"""Search spaces: a method's knobs, the knobs' bounds, and the settings that are tried first.
 
-A sampler suggests each knob independently; the suggestion is moved to the nearest valid setting. Knows the sampler only
-as a protocol.
+A sampler suggests a value for each knob independently; the suggested values are then changed to a valid setting nearby.
+Knows the sampler only as a protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ BRANCHINGS = (
 DIGITS = 3
 """Decimals of probabilities, few enough to be read in a preset."""
 SHIPPED = next(iter(PRESETS))
-"""Preset in force if the user names none; the search starts from it."""
+"""Preset that is used if the user names no preset; the search starts from this preset."""
 
 
 class Suggest(Protocol):
@@ -44,13 +44,13 @@ class Space:
 
     method: str
     shipped: Rules
-    """Setting in force without tuning; it is the first incumbent."""
+    """Setting that is used without tuning; the search's first incumbent."""
     rules: Callable[[Suggest], Rules]
-    """Valid setting nearest to a sampler's suggestion."""
+    """(sampler) -> the valid setting for the sampler's suggestions."""
     starts: tuple[Mapping[str, Any], ...]
     """First suggestions; the shipped setting is the first of them."""
     count: int | None = None
-    """Number of settings if it is small; None if practically unlimited."""
+    """Number of settings in the space, if this number is small; None if it is practically unlimited."""
 
 
 def _tree(suggest: Suggest) -> DynaTree:
@@ -86,7 +86,9 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees() -> tuple[DynaTree, ...]:
-    """First trees to try: the shipped preset, also with other node limits (the best differs by machine), and others."""
+    """First trees to try: the shipped preset; variants of it, since the best node limit depends on the machine; and the
+    other presets.
+    """
     shipped, *others = PRESETS.values()
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
     return (shipped, *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0), *others)
@@ -101,4 +103,4 @@ CHAIN = Space(
     tuple({"k": k} for k in (Linear().k, 3, 7, 2, 4, 6, 1, 9, 8, 10, 11, 12)),
     LONGEST_CHAIN,
 )
-"""Search space of linear: the length of its chain."""
+"""Search space of method `linear`: the length of its chain."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 STARTUP = 12
-"""Number of trials before the sampler uses the values of earlier trials."""
+"""Number of trials at the beginning in which the sampler does not use the values of earlier trials yet."""
 TREES = 32
 """Number of trees in the random forest that estimates knob importance."""
 FEWEST = 12
@@ -38,7 +38,7 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
     """Database of trials at a URL, opened for the `with` block; None if no URL is given.
 
     Raises:
-        ConfigError: The URL is not that of a database, or Optuna is not installed.
+        ConfigError: `url` is no URL of a database, or Optuna is not installed.
         DatabaseError: The database cannot be used.
     """
     require_optuna()
@@ -52,9 +52,9 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
 
 
 class Study:
-    """Sampler of one search space, which learns each suggestion's value.
+    """Sampler of one search space; it suggests settings, and is told the value of each suggested setting.
 
-    With a database, every method raises DatabaseError once the database cannot be used.
+    A study with a database raises DatabaseError in every method if the database can no longer be used.
     """
 
     def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
@@ -80,7 +80,8 @@ class Study:
                 load_if_exists=True,
             )
             known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            # not all enqueued at once: if a search ended early, the next search would begin with the rest of them
+            # The starts are enqueued one by one: if all were enqueued now and the search ended early, the next search
+            # in this database would begin with the remaining starts.
             self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 
@@ -104,7 +105,8 @@ class Study:
                 self._study.tell(self._open, value)
 
     def importance(self) -> Mapping[str, float]:
-        """Share of the variance between settings that each knob explains, largest first; empty if too few are measured.
+        """For each knob, the share of the variance between settings that the knob explains; largest share first. Empty
+        if too few settings are measured.
 
         Computed by functional analysis of variance, in a few tenths of a second.
         """

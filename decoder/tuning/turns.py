@@ -1,6 +1,6 @@
-"""Runs settings and plain decoding on passages in turns, and compares each text with plain decoding's.
+"""Runs settings and plain decoding on passages in turns, and compares each text with the text of plain decoding.
 
-The whole search is one run of `decoder.bench.protocol`, which receives its turns one by one.
+The whole search is one run of `decoder.bench.protocol`; this module hands the turns to this run one by one.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from decoder.tuning.search import Block, PassageResult, Setting
 
 
 class Turns:
-    """Runner of turns on passages; must be closed after use."""
+    """Runs turns: one setting decodes one passage. Must be closed after use."""
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]], attempts: int = 1) -> None:
         """Begins a run.
@@ -27,7 +27,7 @@ class Turns:
             engine: Engine of the pair, with the sampling settings of `config`.
             config: Length limit, and parameters for settings that have none of their own.
             passages: Token ids.
-            attempts: Maximum number of attempts at a turn that other processes disturb.
+            attempts: Maximum number of times that a turn is run if other processes disturb it.
         """
         self._engine = engine
         self._config = config
@@ -42,7 +42,7 @@ class Turns:
         self._samples = self._begun()
 
     def block(self, settings: Sequence[Setting], passage: int) -> Block | None:
-        """Results of settings and plain decoding on one passage, decoded in random order; a `Measure`."""
+        """Results of settings and of plain decoding on one passage, run in random order; used as `search.Measure`."""
         numbered = {str(number): setting for number, setting in enumerate(settings)}
         try:
             samples = {sample.contender: sample for sample in self.samples(numbered, passage, 0)}
@@ -55,7 +55,7 @@ class Turns:
         return Block(_speed(plain), results)
 
     def samples(self, settings: Mapping[str, Setting], passage: int, repeat: int) -> list[Sample]:
-        """Samples of settings and plain decoding on one passage, by the names of settings."""
+        """Samples of settings and of plain decoding on one passage; a sample's contender is the setting's name."""
         by_name = {BASELINE: Setting(BASELINE), **settings}
         contenders = [contender(name, setting, self._config) for name, setting in by_name.items()]
         cold = [one for one, setting in zip(contenders, by_name.values(), strict=True) if setting not in self._warm]
@@ -67,7 +67,7 @@ class Turns:
         return [next(self._samples) for _ in order]
 
     def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
-        """Whether the first difference from plain decoding's text is a near tie."""
+        """Whether the first difference from the text of plain decoding is at a near tie."""
         differs = first_difference(text, plain)
         if differs is None:
             return False

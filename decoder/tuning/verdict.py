@@ -10,22 +10,26 @@ from decoder.analysis import interval
 from decoder.analysis.interval import Interval
 
 FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
-"""Contenders of the check: `FOUND` if the search found a better tree, `SHIPPED_CHAIN` if it is not `CHAIN`."""
+"""Names of the check's contenders. `FOUND` takes part only if the search found a better tree than the shipped one, and
+`SHIPPED_CHAIN` only if the search found a better chain, `CHAIN`, than the shipped one.
+"""
 NOT_SLOWER = 0.97
-"""A setting that is not faster beyond noise is still kept if the lower end of its gain's interval is at least this."""
+"""A setting is kept only if the lower end of its gain's interval is at least this. So a kept setting need not be faster
+beyond noise.
+"""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Speeds on texts that the search has not seen."""
+    """Speeds of the contenders on texts that the search has not used."""
 
     texts: int
     speeds: Mapping[str, Interval | None]
-    """Tokens per second by contender; None if no text equals plain decoding's."""
+    """Tokens per second by contender; None if none of the contender's texts equals the text of plain decoding."""
     ratios: Mapping[tuple[str, str], Interval | None]
-    """(one, other) -> ratio of the first contender's speed to the second's."""
+    """(one, other) -> ratio of contender `one`'s speed to contender `other`'s speed."""
     wrong: frozenset[str]
-    """Contenders with a text that differs from plain decoding's by more than a near tie."""
+    """Contenders with a text that differs from the text of plain decoding by more than a near tie."""
 
     def faster(self, one: str, other: str) -> bool:
         """Whether the first contender is faster than the second beyond noise."""
@@ -37,19 +41,19 @@ class Verdict:
     """Conclusions of a check."""
 
     gain: Interval | None
-    """Ratio of the found setting's speed to the shipped one's; None if either is missing or has no speed."""
+    """Ratio of the found setting's speed to the shipped setting's; None if a setting is missing or has no speed."""
     better: bool
     """Whether the found setting is faster beyond noise."""
     keeps: bool
-    """Whether the found setting is kept: it is lossless, and not slower than the shipped one."""
+    """Whether the found setting is kept: it is lossless, and not slower than the shipped setting (see `NOT_SLOWER`)."""
     keeps_chain: bool
-    """Whether the found chain is kept beside the shipped one."""
+    """Whether the found chain is kept in place of the shipped chain."""
     fastest: str
     """Contender with the best speed."""
 
 
 def verdict(checked: Checked) -> Verdict:
-    """Verdict of a check; the simpler setting wins if the other is not faster beyond noise."""
+    """Verdict of a check; of two settings the simpler one wins, unless the other one is faster beyond noise."""
     keeps = _keeps(checked, FOUND, SHIPPED)
     better = keeps and checked.faster(FOUND, SHIPPED)
     keeps_chain = _keeps(checked, CHAIN, SHIPPED_CHAIN)
@@ -65,7 +69,9 @@ def _keeps(checked: Checked, searched: str, shipped: str) -> bool:
 
 
 def _fastest(checked: Checked, tree: str) -> str:
-    """Fastest contender: beginning with plain decoding, each replaces the best so far only if faster beyond noise."""
+    """Fastest contender. Contenders are compared in order, from plain decoding on; a later one must be faster beyond
+    noise to replace the best so far.
+    """
     best = PLAIN
     for name in (AUTO, tree, SHIPPED_CHAIN, CHAIN):
         if name not in checked.wrong and checked.faster(name, best):

@@ -1,7 +1,8 @@
 """Check whether work can be captured as a CUDA graph, by running it once before any capture.
 
-A failed capture corrupts the state of torch's memory allocator, so it must not begin. The check detects operations for
-which the host waits: numbers read back, sizes that depend on data, copies from and to the host.
+A capture that fails corrupts the state of torch's memory allocator, so a capture must not begin if it would fail. The
+check detects operations for which the host waits: reading numbers back, tensors whose size depends on data, and copies
+between host and device.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +17,10 @@ from decoder.system.device import without_gradients
 
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
-"""Operator for indexing by tensors; the size of its output depends on data only if an index is a mask."""
+"""Operator for indexing by tensors. The size of the output depends on data only if an index is a Boolean mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - its name
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-"""Operators that torch runs after copying a constant from the host; the copy itself is not dispatched."""
+"""Operators that torch runs after copying a constant from the host; the copy itself does not appear as an operator."""
 
 
 class NotCapturableError(RuntimeError):
@@ -27,7 +28,7 @@ class NotCapturableError(RuntimeError):
 
 
 def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
-    """Runs the work once, and raises an error if it cannot be captured.
+    """Runs the work once, and raises an error if the work cannot be captured.
 
     Raises:
         NotCapturableError: During the work, the host would wait for the device.

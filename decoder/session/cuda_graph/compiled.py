@@ -1,9 +1,10 @@
 """Forward passes of the usual sizes compiled by torch.compile, used where they are faster on this device.
 
 A compiled pass has a fixed number of rows. The number of cache slots in the store and the number that attention reads
-are dynamic, so that a growing text needs no recompilation. Sizes that were not compiled in advance run uncompiled: no
-round waits for a compiler. The compiler captures no CUDA graphs of its own, which would not allow writes to the KV
-store. If compilation fails, or the compiled passes are not faster, the plain passes are used.
+are dynamic, so that a growing text needs no recompilation. A pass of a size that was not compiled in advance runs
+uncompiled, so that no round waits for the compiler. torch.compile is not allowed to capture CUDA graphs itself, since
+its graphs would not allow writes to the KV store. If compilation fails, or the compiled passes are not faster, the
+plain passes are used.
 """
 
 import warnings
@@ -33,7 +34,7 @@ MOST_COMPILED = 256
 many pairs.
 """
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the example passes that are compiled; at the second length, a recompilation is an error."""
+"""Text lengths of the example passes, and torch's stance for each: the pass of the second length must not recompile."""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30
@@ -45,8 +46,8 @@ Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """Compiles a whole pass by `torch.compile`, for the sizes of the example inputs, except for sizes marked as
-    dynamic.
+    """Compiles a whole pass by `torch.compile`. The compiled pass is only for inputs with the sizes of the example
+    inputs; sizes marked as dynamic may differ.
     """
     return torch.compile(function, fullgraph=True, dynamic=False)
 
@@ -124,7 +125,7 @@ class Comparison:
 
     @property
     def pays(self) -> bool:
-        """Whether the compiled form is correct, and faster by enough to be used (`PAYS`)."""
+        """Whether the compiled form is correct, and so much faster that it is used (`PAYS`)."""
         return self.right and self.share < PAYS
 
     def __str__(self) -> str:
@@ -192,7 +193,7 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
 
 
 def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Comparison:
-    """Time and error of a compiled form relative to the plain form, in passes of these sizes."""
+    """Compares a compiled form with the plain form, by time and logits, in passes with these numbers of rows."""
     both = [_Passes(model_form, sizes) for model_form in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []

@@ -19,18 +19,19 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, History, TreeRule
 
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB = range(6)
-"""Indices of the lines of `DeviceState.nodes`, whose columns are nodes. LEVEL: 1 for the root, 0 for a column without a
-node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB, OWN_LOGPROB: the bits
-of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB includes sampling noise."""
+"""Indices of the lines of `DeviceState.nodes`; each column is a node. LEVEL: depth + 1, so 1 for the root; 0 for a
+column without a node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB and
+OWN_LOGPROB are stored as the bits of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB
+includes sampling noise."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Size of a verification's outcome: the number of tokens, then for each depth the node of the accepted path and the
-next token.
+"""Size of a verification's outcome: the number of committed tokens, then the accepted node for each depth, then the
+token after the accepted node for each depth.
 """
 REPORT = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
 SHARE_BITS = 57
-"""Number of fractional bits of a depth acceptance (accepted levels / drafted levels) that is stored as an integer.
-Shares of at most 32 levels are stored as multiples of 2^-57, and the sum of up to 63 shares fits in 64 bits without
-rounding.
+"""Number of fractional bits of a depth acceptance (accepted levels / drafted levels), which is stored as an integer, a
+multiple of 2^-57. For trees of at most 32 levels this integer is exact, and the sum of up to 63 such integers fits in
+64 bits.
 """
 LEVELS = DEEPEST + 2
 BEFORE = FIRST_ROWS[-1]
@@ -51,7 +52,7 @@ class DeviceRule:
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
         self.n_max: Float[Tensor, ""] = self.vector[-1]
         self.breadths: Float[Tensor, 3] = self._growth[GROWTH.index("narrow") :][:3]
-        """The numbers `narrow`, `middle` and `wide` of the rule, which are numbers of children."""
+        """The rule's numbers of children: `narrow`, `middle` and `wide`."""
 
     def turn(self, rule: TreeRule) -> None:
         """Copies all numbers of a rule to the device."""
@@ -59,8 +60,8 @@ class DeviceRule:
         self.vector.copy_(torch.tensor(numbers, dtype=torch.float64))
 
     def logarithmic(self) -> Growth[Tensor]:
-        """The growth rule with logarithms of its probability thresholds. The logarithms are finite, so that minus
-        infinity, the value of impossible nodes, is below every threshold.
+        """The growth rule with the logarithms of its probability thresholds. A threshold of 0 becomes the least finite
+        float64, so that impossible nodes, whose log-probability is minus infinity, are below every threshold.
         """
         logs = dict(zip(GROWTH, self._growth.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
         return replace(self.growth, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
@@ -78,7 +79,7 @@ class _OnDevice:
 
 
 XP = _OnDevice()
-"""Elementwise operations on tensors for `tree_rules`; one of two operands may be a Python number."""
+"""Elementwise operations on tensors for `tree_rules`. The second operand may be a Python number instead of a tensor."""
 
 
 class DeviceState:
@@ -90,9 +91,9 @@ class DeviceState:
 
         self.rule = DeviceRule(device)
         self.sampling = DeviceSampling(device, capacity)
-        """Sampling settings by position in the text; rounds do not change them."""
+        """Sampling settings by position in the text; rounds do not change these settings."""
         self.length: Int[Tensor, ""] = whole()
-        """Number of tokens of the text; all but the last have keys and values in the target's store."""
+        """Number of tokens of the text. All tokens but the last have keys and values in the target's store."""
         self.text: Int[Tensor, S] = whole(capacity)
         """Tokens of the text, followed by the tokens of the tree without its root."""
         self.shares: Int[Tensor, W] = whole(WINDOW)
@@ -104,11 +105,11 @@ class DeviceState:
         self.committed: Int[Tensor, ""] = numbers[0]
         """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
-        """For each depth, beginning with the root: the node of the accepted path, and the token after this node."""
+        """For each depth, from 0 (the root): the accepted node (line 0), and the token after this node (line 1)."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN_LOGPROB + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
-        """Table of depth acceptances, as integers, by (level of the deepest node, number of committed tokens)."""
+        """Depth acceptances as integers, for each pair (level of the deepest node, number of committed tokens)."""
         self.certain: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64, device=device)
         self.impossible: Float[Tensor, ""] = torch.full_like(self.certain, -torch.inf)
         """Log-probability of an impossible node: minus infinity."""
@@ -149,14 +150,14 @@ def _share(level: int, tokens: int) -> int:
 
 
 def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
-    """Accepted nodes below the root, and the token after the last of them, from the first part of a report."""
+    """Accepted nodes below the root, and the bonus token after the last accepted node, read from a report."""
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
     return path[1:count], tokens[count - 1]
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
-    """The draft tree that is verified next, from the second part of a report; `root` is its root token."""
+    """The draft tree that is verified next, read from a report; `root` is the token of the tree's root."""
     lines = _lines(report)
     nodes = lines.view(np.int64)
     count = int(np.count_nonzero(nodes[LEVEL]))
@@ -169,7 +170,7 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
-    """Like `drafted`, but also with the draft's own log-probabilities, for rounds whose tokens are sampled."""
+    """The tree of `drafted`, with the draft's own log-probabilities added; used in rounds whose tokens are sampled."""
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]
@@ -177,5 +178,5 @@ def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def _lines(report: NDArray[np.float64]) -> NDArray[np.float64]:
-    """See `DeviceState.nodes`."""
+    """Lines of a report's part `DeviceState.nodes`, as float64."""
     return report[OUTCOME:].reshape(-1, MOST_NODES)

@@ -1,4 +1,4 @@
-"""Drafting of a whole tree as one function of device tensors: all levels, and the tree packed for its verification.
+"""Drafting of a whole tree as one function of device tensors, which computes all levels and packs the tree's nodes.
 
 Growth rules are applied as masks: rows of nodes without children are computed and ignored. The tree equals that of
 `decoder.draft.model_drafter`, except for the order of equally probable nodes. Probabilities are stored as logarithms,
@@ -21,8 +21,8 @@ from decoder.verify.verifier import DeviceVerifier
 PLACES = MOST_NODES - 1
 """Maximum number of drafted nodes of a tree."""
 WHOLE, PART = 8000, 400
-"""Row lengths below which CUDA's top-k takes one kernel instead of 22: for an undivided row, and for each part of a
-divided row.
+"""Row lengths below which CUDA's top-k takes one kernel instead of 22. WHOLE is the limit of undivided rows, PART the
+limit of each part of a divided row.
 """
 
 
@@ -32,7 +32,7 @@ class Side:
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
     ) -> None:
-        """The last cache slots of the store must be free, since rows outside the text write to them."""
+        """The last cache slots of `store` must be free: rows at positions outside the text write to these slots."""
         self.forward = forward
         self.store = store
         self.vocabulary = vocabulary
@@ -43,7 +43,7 @@ class Side:
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """Logits, over the common vocabulary, of rows at these positions (`places`) of the text."""
+        """Logits of rows at the positions `places` of the text, over the vocabulary that both models share."""
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
@@ -65,8 +65,8 @@ class Layout:
     """Index tables of rows and candidate nodes in drafts of one shape: constant device tensors, made before capture.
 
     Rows are the nodes that may get children, the root first, level after level. Each row has the same number of
-    candidates for its children; candidates are in the order of their rows. Padding rows without a level follow, so that
-    there are more candidates than nodes in any tree.
+    candidates for its children; candidates are in the order of their rows. After the rows of all levels there are
+    padding rows, so that the number of candidates exceeds the number of nodes of any tree.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, device: torch.device) -> None:
@@ -78,8 +78,8 @@ class Layout:
         """Number of candidates of each row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Number of parts into which the vocabulary is divided for top-k: the best tokens overall are among the best
-        tokens of each part.
+        """Number of parts into which the vocabulary is divided for top-k. Top-k first finds the best tokens of each
+        part, and then the best of these.
         """
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
@@ -93,28 +93,26 @@ class Layout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """For each row, index of the first of all candidates at the row's own depth."""
+        """For each row, index of the first candidate that has the same depth as the row."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
-        """Position of each row of all passes, relative to the first row."""
+        """Positions in the text of the rows of all forward passes of a draft, relative to the first row's position."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
         self.no_paths: Float[Tensor, Q] = torch.full((padding,), -torch.inf, dtype=torch.float64, device=device)
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
         self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
-        """Initial values of the candidates' lines: token, path log-probability as the bits of a float64, and index of
-        the candidate's row in its level."""
+        """Initial values of the candidates' lines: token; path log-probability, as the bits of a float64; index of the
+        parent's row among the rows of the parent's level."""
         self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:
-        """Range of the candidates whose parents have this depth."""
+        """Index range of the candidates whose parents have this depth."""
         first = sum(self.widths[:depth]) * self.children
         return slice(first, first + self.widths[depth] * self.children)
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Number of equal parts into which a vocabulary is divided for a faster top-k; 1 if division does not make it
-    faster.
-    """
+    """Number of equal parts into which a vocabulary is divided for a faster top-k; 1 if dividing it does not help."""
     if vocabulary < WHOLE:
         return 1
     sizes = (size for size in range(PART - 1, best - 1, -1) if vocabulary % size == 0)
@@ -128,8 +126,8 @@ class _Rule:
     at depths at which no node may have children.
     """
     breadths: Growth[Tensor] | None
-    """Numbers of children, given as a bias for each rank of a child, 0 or minus infinity; None if all nodes have the
-    same number.
+    """Numbers of children (`narrow`, `middle`, `wide`) as biases on the children by rank: 0 for the ranks that exist,
+    minus infinity for the others. None if all nodes have the same number of children.
     """
 
 
@@ -143,12 +141,12 @@ class _Grown:
     paths: list[Float[Tensor, "W"]]
     """Path log-probabilities of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
-    """Indices of each depth's rows among the candidates at that depth; -1 for the root."""
+    """For each depth, the indices of the depth's rows among the candidates of the same depth; -1 for the root."""
 
 
 def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
-    """Drafts a tree after the text, using the probabilities that this verifier estimates, and writes the tree to the
-    device state.
+    """Drafts a tree after the text and writes the tree to the device state. The tree grows by the probabilities that
+    `verifier` estimates.
     """
     first = layout.first
     around = state.length + state.steps(-first, max(layout.rows, PLACES))
@@ -229,8 +227,8 @@ def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], out: Float[
 def _growing(
     bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
 ) -> Int[Tensor, "W"]:
-    """Candidates that become rows of the next level, in order: all nodes of the tree that have children, and some
-    further candidates.
+    """Indices of the candidates that become rows of the next level, in ascending order: all nodes that get children
+    and, to fill the level's fixed width, further candidates.
     """
     paths, width = bits.view(torch.float64), layout.widths[depth]
     if len(paths) == width:
@@ -241,16 +239,17 @@ def _growing(
 
 
 def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
-    """Writes the tree's nodes to the device state, in the tree's order, and the nodes' tokens behind the tokens of the
-    text.
+    """Writes the tree's nodes to the device state, in the tree's order, and the nodes' tokens to `state.text`, after
+    the text's own tokens.
     """
-    # A node passes the threshold only if its parent does: the node's path is at most as probable, and its threshold at
-    # least as high.
+    # If a node passes its threshold, so does its parent: the parent's path is at least as probable as the node's path,
+    # and the parent's threshold is at most as high as the node's threshold.
     grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
     paths = torch.where(grows[:, None], paths, state.impossible).flatten()
-    # Descendants follow their ancestors in breadth-first order, so if the stable sort puts a node outside the budget,
-    # its descendants are outside too.
+    # Before the sort, a node comes after its ancestors, and it is at most as probable as its ancestors. The sort is
+    # stable, so a node also comes after its ancestors in the sorted order: if a node is outside the budget, its
+    # descendants are outside too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
     kept = exist & (state.steps(0, PLACES) < state.rule.n_max)

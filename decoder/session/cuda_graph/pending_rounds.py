@@ -1,6 +1,7 @@
 """Pending rounds of a session: work queued on the device, and results copied to the host.
 
-Queues all work of a round, measures its times and counts the host's waits. Knows neither rules nor texts.
+Queues all work of a round, measures how long the work takes, and counts how often the host waits. Knows neither rules
+nor texts.
 """
 
 import time
@@ -16,7 +17,7 @@ from decoder.system.device import Mark
 
 
 class Clock:
-    """Clock of a round on the host, which excludes pauses and does not wait for the device."""
+    """The host's clock of a round; it does not count pauses, and does not wait for the device."""
 
     def __init__(self) -> None:
         self._start_s = time.perf_counter()
@@ -39,7 +40,7 @@ class PendingRound:
 
     @property
     def seconds(self) -> float:
-        """Duration on the device, in seconds; may be read once the host has waited for this work or later work."""
+        """Duration on the device, in seconds; only known after the host has waited for this work or later work."""
         return self.done.seconds_since(self.begun)
 
 

@@ -1,7 +1,8 @@
 """Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
 
-Which work can be captured depends on drivers, kernels and the version of torch. If decoding a few short texts fails, or
-their tokens differ other than at near ties, the host drives the pair's rounds, and the reason is reported.
+Which work can be captured depends on drivers, kernels and the version of torch. The test decodes a few short texts on
+the device. If decoding fails, or the tokens differ from the host's tokens by more than a near tie, the host drives all
+rounds of the pair, and the reason is reported.
 """
 
 import functools
@@ -37,9 +38,9 @@ from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
-"""Prompts of the test. A text is compared up to the first near tie; then the next prompt is used."""
+"""Prompts of the test. If a text differs from the reference at a near tie, the text of the next prompt is compared."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Sampling settings of the sampled texts, chosen so that every operation on logits that a graph may contain is used."""
+"""Sampling settings of the sampled texts; with these settings, all operations on logits that graphs may contain run."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
@@ -48,7 +49,7 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """The text that rounds of the host write after a prompt, and both models' logits for each token of the text."""
+    """A text that is decoded by rounds of the host after a prompt, and both models' logits at the text's tokens."""
 
     prompt: Sequence[int]
     text: Sequence[int]
@@ -60,11 +61,11 @@ class Reference:
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Tokens of prompt and text, without the last token, since no logits were computed after it."""
+        """Tokens of prompt and text, except the text's last token, after which no logits were computed."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, text: Sequence[int], error: float) -> bool:
-        """Whether the first difference from another text is a near tie, given that logits have errors up to `error`."""
+        """Whether the first difference from another text is at a near tie, if logits have errors of up to `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, text, strict=False), first):
@@ -77,7 +78,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
     """Makes the static forward forms of both models for rounds on the device, and tests rounds with them.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
-    returns the reason.
+    returns the reason why rounds cannot run on the device.
     """
     try:
         right = references(pair)
@@ -114,10 +115,10 @@ def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Referen
 def refusal(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> str | None:
-    """Reason why rounds cannot run on this pair's device; None if they can.
+    """Reason why rounds cannot run on this pair's device; None if rounds can run there.
 
-    None in `tried` stands for rounds without a draft. `right` are the references; if it is None, the references are
-    decoded first.
+    `tried` are the rules under which rounds are tested; the entry None stands for rounds without a draft. `right` are
+    the references; without this argument, the references are decoded first.
     """
     try:
         right = right or references(pair)
@@ -140,11 +141,11 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Message about tokens of device rounds that differ from a reference; None if all differences are near ties."""
+    """Message about the first text of device rounds that differs from its reference, except at near ties; else None."""
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())
-        # The shared costs are measured in greedy rounds; sampled rounds take longer, and get separate costs.
+        # Only greedy rounds record their costs in `graph_slots`. Sampled rounds take longer, so they have other costs.
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes

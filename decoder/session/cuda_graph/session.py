@@ -1,8 +1,8 @@
 """A session whose rounds run on the device; the host waits for the device once per round.
 
-While the device verifies one tree, the next work is already queued: the draft of the next tree, or the next
-verification. If the user turns a knob, the tree is drafted again. If the rules no longer fit the fixed shapes, a
-session driven by the host decodes the rest of the text.
+While the device verifies one tree, the next work is already queued: the draft of the next tree, or, in rounds without a
+draft, the next verification. If the user turns a knob, the current tree is drafted again. If the rules no longer fit
+tensors of fixed shapes, a session driven by the host decodes the rest of the text.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,10 +47,10 @@ class _Draft:
 class GraphSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding, as by `HostSession`, but with rounds on the device. A
     round's time includes the draft of its tree, even if the draft ran during the previous round; the commit is part of
-    the verification. The session keeps a slot until the text ends. The rules must fit static shapes. If they no longer
-    do after the user turned a knob, `reopen` opens a session driven by the host for the rest of the text. `sizes`
-    chooses the size of each tree; if it is None, the rules alone determine the size. `sampling` has the sampling
-    settings by position; if it is None, decoding is greedy.
+    the verification. The session keeps a slot until the text ends. The rules must fit tensors of fixed shapes. If the
+    user turns a knob and the rules no longer fit, `reopen` opens a session driven by the host for the rest of the text.
+    `sizes` chooses the size of each tree; if `sizes` is None, the rules alone determine the size. `sampling` has the
+    sampling settings by position; if `sampling` is None, decoding is greedy.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class GraphSession:
         self._sampling = sampling or Schedule()
         self._seed = seed
         self._followed: int | None = None
-        """Number of changes (`Schedule.turns`) that the sampling settings had when they were last copied to the
-        device.
+        """Value of `Schedule.turns` (number of changes of the sampling settings) when the settings were last copied to
+        the device; None before the first copy.
         """
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
@@ -90,11 +90,11 @@ class GraphSession:
         self._read = len(prompt_ids) - 1
         """Number of the text's tokens that the draft model has read."""
         self._observation: tuple[Plan, list[int]] | None = None
-        """Size of the last tree and ranks of its accepted nodes; None once the acceptance model has been updated with
-        them.
+        """Size of the last tree and ranks of its accepted nodes, until the acceptance model has learned from them; then
+        None.
         """
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Seconds and forward passes of drafts that no round has counted yet."""
+        """Seconds and forward passes of drafts that are not yet part of any round's figures."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 
@@ -110,8 +110,8 @@ class GraphSession:
 
     @without_gradients()
     def prefill(self) -> float:
-        """Reads the prompt without its last token, then drafts the first tree; the time of this draft counts for the
-        first round.
+        """Reads the prompt without its last token, then drafts the first tree. Returns the seconds for the prompt; the
+        seconds for the draft are part of the first round.
         """
         begun = self._slot.mark()
         self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
@@ -126,7 +126,7 @@ class GraphSession:
 
     @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verifies and commits the current tree; meanwhile queues the next draft or verification."""
+        """Verifies and commits the current tree; queues the next draft or verification while the device verifies."""
         if self._instead:
             return self._instead.step(turns, at_stage)
         self._slots.settle(self)
@@ -174,9 +174,9 @@ class GraphSession:
             self._has_slot = False
 
     def _follow(self) -> None:
-        """Copies new sampling settings to the device, for positions after the text.
+        """Copies the sampling settings to the device if they have changed, for the positions after the text.
 
-        Settings never change for positions whose tokens are already queued.
+        For positions whose tokens are already being computed on the device, settings never change.
         """
         end = len(self._text)
         if self._followed != self._sampling.turns:
@@ -219,7 +219,7 @@ class GraphSession:
         self._draft_forwards += draft.shape.deepest
 
     def _launch(self, outcome: Outcome, clock: Clock) -> float:
-        """Verifies and commits the tree, queues the next work and waits once; returns the next draft's seconds."""
+        """Verifies and commits the tree, queues the next work and waits once; returns the seconds of the next draft."""
         tree, draft = outcome.tree, self._draft
         pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
@@ -230,8 +230,7 @@ class GraphSession:
             if not draft and length - self._read > FIRST_ROWS[-1]:
                 self._slot.catch_up(self._text, self._read)
             ahead = self._pending.draft(follows.shape, length, clock, follows.most)
-        # The draft does not overwrite the verification's part of the report, so one copy to the host contains both
-        # parts.
+        # Draft and verification write different parts of the report, so one copy to the host has both results.
         arrival = self._pending.report()
         if goes_on and not follows:
             ahead = self._pending.verification(1, length, clock)
@@ -244,7 +243,7 @@ class GraphSession:
         )
         self._text.extend(outcome.committed)
         if draft:
-            # The last accepted node may be a leaf, which the draft model has not read.
+            # The draft model may not have read the last accepted node, which may be a leaf, nor the bonus token.
             self._read = len(self._text) - 2
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
@@ -256,16 +255,16 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Adds time and passes of drafts that no round has counted yet to this round, including trees that are never
-        verified.
+        """Adds to this round the time and forward passes of drafts that no round includes yet, also of drafts whose
+        tree is never verified.
         """
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """Duration of the round, in seconds. While verifications are queued ahead, this is the longer of host time and
-        device time.
+        """Duration of the round, in seconds. Over successive rounds whose next verification is already queued, host
+        time and device time are added up separately, and the longer sum counts.
         """
         self._host_s += host_s
         self._device_s += device_s
@@ -276,8 +275,8 @@ class GraphSession:
         return charged_s
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Decodes the round, and the rest of the text, in a session driven by the host, which first reads the whole
-        text.
+        """Opens a session driven by the host for the rest of the text, lets it read the whole text so far, and decodes
+        this round with it.
         """
         self.close()
         self._instead = self._reopen(self._text, self._longest - len(self._text), self._knobs)

@@ -1,8 +1,8 @@
-"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and state at fixed addresses, and the
-graphs that use them.
+"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and device state at fixed addresses, and
+the graphs that use these caches and this state.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
-Each of several methods that decode at the same time needs its own slot; all slots share the models' weights.
+Methods that decode at the same time need a slot each; all slots share the models' weights.
 """
 
 import time
@@ -32,12 +32,12 @@ CHUNK = 512
 BEYOND = 8
 """Number of cache slots at the end of a KV store that no attention reads."""
 AHEAD = 64
-"""During idle time, graphs are captured in advance for the next tokens of a text, up to this number of tokens."""
+"""During idle time, graphs are captured in advance for a text that is longer by up to this number of tokens."""
 Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Keys and values of target and draft, one device state, and the CUDA graphs that use them.
+    """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory.
 
     If `graphs` is None, all work runs by plain calls. `capturable` is the set of kinds of work that are known to be
     capturable; all slots with the same forward forms of both models share this set.
@@ -51,7 +51,7 @@ class GraphSlot:
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """Verifier of all work that is queued from now on; draft trees grow by the probabilities that it estimates."""
+        """Verifier of all work that is queued from now on; draft trees grow by the probabilities of this verifier."""
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -81,8 +81,8 @@ class GraphSlot:
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on, if the draft model has more tokens to read than one draft
-        can include.
+        """Lets the draft model read the text from `start` on; needed before a draft if the draft model has more tokens
+        to read than the first pass of a draft can read.
         """
         _read_all(self.draft, text, start)
 
@@ -128,7 +128,7 @@ class GraphSlot:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            # The wait for work that is already queued counts as decode time; the capture does not.
+            # Waiting for work that is already queued counts as decode time; capturing does not.
             self.mark().wait()
             started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
             if kind not in self._capturable:
@@ -140,8 +140,8 @@ class GraphSlot:
         return self._captured[key]
 
     def _undo(self) -> Work:
-        """A function that restores the device state and the draft's store after some work. The target's store needs no
-        restoring, since its rows are computed again.
+        """A function that restores the device state and the draft's store to their contents before some work. The
+        target's store is not restored, since the rows that the work overwrites are computed again.
         """
         restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
@@ -155,7 +155,7 @@ class GraphSlot:
 
 
 def tried(work: Work, undo: Work, device: torch.device) -> None:
-    """Runs the work once to check that it can be captured, and undoes it.
+    """Runs the work once to check that it can be captured, then undoes the work.
 
     Raises:
         NotCapturableError: A CUDA graph cannot contain the work.
@@ -168,7 +168,7 @@ def tried(work: Work, undo: Work, device: torch.device) -> None:
 
 def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
     """Captures work, which must be capturable, as a CUDA graph. Replays the graph once, since the first replay uploads
-    it.
+    the graph to the device.
     """
     replay = graphs.capture(work, undo)
     replay()
@@ -183,7 +183,7 @@ def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D
 
 
 def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
-    """Reads these tokens of a text, the first of them at position `first`; returns their logits."""
+    """Reads tokens of a text, of which the first has the position `first`; returns the tokens' logits."""
     ids = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(first, first + len(ids), device=ids.device)
     return side.logits(ids, places, places, causal_bias(side.store, len(ids), first))
@@ -195,7 +195,7 @@ def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    """Causal attention bias of `rows` tokens of a text, the first of them at position `first`."""
+    """Causal attention bias of `rows` tokens of a text, of which the first has the position `first`."""
     visible = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
     return visibility(torch.tensor(first, device=store.device), visible, slots(first + rows), store.dtype)
 
@@ -209,8 +209,8 @@ class GraphSlots:
     refused: str | None = None
     """Reason why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """Session that has already queued work for its next round, and the mark at the end of this work; None if there is
-    no such session.
+    """The session that has already queued work for its next round, and the mark at the end of this work; None if no
+    session has queued such work.
     """
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
@@ -221,7 +221,7 @@ class GraphSlots:
 
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
-        """A free slot for a text of `longest` tokens, or a new one."""
+        """A free slot with room for a text of `longest` tokens; if no free slot is large enough, a new slot."""
         models = self.forward(pair.target), self.forward(pair.draft_model)
         # Slots that are too small are dropped: their memory is needed for a larger slot.
         self._free = [slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs)]
@@ -254,7 +254,7 @@ class GraphSlots:
         return self._forwards[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair with the same model, which share the model's static form."""
+        """Slots for another pair of which one model is `model`; the new slots use this model's existing static form."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return GraphSlots(refused=self.refused, _forwards=forms)
 
@@ -269,11 +269,11 @@ class GraphSlots:
         self._capturable.clear()
 
     def run(self, model: LanguageModel, forward: StaticForward) -> None:
-        """Sets the static form of a model for all slots that are taken from now on."""
+        """Sets the static form of a model; all slots that are taken from now on use this form."""
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats the work, as a CUDA graph if slots use graphs. The work must not need to be undone.
+        """A function that repeats the work, as a CUDA graph if slots use graphs. Runs the work without undoing it.
 
         Raises:
             NotCapturableError: A CUDA graph cannot contain the work.

@@ -1,8 +1,9 @@
-"""Tensor sizes of drafts and verifications under a growth rule; all other parts of the rule are values in device
+"""Tensor sizes of drafts and verifications under a growth rule. The other parts of the rule are values in device
 tensors.
 
-Pure; knows neither tensors nor models. The fixed width of a level never excludes a node: the path probabilities of a
-level sum to at most 1, so at most 1 / stop nodes have a path probability of `stop` or more and get children.
+Pure; knows neither tensors nor models. The fixed width of a level is enough for all nodes that get children: these
+have path probabilities of `stop` or more, the path probabilities of a level sum to at most 1, so there are at most
+1 / stop such nodes.
 """
 
 import math
@@ -21,19 +22,19 @@ MOST_NODES = BUCKETS[-1]
 """Maximum number of nodes of a tree, including its root."""
 DEEPEST = 32
 WINDOW = 63
-"""Largest window of the history rule, in rounds: up to this number, depth acceptances can be added in 64 bits without
-rounding.
+"""Largest window of the history rule, in rounds; the depth acceptances of so many rounds can be added in 64 bits
+without rounding.
 """
 SLACK = 1e-4
-"""By this much the path probabilities of a level may sum to more than 1, due to float32 rounding."""
+"""The path probabilities of a level may sum to 1 + SLACK, due to float32 rounding."""
 FIRST_ROWS = (2, 16, 64, 256)
-"""Possible numbers of rows of a draft's first pass, which reads the tokens that the draft model has not read yet: one
-or two, or more after rounds without a draft."""
+"""Possible numbers of rows of a draft's first pass. This pass reads the tokens that the draft model has not read yet:
+one or two tokens, or more after rounds without a draft."""
 BEAM = 16
 """Number of nodes of a level that get children if costs decide the size of each round's tree."""
 MOST_USUAL = SIZES[-1]
-"""For rules with trees of varying size, verifications are compiled in advance up to this number of rows; larger ones
-are rare.
+"""For rules with trees of varying size, verifications are compiled in advance up to this number of rows; larger
+verifications are rare.
 """
 
 
@@ -44,7 +45,7 @@ class Shape:
     widest: int
     """Maximum number of children of a node."""
     widths: tuple[int, ...]
-    """Largest number of nodes with children, at depth 0, 1, 2, ..."""
+    """Largest number of nodes with children at each depth: 0, 1, 2, ..."""
     best: bool
     """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
     order.
@@ -60,7 +61,7 @@ class Shape:
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows of the draft's passes: nodes below the root that may get children."""
+        """Number of rows of all passes after the first: one row for each node below the root that may get children."""
         return sum(self.widths[1:])
 
 
@@ -116,7 +117,7 @@ def bucket(nodes: int) -> int:
 
 
 def levels(nodes: int) -> int:
-    """Number of levels in the verification of `nodes` rows: the maximum for a tree of this size."""
+    """Number of levels below the root in a verification of `nodes` rows: the most that a tree of this size can have."""
     return min(DEEPEST, nodes - 1)
 
 
@@ -145,8 +146,8 @@ def passes(rules: Iterable[TreeRule | None]) -> Passes:
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """Sizes of the passes of drafts under these rules, and of verifications with one row or the numbers of rows in
-    `verified`.
+    """Sizes of the passes of drafts under these rules, and of verifications: one row, and the sizes in `BUCKETS` for
+    the numbers of nodes in `verified`.
     """
     drafted = {rows for rule in rules for size in _shapes(rule) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
@@ -161,7 +162,7 @@ def _shapes(rule: TreeRule) -> Iterator[Shape]:
 
 
 def _verified(rule: TreeRule) -> Iterator[int]:
-    """Numbers of rows of the verifications of a rule's trees."""
+    """Numbers of rows that verifications may have if trees grow under this rule."""
     if rule.budget.by_cost:
         yield from SIZES
     elif rule.growth.wide == 1:

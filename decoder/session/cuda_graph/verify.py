@@ -17,8 +17,8 @@ from decoder.session.cuda_graph.draft import Side
 from decoder.tree_rules import adapted
 
 Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
-"""See `DeviceVerifier.choose`. A node is accepted if its token is the target's choice after its parent; siblings have
-different tokens."""
+"""See `DeviceVerifier.choose`. A node is accepted if its parent is accepted and its token is the target's choice after
+the parent. At most one of several siblings is accepted, since siblings have different tokens."""
 
 
 def verify(
@@ -26,7 +26,8 @@ def verify(
 ) -> None:
     """Verifies the state's tree in a pass of `nodes` rows over `slots` cache slots, and commits the accepted path.
 
-    The draft model's keys and values move too, if `draft` is given. No node may be deeper than `deepest`.
+    If `draft` is given, the accepted path's keys and values move in the draft model's store too. No node may be deeper
+    than `deepest`.
     """
     around = state.length + state.steps(-2, nodes)
     row_slots, after = around[1:-1], around[2:]
@@ -40,20 +41,21 @@ def verify(
     # Accepted nodes form one path, with at most one node at each level from 1 on. All other nodes are assigned level 0.
     accepted = torch.where((above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
     torch.amax(accepted, 0, out=state.committed)
-    # Entries beyond the end of the path keep the node whose number is their index, so that these rows do not move.
+    # path[d] is the accepted node at depth d. Beyond the end of the accepted path, path[d] is d, so that the target's
+    # row d is copied to its own place.
     path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
     if deepest:
         _move(target, row_slots[0] + path[1:], after[:deepest])
     if draft and deepest:
-        # The draft model has no row for a leaf, but a leaf can only be the last node of the path, and the next draft
-        # reads the last two tokens.
+        # The draft model has no keys and values of leaves. But only the last node of the path can be a leaf, and the
+        # next draft reads the text's last two tokens.
         _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
         _learn(state, levels.amax())
     _commit(state, path, choices.index_select(0, path), after)
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
-    """Mask with one row for each node, which marks the node and its ancestors; the root's parent is the root."""
+    """Mask with one row for each node; the row marks the node and its ancestors. `parents` of the root is the root."""
     count, reach = len(parents), 1
     ways = identity[:count, :count].scatter(1, parents[:, None], 1.0)
     while reach < deepest:
@@ -77,14 +79,16 @@ def _move(side: Side, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> No
 
 
 def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:
-    """Appends the tokens to the text; tokens beyond the path's end do not count, and are overwritten later."""
+    """Appends the committed tokens to the text. The entries of `tokens` beyond the path's end are written too, but the
+    text's length does not include them, and later tokens overwrite them.
+    """
     state.text.index_copy_(0, after[: len(path)], tokens)
     state.length.add_(state.committed)
     torch.stack((path, tokens), out=state.outcome[:, : len(path)])
 
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
-    """Applies the history rule after a tree whose deepest node has this level; bit-identical to the host's result."""
+    """Applies the history rule after a tree whose deepest node has this level; equals the host's result bit by bit."""
     growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
     state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)
