@@ -124,9 +124,12 @@ class TokenTree:
         return np.frombuffer(seen, dtype=np.bool_).reshape(count, count)
 
     def most_probable(self, nodes: int) -> list[int]:
-        """The root and the `nodes` drafted nodes with the highest path probabilities, in ascending order.
+        """Node numbers, ascending, of the root and of the drafted nodes with the highest path probabilities.
 
         A path is never more probable than its prefix, and the sort is stable, so the parent of a kept node is kept too.
+
+        Args:
+            nodes: Number of drafted nodes to choose.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
         return sorted([0, *drafted[:nodes]])

@@ -1,4 +1,4 @@
-"""llama.cpp's own greedy decoding, plain and speculative, as contenders: its server without HTTP, nothing of the engine.
+"""llama.cpp's own greedy decoding as contenders, plain and speculative: its server, called without HTTP.
 
 Its time is the time that its server reports. As for transformers' baselines, prefill ends with the first token, which
 does not count in rates.
@@ -79,7 +79,7 @@ class _Server:
         return xllamacpp.Server(params)
 
 
-def _decoded(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
+def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
     timed = server.complete(prompt_ids, config.max_new_tokens)
     # Token ids come only with log-probabilities, which take time.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]

@@ -50,7 +50,7 @@ class Policy(nn.Module):
         )
 
     def scale_by(self, scalars: Float[Tensor, "R F"]) -> None:
-        """Standardises scalars by the mean and deviation of these roots; scalars that do not vary become 0."""
+        """Standardises all further inputs by the mean and deviation of `scalars`; a scalar that does not vary becomes 0."""
         deviation, mean = torch.std_mean(scalars, 0, correction=0)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))

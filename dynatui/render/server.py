@@ -254,7 +254,8 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Draft steps and draft tokens per round; if the server caps verification, also verified tokens, uncapped L-bar."""
+    """Drafted levels and tokens per round. If the server caps verification, also the verified tokens and the uncapped
+    L-bar."""
     width = max(1, inside(size)[0])
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
@@ -272,7 +273,7 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    """Counts of the session and of the last interval, and duration and gaps of the session."""
+    """Numbers of rounds and tokens in the session and the last interval; the session's length and missing readings."""
     reading = state.reading
     both = (reading.session, reading.interval) if reading else (None, None)
     counted: tuple[tuple[str, Figure], ...] = (

@@ -59,7 +59,7 @@ def tables(report: PaperReport) -> list[Table]:
 
 
 def conditions(report: PaperReport) -> tuple[str, ...]:
-    """Notes on device and models, here and in the paper, and on disturbances and completeness of the measurement."""
+    """Notes: device and models of this run and of the paper's runs, disturbances, and whether the run is complete."""
     request = report.header.request
     return (
         f"Here: {device(report)}, {request.target} with {request.draft}, "

@@ -76,7 +76,7 @@ class Context:
         self._threads = threads
         params = self._library.context_default_params()
         sizes = {
-            # llama.cpp cuts a pass to the size of the cache.
+            # llama.cpp lowers n_batch to n_ctx.
             "n_ctx": max(MOST_ROWS, -(-rows // CACHE_STEP) * CACHE_STEP),
             "n_batch": MOST_ROWS,
             "n_ubatch": MOST_ROWS,

@@ -3,7 +3,7 @@
 From Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". The sampled tokens are tried one by one.
 If a token was sampled several times after a node, its first sample owns the subtree. A later sample of the same token
 changes the residual of its siblings but gets probability 0 itself, since the residual of a refused token is 0. After
-refusals, a node's residual is (p - removed q)+ / S, which is determined by the scalars `removed` and S.
+refusals, a node's residual is (p - r q)+ / S: two scalars determine it, the factor r (`removed` in code) and the sum S.
 """
 
 from collections.abc import Callable, Iterator, Sequence
