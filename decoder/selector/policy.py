@@ -50,7 +50,7 @@ class Policy(nn.Module):
         )
 
     def scale_by(self, scalars: Float[Tensor, "R F"]) -> None:
-        """Standardises all further inputs by the mean and deviation of `scalars`; a scalar that does not vary becomes 0."""
+        """Standardises later inputs by the mean and deviation of `scalars`; a scalar that does not vary becomes 0."""
         deviation, mean = torch.std_mean(scalars, 0, correction=0)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))

@@ -255,7 +255,8 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
     """Drafted levels and tokens per round. If the server caps verification, also the verified tokens and the uncapped
-    L-bar."""
+    L-bar.
+    """
     width = max(1, inside(size)[0])
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),

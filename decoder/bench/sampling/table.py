@@ -182,7 +182,7 @@ def claims(rows: Sequence[Claim]) -> Table:
 
 
 def _place(row: Row) -> tuple[bool, int, int, int]:
-    """Sort key for the paper's order of rows: by verifier, then by kind of drafting; rows of coupled trees come last."""
+    """Sort key for the paper's order of rows: by verifier, then by kind of drafting; rows of coupled trees are last."""
     order, draftings = list(paper.NAMES), [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
     if not _drawn(row):
         return (True, 0, 0, 0)
