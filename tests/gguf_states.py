@@ -1,0 +1,188 @@
+"""Tiny random GGUF files of architectures whose layers keep a state, with the embedded pair's tokenizer.
+
+Sizes and names of tensors are those that llama.cpp's loader asks for, in its order of dimensions.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.gguf_files import add_tokenizer
+from decoder.models.checkpoints import EMBEDDED_TARGET
+
+WIDTH, INNER, STATE, KERNEL, HEADS, HEAD, FEED, VOCABULARY, CONTEXT = 64, 128, 16, 4, 4, 16, 96, 2048, 1024
+MIXER = {"ssm.conv_kernel": KERNEL, "ssm.state_size": STATE, "ssm.time_step_rank": HEADS}
+ATTENTION = {"attention.head_count": HEADS, "feed_forward_length": FEED}
+DENSE = {"ffn_gate.weight": (WIDTH, FEED), "ffn_up.weight": (WIDTH, FEED), "ffn_down.weight": (FEED, WIDTH)}
+PROJECTIONS = {
+    "attn_q.weight": (WIDTH, HEADS * HEAD), "attn_k.weight": (WIDTH, 2 * HEAD), "attn_v.weight": (WIDTH, 2 * HEAD),
+    "attn_output.weight": (HEADS * HEAD, WIDTH),
+}  # fmt: skip
+NORMS = {"attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)}
+EXPERTS, EXPERT = 4, 32
+Shapes = Mapping[str, Sequence[int]]
+
+
+def _mamba(_layer: int) -> Shapes:
+    rank = HEADS
+    return {
+        "attn_norm.weight": (WIDTH,), "ssm_in.weight": (WIDTH, 2 * INNER), "ssm_conv1d.weight": (KERNEL, INNER),
+        "ssm_conv1d.bias": (INNER,), "ssm_x.weight": (INNER, rank + 2 * STATE), "ssm_dt.weight": (rank, INNER),
+        "ssm_dt.bias": (INNER,), "ssm_a": (STATE, INNER), "ssm_d": (INNER,), "ssm_out.weight": (INNER, WIDTH),
+    }  # fmt: skip
+
+
+def _mamba2(_layer: int, groups: int = 2) -> Shapes:
+    convolved = INNER + 2 * groups * STATE
+    return {
+        "attn_norm.weight": (WIDTH,), "ssm_in.weight": (WIDTH, INNER + convolved + HEADS),
+        "ssm_conv1d.weight": (KERNEL, convolved), "ssm_conv1d.bias": (convolved,), "ssm_dt.bias": (HEADS,),
+        "ssm_a": (1, HEADS), "ssm_d": (1, HEADS), "ssm_norm.weight": (INNER // groups, groups),
+        "ssm_out.weight": (INNER, WIDTH),
+    }  # fmt: skip
+
+
+def _lfm2(layer: int) -> Shapes:
+    convolution = {
+        "shortconv.conv.weight": (3, WIDTH), "shortconv.in_proj.weight": (WIDTH, 3 * WIDTH),
+        "shortconv.out_proj.weight": (WIDTH, WIDTH),
+    }  # fmt: skip
+    mixer = PROJECTIONS | NORMS if layer == 1 else convolution
+    return {"attn_norm.weight": (WIDTH,), "ffn_norm.weight": (WIDTH,)} | mixer | DENSE
+
+
+def _falcon_h1(layer: int) -> Shapes:
+    return {"ffn_norm": (WIDTH,)} | _mamba2(layer, groups=1) | PROJECTIONS | DENSE
+
+
+def _qwen3next(layer: int) -> Shapes:
+    keys, values = 2 * STATE, HEADS * STATE
+    delta = {
+        "attn_qkv.weight": (WIDTH, 2 * keys + values), "attn_gate.weight": (WIDTH, values),
+        "ssm_conv1d.weight": (KERNEL, 2 * keys + values), "ssm_dt.bias": (HEADS,), "ssm_a": (HEADS,),
+        "ssm_ba.weight": (WIDTH, 2 * HEADS), "ssm_norm.weight": (STATE,), "ssm_out.weight": (values, WIDTH),
+    }  # fmt: skip
+    full = PROJECTIONS | NORMS | {"attn_q.weight": (WIDTH, 2 * HEADS * HEAD)}
+    return {
+        "attn_norm.weight": (WIDTH,), "post_attention_norm.weight": (WIDTH,), "ffn_gate_inp.weight": (WIDTH, EXPERTS),
+        "ffn_gate_exps.weight": (WIDTH, EXPERT, EXPERTS), "ffn_up_exps.weight": (WIDTH, EXPERT, EXPERTS),
+        "ffn_down_exps.weight": (EXPERT, WIDTH, EXPERTS), "ffn_gate_inp_shexp.weight": (WIDTH,),
+        "ffn_gate_shexp.weight": (WIDTH, EXPERT), "ffn_up_shexp.weight": (WIDTH, EXPERT),
+        "ffn_down_shexp.weight": (EXPERT, WIDTH), **(full if layer == 1 else delta),
+    }  # fmt: skip
+
+
+def _rwkv7(_layer: int) -> Shapes:
+    rank, vectors = 8, ("w0", "a0", "v0", "k_k", "k_a", "r_k", "ln")
+    low = {f"time_mix_{part}1.weight": (WIDTH, rank) for part in "wavg"}
+    high = {f"time_mix_{part}2.weight": (rank, WIDTH) for part in "wavg"}
+    square = {f"time_mix_{part}.weight": (WIDTH, WIDTH) for part in ("key", "value", "receptance", "output")}
+    norms = {f"{name}.{kind}": (WIDTH,) for name in ("attn_norm", "attn_norm_2") for kind in ("weight", "bias")}
+    return {
+        **norms, **low, **high, **square, **{f"time_mix_{name}.weight": (WIDTH,) for name in vectors},
+        "time_mix_ln.bias": (WIDTH,), "time_mix_lerp_fused.weight": (WIDTH, 1, 1, 6),
+        "channel_mix_lerp_k.weight": (WIDTH, 1, 1), "channel_mix_key.weight": (WIDTH, FEED),
+        "channel_mix_value.weight": (FEED, WIDTH),
+    }  # fmt: skip
+
+
+LAYERS: Mapping[str, Callable[[int], Shapes]] = {
+    "mamba": _mamba,
+    "mamba2": _mamba2,
+    "lfm2": _lfm2,
+    "falcon-h1": _falcon_h1,
+    "qwen3next": _qwen3next,
+    "rwkv7": _rwkv7,
+}
+"""Shapes of a layer's tensors, by architecture."""
+VALUES: Mapping[str, Mapping[str, Any]] = {
+    "mamba": MIXER | {"ssm.inner_size": INNER},
+    "mamba2": MIXER | {"ssm.inner_size": INNER, "ssm.group_count": 2},
+    "lfm2": ATTENTION | {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
+    "falcon-h1": ATTENTION | MIXER | {"attention.head_count_kv": 2, "ssm.inner_size": INNER, "ssm.group_count": 1},
+    "qwen3next": ATTENTION | MIXER | {
+        "attention.head_count_kv": 2, "attention.key_length": HEAD, "attention.value_length": HEAD,
+        "rope.dimension_count": HEAD, "ssm.inner_size": HEADS * STATE, "ssm.group_count": 2,
+        "full_attention_interval": 2, "expert_count": EXPERTS, "expert_used_count": 2,
+        "expert_feed_forward_length": EXPERT, "expert_shared_feed_forward_length": EXPERT,
+    },
+    "rwkv7": {
+        "wkv.head_size": HEAD, "token_shift_count": 2, "feed_forward_length": FEED, "attention.decay_lora_rank": 8,
+        "attention.iclr_lora_rank": 8, "attention.value_residual_mix_lora_rank": 8, "attention.gate_lora_rank": 8,
+    },
+}  # fmt: skip
+"""Entries of a file, by architecture; two layers where no number is given."""
+WHOLE: Mapping[str, Shapes] = {
+    "lfm2": {"token_embd_norm.weight": (WIDTH,)},
+    "rwkv7": {
+        "token_embd_norm.weight": (WIDTH,), "token_embd_norm.bias": (WIDTH,), "output_norm.weight": (WIDTH,),
+        "output_norm.bias": (WIDTH,),
+    },
+}  # fmt: skip
+"""Tensors outside of the layers other than embedding and output; usually one norm."""
+
+
+def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str = "F32") -> Path:
+    """Writes a random model; returns the file's path.
+
+    Args:
+        path: The file.
+        architecture: One of `LAYERS`.
+        noise: Deviation of the weights from those of a model without noise, relative to these; for a draft.
+        kind: Type of the matrices: F32 or Q8_0.
+    """
+    import gguf  # noqa: PLC0415 - of the extra `test`
+
+    writer = gguf.GGUFWriter(path, architecture)
+    usual = {"context_length": CONTEXT, "embedding_length": WIDTH, "block_count": 2, "feed_forward_length": 0}
+    epsilons = {"attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5}
+    for name, value in (usual | {"attention.head_count": 0} | epsilons | VALUES[architecture]).items():
+        add = {int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}[type(value)]
+        add(f"{architecture}.{name}", value)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32 if kind == "F32" else gguf.LlamaFileType.MOSTLY_Q8_0)
+    config, tokenizer = (json.loads((EMBEDDED_TARGET / f"{name}.json").read_text()) for name in ("config", "tokenizer"))
+    add_tokenizer(writer, tokenizer, config)
+    random, noises = np.random.default_rng(0), np.random.default_rng(1)
+    for name, shape in _tensors(architecture):
+        numbers = _weights(name, shape, random)
+        numbers *= 1 + noise * noises.standard_normal(numbers.shape, np.float32)
+        matrix = numbers.ndim == 2 and shape[0] % 32 == 0 and "conv" not in name and kind != "F32"  # noqa: PLR2004 - two dimensions
+        own = gguf.GGMLQuantizationType[kind if matrix else "F32"]
+        writer.add_tensor(name, gguf.quants.quantize(numbers, own), raw_dtype=own)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _tensors(architecture: str) -> Iterator[tuple[str, Sequence[int]]]:
+    """Names and dimensions of all tensors; the first dimension is the innermost."""
+    yield "token_embd.weight", (WIDTH, VOCABULARY)
+    yield "output.weight", (WIDTH, VOCABULARY)
+    yield from WHOLE.get(architecture, {"output_norm.weight": (WIDTH,)}).items()
+    for layer in range(VALUES[architecture].get("block_count", 2)):
+        for name, shape in LAYERS[architecture](layer).items():
+            yield f"blk.{layer}.{name}", shape
+
+
+def _weights(name: str, shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float32]:
+    """Random weights whose texts are varied; the end of text is improbable."""
+    numbers = random.standard_normal(shape[::-1], np.float32)
+    if name.endswith("ssm_a"):
+        return -np.exp(numbers)
+    if name.endswith(("bias", "ssm_d")):
+        return numbers / 2
+    if "norm" in name or "_ln." in name:
+        return 1 + numbers / 10
+    if "lerp" in name:
+        return 1 / (1 + np.exp(-numbers))
+    if name == "token_embd.weight":
+        return numbers
+    if name == "output.weight":
+        numbers[0] = 0.0
+    return numbers * np.float32(2 / np.sqrt(shape[0])) if len(shape) > 1 else numbers
