@@ -111,7 +111,8 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
         "expert_feed_forward_length": EXPERT, "expert_shared_feed_forward_length": EXPERT,
     },
     "rwkv7": {
-        "wkv.head_size": HEAD, "token_shift_count": 2, "feed_forward_length": FEED, "attention.decay_lora_rank": 8,
+        # Heads as in all checkpoints: the kernel reads up to 64 numbers at once, beyond the end of smaller heads.
+        "wkv.head_size": WIDTH, "token_shift_count": 2, "feed_forward_length": FEED, "attention.decay_lora_rank": 8,
         "attention.iclr_lora_rank": 8, "attention.value_residual_mix_lora_rank": 8, "attention.gate_lora_rank": 8,
     },
 }  # fmt: skip
@@ -150,7 +151,7 @@ def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str
     for name, shape in _tensors(architecture):
         numbers = _weights(name, shape, random)
         numbers *= 1 + noise * noises.standard_normal(numbers.shape, np.float32)
-        matrix = numbers.ndim == 2 and shape[0] % 32 == 0 and "conv" not in name and kind != "F32"  # noqa: PLR2004 - two dimensions
+        matrix = len(shape) > 1 and shape[0] >= WIDTH and "norm" not in name
         own = gguf.GGMLQuantizationType[kind if matrix else "F32"]
         writer.add_tensor(name, gguf.quants.quantize(numbers, own), raw_dtype=own)
     writer.write_header_to_file()
