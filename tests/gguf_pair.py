@@ -12,7 +12,7 @@ from decoder.forward.llama_cpp.layouts import PACKAGE
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from tests.gguf_states import write_states
 
-NOISE = 0.1
+NOISE = 0.03
 """Noise of the weights of a draft with states: about half of its tokens are those of the target."""
 needs_llama_cpp = pytest.mark.skipif(
     find_spec(PACKAGE) is None or find_spec("gguf") is None, reason=f"needs {PACKAGE} and gguf (extra test)"

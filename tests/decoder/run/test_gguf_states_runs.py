@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -102,12 +102,16 @@ def test_a_race_is_recorded_and_replayed(gguf_states: GgufStates, tmp_path: Path
     assert replayed.stdout == live.stdout
 
 
-def test_a_model_whose_kept_states_are_wrong_is_refused(
+def test_a_model_whose_state_is_wrong_after_a_draft_is_refused(
     gguf_states: GgufStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stale(cache: StateCache) -> None:
-        cache._known = len(cache._text)
+    keep = StateCache.keep
 
-    monkeypatch.setattr(StateCache, "_begin", stale)
+    def wrong(cache: StateCache, rows: Sequence[int]) -> None:
+        keep(cache, rows)
+        if cache._known < len(cache._text):
+            cache._text[-1] += 1
+
+    monkeypatch.setattr(StateCache, "keep", wrong)
     with pytest.raises(PairError, match="computes other logits for a draft tree"):
         load_pair(str(gguf_states.target("mamba2")), "lookup", run=RunConfig(methods=("ar",)))
