@@ -72,8 +72,12 @@ class LlamaCache(KvCache):
     def _move(self, small: Context, large: Context) -> None:
         """Brings the text, and drafted rows or not, from a context to a larger, empty one."""
 
-    def _begin(self) -> None:
-        """Called before each pass over drafted rows."""
+    def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Called before rows are drafted; the mask of the new rows, in which columns of rows of the text may be added."""
+        return visible
+
+    def _get_ready(self) -> None:
+        """Called before drafted rows are computed."""
 
     @property
     def _context(self) -> Context:
@@ -87,9 +91,9 @@ class LlamaCache(KvCache):
     ) -> NDArray[np.float32]:
         """Logits of new drafted rows, shape (N, V)."""
         drafted = self._drafted
-        new = drafted.add(tokens, positions, parents_of(visible, drafted))
+        new = drafted.add(tokens, positions, parents_of(self._begin(visible), drafted))
         self._make_room(0)
-        self._begin()
+        self._get_ready()
         parts, order, awaited = list[NDArray[np.float32]](), list[int](), set(new)
 
         def run(step: Step) -> None:
@@ -101,7 +105,7 @@ class LlamaCache(KvCache):
             order.extend(row for (row, _), asked in zip(step.rows, wanted, strict=True) if asked)
 
         drafted.steps(new, run)
-        self.used = self.length + len(drafted.rows)
+        self.used = drafted.length + len(drafted.rows)
         logits: NDArray[np.float32] = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return logits if order == new else logits[np.argsort(order)]
 
@@ -131,7 +135,7 @@ class LlamaCache(KvCache):
 
     def _path(self, rows: Sequence[int]) -> list[int]:
         """Numbers of drafted rows, from their indices in the cache; raises ValueError if they are no path."""
-        path = [row - self.length for row in rows]
+        path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
             raise ValueError(f"rows {path} are no path from the text")
         return path
