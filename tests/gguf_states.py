@@ -23,6 +23,10 @@ PROJECTIONS = {
     "attn_output.weight": (HEADS * HEAD, WIDTH),
 }  # fmt: skip
 NORMS = {"attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)}
+DELTA = ATTENTION | MIXER | {
+    "attention.head_count_kv": 2, "attention.key_length": HEAD, "attention.value_length": HEAD, "ssm.group_count": 2,
+    "rope.dimension_count": HEAD, "ssm.inner_size": HEADS * STATE, "full_attention_interval": 2,
+}  # fmt: skip
 EXPERTS, EXPERT = 4, 32
 Shapes = Mapping[str, Sequence[int]]
 
@@ -59,20 +63,30 @@ def _falcon_h1(layer: int) -> Shapes:
     return {"ffn_norm": (WIDTH,)} | _mamba2(layer, groups=1) | PROJECTIONS | DENSE
 
 
-def _qwen3next(layer: int) -> Shapes:
+def _delta(layer: int, gates: Shapes) -> Shapes:
     keys, values = 2 * STATE, HEADS * STATE
     delta = {
         "attn_qkv.weight": (WIDTH, 2 * keys + values), "attn_gate.weight": (WIDTH, values),
         "ssm_conv1d.weight": (KERNEL, 2 * keys + values), "ssm_dt.bias": (HEADS,), "ssm_a": (HEADS,),
-        "ssm_ba.weight": (WIDTH, 2 * HEADS), "ssm_norm.weight": (STATE,), "ssm_out.weight": (values, WIDTH),
+        "ssm_norm.weight": (STATE,), "ssm_out.weight": (values, WIDTH),
     }  # fmt: skip
     full = PROJECTIONS | NORMS | {"attn_q.weight": (WIDTH, 2 * HEADS * HEAD)}
+    norms = {"attn_norm.weight": (WIDTH,), "post_attention_norm.weight": (WIDTH,)}
+    return norms | (full if layer == 1 else {**delta, **gates})
+
+
+def _qwen35(layer: int) -> Shapes:
+    gates = {"ssm_alpha.weight": (WIDTH, HEADS), "ssm_beta.weight": (WIDTH, HEADS)}
+    return {**_delta(layer, gates), **DENSE}
+
+
+def _qwen3next(layer: int) -> Shapes:
     return {
-        "attn_norm.weight": (WIDTH,), "post_attention_norm.weight": (WIDTH,), "ffn_gate_inp.weight": (WIDTH, EXPERTS),
+        **_delta(layer, {"ssm_ba.weight": (WIDTH, 2 * HEADS)}), "ffn_gate_inp.weight": (WIDTH, EXPERTS),
         "ffn_gate_exps.weight": (WIDTH, EXPERT, EXPERTS), "ffn_up_exps.weight": (WIDTH, EXPERT, EXPERTS),
         "ffn_down_exps.weight": (EXPERT, WIDTH, EXPERTS), "ffn_gate_inp_shexp.weight": (WIDTH,),
         "ffn_gate_shexp.weight": (WIDTH, EXPERT), "ffn_up_shexp.weight": (WIDTH, EXPERT),
-        "ffn_down_shexp.weight": (EXPERT, WIDTH), **(full if layer == 1 else delta),
+        "ffn_down_shexp.weight": (EXPERT, WIDTH),
     }  # fmt: skip
 
 
@@ -95,6 +109,7 @@ LAYERS: Mapping[str, Callable[[int], Shapes]] = {
     "mamba2": _mamba2,
     "lfm2": _lfm2,
     "falcon-h1": _falcon_h1,
+    "qwen35": _qwen35,
     "qwen3next": _qwen3next,
     "rwkv7": _rwkv7,
 }
@@ -104,10 +119,9 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
     "mamba2": MIXER | {"ssm.inner_size": INNER, "ssm.group_count": 2},
     "lfm2": ATTENTION | {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
     "falcon-h1": ATTENTION | MIXER | {"attention.head_count_kv": 2, "ssm.inner_size": INNER, "ssm.group_count": 1},
-    "qwen3next": ATTENTION | MIXER | {
-        "attention.head_count_kv": 2, "attention.key_length": HEAD, "attention.value_length": HEAD,
-        "rope.dimension_count": HEAD, "ssm.inner_size": HEADS * STATE, "ssm.group_count": 2,
-        "full_attention_interval": 2, "expert_count": EXPERTS, "expert_used_count": 2,
+    "qwen35": DELTA | {"rope.dimension_sections": [3, 3, 2, 0]},
+    "qwen3next": DELTA | {
+        "expert_count": EXPERTS, "expert_used_count": 2,
         "expert_feed_forward_length": EXPERT, "expert_shared_feed_forward_length": EXPERT,
     },
     "rwkv7": {

@@ -73,7 +73,7 @@ class LlamaCache(KvCache):
         """Brings the text, and drafted rows or not, from a context to a larger, empty one."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Called before rows are drafted; the mask of the new rows, in which columns of rows of the text may be added."""
+        """Called before rows are drafted; returns their mask, which may get columns of the text."""
         return visible
 
     def _get_ready(self) -> None:

@@ -1,4 +1,4 @@
-"""Models with states in llama.cpp: a tree has the logits of its paths, and a text goes on after whatever was drafted."""
+"""Models with states in llama.cpp: a tree has the logits of its paths, and a text goes on after any draft."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -89,6 +89,43 @@ def test_a_text_goes_on_after_a_part_of_a_chain(model: LlamaForward, kept: int) 
     assert same(model.read(cache, [9]), plain(model, [*text, 9]))
 
 
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list to which each pass of llama.cpp from now on adds its number of rows."""
+    computed, decode = list[int](), Context.decode
+
+    def counted(context: Context, tokens: Sequence[int], *given: Sequence[int]) -> object:
+        computed.append(len(tokens))
+        return decode(context, tokens, *given)
+
+    monkeypatch.setattr(Context, "decode", counted)
+    return computed
+
+
+def test_tokens_whose_state_is_lost_are_computed_with_the_next_chain_until_they_are_many(
+    hybrid: LlamaForward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, text = begun(hybrid), list(BEGINNING)
+    computed = passes(monkeypatch)
+    for start in range(20, 80, 10):
+        chain = range(start, start + 5)
+        logits = draft(hybrid, cache, range(-1, 4), chain)
+        cache.keep(range(cache.length, cache.length + 4))
+        text += chain[:4]
+    assert computed == [5, 4 + 5, 8 + 5, 12 + 5, 16 + 5, 20, 5]
+    draft(hybrid, cache, [-1, 0, 0], [90, 91, 92])
+    assert computed[7:] == [4, 4], "before a tree they are read"
+    monkeypatch.undo()
+    assert same(logits[4], plain(hybrid, [*text[:-4], *chain]))
+
+
+def test_a_path_that_is_kept_as_a_whole_needs_no_pass(hybrid: LlamaForward, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, computed = begun(hybrid), passes(monkeypatch)
+    draft(hybrid, cache, [-1, 0, 0], [20, 21, 22])
+    cache.keep([6, 8])
+    hybrid.read(cache, [9])
+    assert computed == [4, 1]
+
+
 def test_a_text_goes_on_after_a_path_of_a_tree(model: LlamaForward) -> None:
     cache, text = begun(model), list(BEGINNING)
     for node in (15, 6, 10):
@@ -135,15 +172,9 @@ def test_a_text_that_was_cut_goes_on_from_there(model: LlamaForward) -> None:
 def test_a_text_that_is_cut_again_and_again_is_read_from_the_mark_on(
     hybrid: LlamaForward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache, computed = begun(hybrid), list[int]()
-    decode = Context.decode
-
-    def counted(context: Context, tokens: Sequence[int], *given: Sequence[int]) -> object:
-        computed.append(len(tokens))
-        return decode(context, tokens, *given)
-
+    cache = begun(hybrid)
     hybrid.read(cache, range(100, 140))
-    monkeypatch.setattr(Context, "decode", counted)
+    computed = passes(monkeypatch)
     for earlier, length in pairwise((0, 44, 45, 47)):
         cache.cut(length)
         assert sum(computed) == length - earlier
