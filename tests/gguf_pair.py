@@ -12,8 +12,8 @@ from decoder.forward.llama_cpp.layouts import PACKAGE
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from tests.gguf_states import write_states
 
-NOISE = 0.03
-"""Noise of the weights of a draft with states: about half of its tokens are those of the target."""
+NOISE = 0.01
+"""Noise of the weights of a draft with states: most of its tokens are those of the target."""
 needs_llama_cpp = pytest.mark.skipif(
     find_spec(PACKAGE) is None or find_spec("gguf") is None, reason=f"needs {PACKAGE} and gguf (extra test)"
 )

@@ -55,7 +55,7 @@ class StateCache(LlamaCache):
         path = self._path([*owed, *rows])
         count, sequence = self._paths.holder(path)
         if count:
-            self._context.drop(0)
+            # Its first rows of keys and values are those of the text, and its state replaces the text's.
             self._context.copy(sequence, 0)
             self._known = self._paths.length + count
         self._text += [self._paths.rows[row].token for row in path[len(owed) :]]

@@ -77,10 +77,10 @@ def test_a_tree_of_16_nodes_has_the_logits_of_plain_decoding(model: LlamaForward
         assert same(logits[node], plain(model, [*BEGINNING, *path]))
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3, 5], ids="{} rows".format)
-def test_a_text_goes_on_after_a_part_of_a_chain(model: LlamaForward, kept: int) -> None:
+@pytest.mark.parametrize("parts", [(0, 0, 0), (1, 3, 2), (5, 5, 5), (3, 5, 2), (5, 2, 5)], ids="{} rows".format)
+def test_a_text_goes_on_after_parts_of_chains(model: LlamaForward, parts: Sequence[int]) -> None:
     cache, text = begun(model), list(BEGINNING)
-    for start in (20, 30, 40):
+    for start, kept in zip((20, 30, 40), parts, strict=True):
         chain = range(start, start + 5)
         draft(model, cache, range(-1, 4), chain)
         cache.keep(range(cache.length, cache.length + kept))
@@ -160,7 +160,7 @@ def test_more_leaves_than_sequences_are_right_too(model: LlamaForward) -> None:
 
 def test_a_text_that_was_cut_goes_on_from_there(model: LlamaForward) -> None:
     cache, text = begun(model), list(BEGINNING)
-    for length in (4, 5, 5, 2, 0):
+    for length in (4, 5, 5, 2, 3, 0):
         model.read(cache, [11, 12, 13])
         draft(model, cache, [-1, 0], [13, 14])
         text = [*text, 11, 12, 13][:length]
@@ -191,6 +191,16 @@ def test_a_cache_that_grows_keeps_text_and_drafted_rows(model: LlamaForward) -> 
     draft(model, cache, [-1, 0], [40, 41])
     cache.keep([36])
     assert same(model.read(cache, [9]), plain(model, [*BEGINNING, *chain, 40, 9]))
+
+
+def test_a_text_that_was_cut_may_grow_and_be_cut_again(model: LlamaForward) -> None:
+    cache = begun(model, 20)
+    cache.cut(4)
+    model.read(cache, [11, 12])
+    cache.reserve(900)
+    model.read(cache, [13])
+    cache.cut(5)
+    assert same(model.read(cache, [9]), plain(model, [*BEGINNING[:4], 11, 9]))
 
 
 def test_a_context_that_another_text_used_begins_anew(model: LlamaForward) -> None:
