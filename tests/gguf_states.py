@@ -15,20 +15,20 @@ from benchmarks.gguf_files import add_tokenizer
 from decoder.models.checkpoints import EMBEDDED_TARGET
 
 WIDTH, INNER, STATE, KERNEL, HEADS, HEAD, FEED, VOCABULARY, CONTEXT = 64, 128, 16, 4, 4, 16, 96, 2048, 1024
-MIXER = {"ssm.conv_kernel": KERNEL, "ssm.state_size": STATE, "ssm.time_step_rank": HEADS}
-ATTENTION = {"attention.head_count": HEADS, "feed_forward_length": FEED}
-DENSE = {"ffn_gate.weight": (WIDTH, FEED), "ffn_up.weight": (WIDTH, FEED), "ffn_down.weight": (FEED, WIDTH)}
-PROJECTIONS = {
+Shapes = dict[str, tuple[int, ...]]
+MIXER: dict[str, Any] = {"ssm.conv_kernel": KERNEL, "ssm.state_size": STATE, "ssm.time_step_rank": HEADS}
+ATTENTION: dict[str, Any] = {"attention.head_count": HEADS, "feed_forward_length": FEED}
+DENSE: Shapes = {"ffn_gate.weight": (WIDTH, FEED), "ffn_up.weight": (WIDTH, FEED), "ffn_down.weight": (FEED, WIDTH)}
+PROJECTIONS: Shapes = {
     "attn_q.weight": (WIDTH, HEADS * HEAD), "attn_k.weight": (WIDTH, 2 * HEAD), "attn_v.weight": (WIDTH, 2 * HEAD),
     "attn_output.weight": (HEADS * HEAD, WIDTH),
 }  # fmt: skip
-NORMS = {"attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)}
-DELTA = ATTENTION | MIXER | {
+NORMS: Shapes = {"attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)}
+DELTA: dict[str, Any] = ATTENTION | MIXER | {
     "attention.head_count_kv": 2, "attention.key_length": HEAD, "attention.value_length": HEAD, "ssm.group_count": 2,
     "rope.dimension_count": HEAD, "ssm.inner_size": HEADS * STATE, "full_attention_interval": 2,
 }  # fmt: skip
 EXPERTS, EXPERT = 4, 32
-Shapes = Mapping[str, Sequence[int]]
 
 
 def _mamba(_layer: int) -> Shapes:
@@ -51,7 +51,7 @@ def _mamba2(_layer: int, groups: int = 2) -> Shapes:
 
 
 def _lfm2(layer: int) -> Shapes:
-    convolution = {
+    convolution: Shapes = {
         "shortconv.conv.weight": (3, WIDTH), "shortconv.in_proj.weight": (WIDTH, 3 * WIDTH),
         "shortconv.out_proj.weight": (WIDTH, WIDTH),
     }  # fmt: skip
@@ -65,18 +65,18 @@ def _falcon_h1(layer: int) -> Shapes:
 
 def _delta(layer: int, gates: Shapes) -> Shapes:
     keys, values = 2 * STATE, HEADS * STATE
-    delta = {
+    delta: Shapes = {
         "attn_qkv.weight": (WIDTH, 2 * keys + values), "attn_gate.weight": (WIDTH, values),
         "ssm_conv1d.weight": (KERNEL, 2 * keys + values), "ssm_dt.bias": (HEADS,), "ssm_a": (HEADS,),
         "ssm_norm.weight": (STATE,), "ssm_out.weight": (values, WIDTH),
     }  # fmt: skip
-    full = PROJECTIONS | NORMS | {"attn_q.weight": (WIDTH, 2 * HEADS * HEAD)}
-    norms = {"attn_norm.weight": (WIDTH,), "post_attention_norm.weight": (WIDTH,)}
+    full: Shapes = PROJECTIONS | NORMS | {"attn_q.weight": (WIDTH, 2 * HEADS * HEAD)}
+    norms: Shapes = {"attn_norm.weight": (WIDTH,), "post_attention_norm.weight": (WIDTH,)}
     return norms | (full if layer == 1 else {**delta, **gates})
 
 
 def _qwen35(layer: int) -> Shapes:
-    gates = {"ssm_alpha.weight": (WIDTH, HEADS), "ssm_beta.weight": (WIDTH, HEADS)}
+    gates: Shapes = {"ssm_alpha.weight": (WIDTH, HEADS), "ssm_beta.weight": (WIDTH, HEADS)}
     return {**_delta(layer, gates), **DENSE}
 
 
@@ -92,10 +92,10 @@ def _qwen3next(layer: int) -> Shapes:
 
 def _rwkv7(_layer: int) -> Shapes:
     rank, vectors = 8, ("w0", "a0", "v0", "k_k", "k_a", "r_k", "ln")
-    low = {f"time_mix_{part}1.weight": (WIDTH, rank) for part in "wavg"}
-    high = {f"time_mix_{part}2.weight": (rank, WIDTH) for part in "wavg"}
-    square = {f"time_mix_{part}.weight": (WIDTH, WIDTH) for part in ("key", "value", "receptance", "output")}
-    norms = {f"{name}.{kind}": (WIDTH,) for name in ("attn_norm", "attn_norm_2") for kind in ("weight", "bias")}
+    low: Shapes = {f"time_mix_{part}1.weight": (WIDTH, rank) for part in "wavg"}
+    high: Shapes = {f"time_mix_{part}2.weight": (rank, WIDTH) for part in "wavg"}
+    square: Shapes = {f"time_mix_{part}.weight": (WIDTH, WIDTH) for part in ("key", "value", "receptance", "output")}
+    norms: Shapes = {f"{name}.{kind}": (WIDTH,) for name in ("attn_norm", "attn_norm_2") for kind in ("weight", "bias")}
     return {
         **norms, **low, **high, **square, **{f"time_mix_{name}.weight": (WIDTH,) for name in vectors},
         "time_mix_ln.bias": (WIDTH,), "time_mix_lerp_fused.weight": (WIDTH, 1, 1, 6),
@@ -104,6 +104,11 @@ def _rwkv7(_layer: int) -> Shapes:
     }  # fmt: skip
 
 
+USUAL: dict[str, Any] = {
+    "context_length": CONTEXT, "embedding_length": WIDTH, "block_count": 2, "feed_forward_length": 0,
+    "attention.head_count": 0, "attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5,
+}  # fmt: skip
+"""Entries of every file."""
 LAYERS: Mapping[str, Callable[[int], Shapes]] = {
     "mamba": _mamba,
     "mamba2": _mamba2,
@@ -114,7 +119,7 @@ LAYERS: Mapping[str, Callable[[int], Shapes]] = {
     "rwkv7": _rwkv7,
 }
 """Shapes of a layer's tensors, by architecture."""
-VALUES: Mapping[str, Mapping[str, Any]] = {
+VALUES: Mapping[str, dict[str, Any]] = {
     "mamba": MIXER | {"ssm.inner_size": INNER},
     "mamba2": MIXER | {"ssm.inner_size": INNER, "ssm.group_count": 2},
     "lfm2": ATTENTION | {"block_count": 3, "attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
@@ -130,7 +135,7 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
         "attention.iclr_lora_rank": 8, "attention.value_residual_mix_lora_rank": 8, "attention.gate_lora_rank": 8,
     },
 }  # fmt: skip
-"""Entries of a file, by architecture; two layers where no number is given."""
+"""Further entries of a file, by architecture."""
 WHOLE: Mapping[str, Shapes] = {
     "lfm2": {"token_embd_norm.weight": (WIDTH,)},
     "rwkv7": {
@@ -153,11 +158,10 @@ def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str
     import gguf  # noqa: PLC0415 - of the extra `test`
 
     writer = gguf.GGUFWriter(path, architecture)
-    usual = {"context_length": CONTEXT, "embedding_length": WIDTH, "block_count": 2, "feed_forward_length": 0}
-    epsilons = {"attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5}
-    for name, value in (usual | {"attention.head_count": 0} | epsilons | VALUES[architecture]).items():
-        add = {int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}[type(value)]
-        add(f"{architecture}.{name}", value)
+    adding: dict[type, Callable[[str, Any], None]]
+    adding = {int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
+    for name, value in (USUAL | VALUES[architecture]).items():
+        adding[type(value)](f"{architecture}.{name}", value)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32 if kind == "F32" else gguf.LlamaFileType.MOSTLY_Q8_0)
     config, tokenizer = (json.loads((EMBEDDED_TARGET / f"{name}.json").read_text()) for name in ("config", "tokenizer"))
     add_tokenizer(writer, tokenizer, config)
@@ -175,29 +179,30 @@ def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str
     return path
 
 
-def _tensors(architecture: str) -> Iterator[tuple[str, Sequence[int]]]:
+def _tensors(architecture: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and dimensions of all tensors; the first dimension is the innermost."""
     yield "token_embd.weight", (WIDTH, VOCABULARY)
     yield "output.weight", (WIDTH, VOCABULARY)
     yield from WHOLE.get(architecture, {"output_norm.weight": (WIDTH,)}).items()
-    for layer in range(VALUES[architecture].get("block_count", 2)):
+    for layer in range((USUAL | VALUES[architecture])["block_count"]):
         for name, shape in LAYERS[architecture](layer).items():
             yield f"blk.{layer}.{name}", shape
 
 
 def _weights(name: str, shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float32]:
     """Random weights whose texts are varied; the end of text is improbable."""
-    numbers = random.standard_normal(shape[::-1], np.float32)
+    numbers: Any = random.standard_normal(shape[::-1], np.float32)
     if name.endswith("ssm_a"):
-        return -np.exp(numbers)
-    if name.endswith(("bias", "ssm_d")):
-        return numbers / 2
-    if "norm" in name or "_ln." in name:
-        return 1 + numbers / 10
-    if "lerp" in name:
-        return 1 / (1 + np.exp(-numbers))
-    if name == "token_embd.weight":
-        return numbers
+        numbers = -np.exp(numbers)
+    elif name.endswith(("bias", "ssm_d")):
+        numbers /= 2
+    elif "norm" in name or "_ln." in name:
+        numbers = 1 + numbers / 10
+    elif "lerp" in name:
+        numbers = 1 / (1 + np.exp(-numbers))
+    elif len(shape) > 1 and name != "token_embd.weight":
+        numbers *= 2 / np.sqrt(shape[0])
     if name == "output.weight":
         numbers[0] = 0.0
-    return numbers * np.float32(2 / np.sqrt(shape[0])) if len(shape) > 1 else numbers
+    weights: NDArray[np.float32] = np.asarray(numbers, np.float32)
+    return weights

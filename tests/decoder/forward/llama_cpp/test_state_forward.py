@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list to which each pass of llama.cpp from now on adds its number of rows."""
     computed, decode = list[int](), Context.decode
 
-    def counted(context: Context, tokens: Sequence[int], *given: Sequence[int]) -> object:
+    def counted(context: Context, tokens: Sequence[int], *given: Any) -> NDArray[np.float32]:
         computed.append(len(tokens))
         return decode(context, tokens, *given)
 
