@@ -169,7 +169,7 @@ def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str
     for name, shape in _tensors(architecture):
         numbers = _weights(name, shape, random)
         numbers *= 1 + noise * noises.standard_normal(numbers.shape, np.float32)
-        matrix = len(shape) > 1 and shape[0] >= WIDTH and "norm" not in name
+        matrix = len(shape) == 2 and shape[0] >= WIDTH and "norm" not in name
         own = gguf.GGMLQuantizationType[kind if matrix else "F32"]
         writer.add_tensor(name, gguf.quants.quantize(numbers, own), raw_dtype=own)
     writer.write_header_to_file()
