@@ -53,7 +53,7 @@ def write(folder: Path, path: Path, kind: str = "F32", **changed: object) -> Pat
     writer = gguf.GGUFWriter(path, "gptneox")
     _add_sizes(writer, config)
     writer.add_file_type(getattr(gguf.LlamaFileType, "ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"))
-    _add_tokenizer(writer, json.loads((folder / "tokenizer.json").read_text(encoding="utf-8")), config)
+    add_tokenizer(writer, json.loads((folder / "tokenizer.json").read_text(encoding="utf-8")), config)
     for name, weight in _renamed(load_file(folder / "model.safetensors"), config):
         numbers = weight.float().numpy()
         own = gguf.GGMLQuantizationType.F32 if numbers.ndim == 1 else gguf.GGMLQuantizationType[kind]
@@ -77,7 +77,8 @@ def _add_sizes(writer: Any, config: dict[str, Any]) -> None:
     writer.add_layer_norm_eps(config["layer_norm_eps"])
 
 
-def _add_tokenizer(writer: Any, tokenizer: dict[str, Any], config: dict[str, Any]) -> None:
+def add_tokenizer(writer: Any, tokenizer: dict[str, Any], config: dict[str, Any]) -> None:
+    """Adds the tokenizer of a folder, given as its tokenizer.json and its config.json."""
     names: dict[int, str] = {number: text for text, number in tokenizer["model"]["vocab"].items()}
     special = {each["id"]: each["content"] for each in tokenizer["added_tokens"]}
     names |= special

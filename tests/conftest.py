@@ -158,3 +158,11 @@ def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> object:
     from tests.gguf_pair import GgufPair  # noqa: PLC0415 - imports torch
 
     return GgufPair(tmp_path_factory.mktemp("gguf"))
+
+
+@pytest.fixture(scope="session")
+def gguf_states(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """Tiny random models with states as GGUF files: `GgufStates`."""
+    from tests.gguf_pair import GgufStates  # noqa: PLC0415 - imports torch
+
+    return GgufStates(tmp_path_factory.mktemp("gguf_states"))

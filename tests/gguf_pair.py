@@ -1,4 +1,4 @@
-"""The embedded pair as GGUF files, and what tests of them share."""
+"""The embedded pair and models with states as GGUF files, and what tests of them share."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +10,10 @@ import pytest
 from benchmarks.gguf_files import write
 from decoder.forward.llama_cpp.layouts import PACKAGE
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from tests.gguf_states import write_states
 
+NOISE = 0.01
+"""Noise of the weights of a draft with states: most of its tokens are those of the target."""
 needs_llama_cpp = pytest.mark.skipif(
     find_spec(PACKAGE) is None or find_spec("gguf") is None, reason=f"needs {PACKAGE} and gguf (extra test)"
 )
@@ -34,3 +37,23 @@ class GgufPair:
 @cache
 def _written(folder: Path, path: Path, kind: str) -> Path:
     return write(folder, path, kind)
+
+
+@dataclass(frozen=True)
+class GgufStates:
+    """Writes tiny random models with states into a folder, each once."""
+
+    folder: Path
+
+    def target(self, architecture: str, kind: str = "F32") -> Path:
+        """A model of the architecture."""
+        return _random(self.folder / f"{architecture}-{kind}.gguf", architecture, 0.0, kind)
+
+    def draft(self, architecture: str) -> Path:
+        """A model whose weights differ a little from those of `target`."""
+        return _random(self.folder / f"{architecture}-draft.gguf", architecture, NOISE, "F32")
+
+
+@cache
+def _random(path: Path, architecture: str, noise: float, kind: str) -> Path:
+    return write_states(path, architecture, noise=noise, kind=kind)

@@ -56,6 +56,7 @@ class LanguageModel:
         """Dtype of the weights in words: float16, or a quantisation."""
         self.computed_by = ""
         """Library that computes the passes in place of torch; empty if torch does."""
+        self._keeps_states = False
         self.ranks: TensorParallelGroup | None = None
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
@@ -80,13 +81,18 @@ class LanguageModel:
 
     @classmethod
     def of_forward(
-        cls, traits: Traits, name: str, forward: Forward, *, computed_by: str, precision: str
+        cls, traits: Traits, name: str, forward: Forward, *, computed_by: str, precision: str, keeps_states: bool
     ) -> "LanguageModel":
         """Model that another library computes by `forward`; it has no Hugging Face module."""
         model = cls(name, traits, HfModule(traits))
         model.run_by(forward)
-        model.computed_by, model.precision = computed_by, precision
+        model.computed_by, model.precision, model._keeps_states = computed_by, precision, keeps_states
         return model
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether the model is in memory and has layers that keep a state, which no mask hides."""
+        return self._keeps_states or self.hf.keeps_states
 
     @property
     def judgeable(self) -> bool:
@@ -152,7 +158,7 @@ class LanguageModel:
         Raises:
             PairError: The model has no batch-invariant form.
         """
-        if self.hf.keeps_states:
+        if self.keeps_states:
             raise PairError(
                 f"{self.name} keeps states, which are not the same bit for bit after passes of other sizes; leave out "
                 "--exact, or choose models whose layers all attend to cached keys and values"
@@ -187,7 +193,7 @@ class LanguageModel:
         Raises:
             PairError: Its positions are not rotary, or it keeps states.
         """
-        if self.hf.keeps_states:
+        if self.keeps_states:
             raise PairError(
                 f"{self.name} keeps states, from which streaming cannot drop tokens; leave out streaming, or choose "
                 "models whose layers all attend to cached keys and values"

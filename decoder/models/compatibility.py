@@ -52,11 +52,9 @@ SIBLINGS = 32
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Tokens of the probe: a text, and paths after it. All paths but the last form a tree; the last path is computed after
-the tree's longest path was kept.
-"""
-LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND)
-"""Paths of a second tree, after a path that ends within the first one."""
+"""Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
+LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
+"""Paths of a second tree, after a path that ends within the first one, and the first of them after it was kept."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -156,8 +154,9 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
     """Refuses a model whose logits in trees differ from those in plain text; `text`: the latter for the first tree."""
     _agree(model, _tree(model), text)
-    if model.hf.keeps_states:
-        _agree(model, _second_tree(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
+    if model.keeps_states:
+        after = _after if model.hf.keeps_states else _after_by_form
+        _agree(model, _second_tree(model), _tried(model, lambda: after(model, LATER), NO_TEXT))
 
 
 def _tree(model: LanguageModel) -> Tensor:
@@ -175,13 +174,15 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER`, as a tree after a path that ends within the first tree; shape (3, V)."""
+    """Logits after the paths `LATER`, as a tree after a path that ends within the first tree; shape (4, V)."""
 
     def as_tree() -> Tensor:
         cache, _ = _first_tree(model)
         cache.keep([cache.length, cache.length + 1])
         fork = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], dtype=np.bool_)
-        return model.forward(cache, [THIRD, FIRST, SECOND], [4, 5, 5], fork).float()
+        drafted = model.forward(cache, [THIRD, FIRST, SECOND], [4, 5, 5], fork)
+        cache.keep([cache.length, cache.length + 1])
+        return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
 
     return _tried(model, as_tree, NO_TREE)
 
@@ -203,12 +204,8 @@ def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
 
 
 def _text_of_form(model: LanguageModel) -> Tensor:
-    """`_text` by the model's forward form; each path is read into a separate cache."""
-
-    def after(tokens: Sequence[int]) -> Tensor:
-        return model.read(model.new_cache(len(tokens)), tokens).float()
-
-    return _tried(model, lambda: torch.stack([after([*TEXT, *path]) for path in ((), *PATHS)]), NO_TEXT)
+    """`_text` by the model's forward form."""
+    return _tried(model, lambda: _after_by_form(model, ((), *PATHS)), NO_TEXT)
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
@@ -229,6 +226,20 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
     """Logits after the probe's text and each of these continuations, by the module; shape (len(paths), V)."""
     return torch.stack([_by_module(model, [*TEXT, *path]) for path in paths])
+
+
+def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
+    """`_after` by the model's forward form, each in a cache of its own; a model with states reads token by token."""
+
+    def after(tokens: Sequence[int]) -> Tensor:
+        cache = model.new_cache(len(tokens))
+        if model.keeps_states:
+            for token in tokens[:-1]:
+                model.read(cache, [token])
+            tokens = tokens[-1:]
+        return model.read(cache, tokens).float()
+
+    return torch.stack([after([*TEXT, *path]) for path in paths])
 
 
 def _check_beyond_sizes(model: LanguageModel) -> None:

@@ -19,7 +19,7 @@ from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.windows import SHAPED, WINDOWED, windows_of
-from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf.file import BY_PATHS, GgufFile
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
 
@@ -68,7 +68,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
 
 def _computing(model: LanguageModel) -> str:
     if model.computed_by:
-        return f"{model.computed_by}, {model.precision}"
+        told = f"{model.computed_by}, {model.precision}"
+        return f"{told}, {BY_PATHS}" if model.keeps_states else told
     if model.ranks:
         return f"{MODULE} over {len(model.ranks.devices)} processes"
     native = NATIVE if model.device.type == "cpu" else "native model"
@@ -128,7 +129,8 @@ def _uncaptured(configs: Sequence[Any]) -> str:
 def _expected(config: Any) -> str:
     """Form in which a model will run on the host."""
     if isinstance(config, GgufFile):
-        return f"llama.cpp, GGUF {config.quantisation}"
+        told = f"llama.cpp, GGUF {config.quantisation}"
+        return f"{told}, {BY_PATHS}" if config.keeps_states else told
     return MODULE if isinstance(_architecture(config), str) else NATIVE
 
 

@@ -24,8 +24,6 @@ from decoder.forward.llama_cpp.layouts import (
 )
 from decoder.forward.llama_cpp.library import Library, library
 
-SEQUENCES = 64
-"""Number of sequences of a context; paths beyond it are computed in further passes."""
 MOST_ROWS = 512
 """Largest number of rows in a pass."""
 CACHE_STEP = 256
@@ -61,12 +59,19 @@ class Model:
         self.vocabulary: int = self.library.model_get_vocab(self.handle)
         self.width: int = self.library.vocab_n_tokens(self.vocabulary)
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether some layers keep a state, which cannot be cut, in place of keys and values."""
+        return bool(self.library.model_is_recurrent(self.handle) or self.library.model_is_hybrid(self.handle))
+
 
 class Context:
     """A KV cache of a model, with its passes; sequence 0 holds a text, others hold draft paths."""
 
-    def __init__(self, model: Model, rows: int, *, half: bool, threads: int) -> None:
+    def __init__(self, model: Model, rows: int, sequences: int, *, half: bool, threads: int) -> None:
         """Makes a context with room for `rows` rows, whose keys and values are float16 if `half`, else float32.
+
+        Every one of the `sequences` may have a state in memory, if the model keeps states.
 
         Raises:
             DeviceError: There is too little memory.
@@ -80,7 +85,7 @@ class Context:
             "n_ctx": max(MOST_ROWS, -(-rows // CACHE_STEP) * CACHE_STEP),
             "n_batch": MOST_ROWS,
             "n_ubatch": MOST_ROWS,
-            "n_seq_max": SEQUENCES,
+            "n_seq_max": sequences,
         }
         others = {
             "type_k": FLOAT16 if half else FLOAT32,
@@ -107,7 +112,7 @@ class Context:
         self.rows: int = sizes["n_ctx"]
         """Number of rows that the cache has room for."""
         self._memory: int = self._library.get_memory(handle)
-        self._batch = _Arrays(MOST_ROWS, SEQUENCES)
+        self._batch = _Arrays(MOST_ROWS, sequences)
 
     def decode(
         self,

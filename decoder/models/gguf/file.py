@@ -35,6 +35,10 @@ QUANTISATIONS: Mapping[int, str] = {
 }  # fmt: skip
 """Names of quantisations, by llama.cpp's numbers in `general.file_type`."""
 AGAIN = "download it again, or choose another file"
+STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
+"""Entries of architectures whose layers carry a state from token to token."""
+BY_PATHS = "a sequence for each draft path"
+"""How llama.cpp verifies drafts of models with states."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,11 @@ class GgufFile:
     def architecture(self) -> str:
         """Name of the model's architecture in llama.cpp."""
         return str(self.values.get("general.architecture", ""))
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether some layers carry a state from token to token, as far as the metadata tells."""
+        return any(self.size(state) for state in STATES)
 
     @property
     def quantisation(self) -> str:

@@ -11,9 +11,7 @@ LARGEST = {
     "context_length": 2**31,
 }
 """Sizes that every architecture has, each with an upper bound several times that of the largest models."""
-STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
-"""Entries of architectures whose layers carry a state from token to token."""
-LIMIT = "choose a decoder-only model with attention in all layers"
+LIMIT = "choose a decoder-only model"
 EMBEDDING = "token_embd.weight"
 LONG_FACTORS = "rope_factors_long.weight"
 
@@ -44,9 +42,7 @@ def _check_tokenizer(name: str, file: GgufFile) -> None:
 
 
 def _check_layers(name: str, file: GgufFile) -> None:
-    if any(file.size(state) for state in STATES):
-        raise ConfigError(f"{name} is recurrent or hybrid ({file.architecture}) and verifies no tree; {LIMIT}")
-    if not _heads(file):
+    if not (_heads(file) or file.keeps_states):
         raise ConfigError(f"{name} has no attention heads; {LIMIT}")
     if EMBEDDING not in file.tensors:
         raise ConfigError(f"{name} has no weights of a language model; {AGAIN}")

@@ -26,13 +26,13 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
 
     Raises:
         ConfigError: The file is broken, or cannot be decoded.
-        PairError: The model is recurrent, or no plain decoder.
+        PairError: The model is no plain decoder.
     """
     file = gguf_file(name)
     shown = Path(name).name
     check_gguf(shown, file)
     model = Model(file.path, gpu_layers=gpu_layers)
-    _require_attention(shown, model)
+    _require_decoder(shown, model)
     layers = file.size("block_count") or 0
     half = not file.in_float32
     traits = Traits(
@@ -48,7 +48,12 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
     )
     forward = LlamaForward(model, layers, device, half=half)
     return LanguageModel.of_forward(
-        traits, shown, forward, computed_by=COMPUTED_BY, precision=f"GGUF {file.quantisation}"
+        traits,
+        shown,
+        forward,
+        computed_by=COMPUTED_BY,
+        precision=f"GGUF {file.quantisation}",
+        keeps_states=model.keeps_states,
     )
 
 
@@ -56,14 +61,12 @@ def _no_module() -> None:
     raise PairError("a GGUF file has no Hugging Face module; name a folder with safetensors weights")
 
 
-def _require_attention(name: str, model: Model) -> None:
-    """Refuses unsupported architectures that the metadata did not reveal."""
+def _require_decoder(name: str, model: Model) -> None:
+    """Refuses architectures that the metadata did not tell."""
     library = model.library
     for wrong, what in (
-        (library.model_is_recurrent, "a recurrent model"),
-        (library.model_is_hybrid, "a hybrid model with recurrent layers"),
         (library.model_has_encoder, "an encoder-decoder"),
         (library.model_is_diffusion, "a diffusion model"),
     ):
         if wrong(model.handle):
-            raise PairError(f"{name} is {what}, which verifies no tree in llama.cpp; {LIMIT}")
+            raise PairError(f"{name} is {what}, which writes no text token by token; {LIMIT}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from decoder.models.gguf.file import GgufFile, gguf_file
+from decoder.models.gguf.file import BY_PATHS, GgufFile, gguf_file
 from decoder.models.gguf.limits import check_gguf
 
 MIB = 1 << 20
@@ -18,7 +18,8 @@ def gguf_words(name: str) -> str:
     if each := row_bytes(file):
         whole = each * (file.size("context_length") or 0)
         memory += f", keys and values of {each / 1024:.0f} KiB a token, {whole / MIB:.0f} MiB for the whole context"
-    return f"{shown}: {file.architecture}, {file.quantisation}, {memory}; computed by llama.cpp"
+    form = f"llama.cpp, {BY_PATHS}" if file.keeps_states else "llama.cpp"
+    return f"{shown}: {file.architecture}, {file.quantisation}, {memory}; computed by {form}"
 
 
 def row_bytes(file: GgufFile) -> int | None:

@@ -160,7 +160,7 @@ def test_an_eagle3_head_needs_a_target_in_torch(gguf_pair: GgufPair) -> None:
 
 
 def test_a_model_that_fails_the_trial_of_trees_is_refused(gguf_pair: GgufPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decoder.forward.llama_cpp.forward import LlamaCache  # noqa: PLC0415 - for this test alone
+    from decoder.forward.llama_cpp.cache import LlamaCache  # noqa: PLC0415 - for this test alone
 
     true = LlamaCache.compute
     monkeypatch.setattr(LlamaCache, "compute", lambda *given: true(*given) * 1.5)

@@ -14,10 +14,13 @@ from torch import Tensor
 
 from decoder.errors import ConfigError, ModelError
 from decoder.forward.llama_cpp import library as loading
-from decoder.forward.llama_cpp.context import SEQUENCES, Model
-from decoder.forward.llama_cpp.forward import TIMED_ROWS, LlamaForward, parents_of
+from decoder.forward.llama_cpp.cache import TIMED_ROWS, parents_of
+from decoder.forward.llama_cpp.context import Model
+from decoder.forward.llama_cpp.drafted import TEXT
+from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.layouts import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
-from decoder.forward.llama_cpp.sequences import TEXT, Sequences
+from decoder.forward.llama_cpp.row_cache import SEQUENCES
+from decoder.forward.llama_cpp.sequences import Sequences
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
 pytestmark = needs_llama_cpp
@@ -86,6 +89,17 @@ def test_more_leaves_than_sequences_are_right_too(small: LlamaForward) -> None:
         assert torch.allclose(logits[node], plain(small, [*BEGINNING, 9, 9 + node]), atol=1e-3)
     cache.keep([4, 5])
     assert torch.allclose(small.read(cache, [3]), plain(small, [*BEGINNING, 9, 10, 3]), atol=1e-3)
+
+
+def test_a_row_that_a_pass_computes_again_has_its_logits_once(small: LlamaForward) -> None:
+    cache, parents = small.new_cache(200), [-1, 0, 0, *[1, 2] * SEQUENCES]
+    small.read(cache, BEGINNING)
+    visible, depths = tree(parents)
+    logits = small.forward(cache, range(9, 9 + len(parents)), [4 + depth for depth in depths], visible)
+    assert len(logits) == len(parents)
+    for node in (1, 2, SEQUENCES + 1, len(parents) - 1):
+        path = [9 + each for each in path_to(node, parents)]
+        assert torch.allclose(logits[node], plain(small, [*BEGINNING, *path]), atol=1e-3)
 
 
 def test_a_tree_may_grow_level_by_level_and_a_late_sibling_may_come(small: LlamaForward) -> None:

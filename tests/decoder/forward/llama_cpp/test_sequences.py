@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.forward.llama_cpp.sequences import TEXT, Sequences, Step
+from decoder.forward.llama_cpp.drafted import TEXT, Step
+from decoder.forward.llama_cpp.sequences import Sequences
 from tests.decoder.property_settings import examples
 
 LENGTH = 5
@@ -32,12 +33,12 @@ class Memory:
             assert copy.target not in self.held, "a copy goes to an empty sequence"
             below = [row for row in self.held[copy.source] if self.drafted.rows[row].position < copy.end]
             self.held[copy.target] = below
-        for row, sequences in step.rows.items():
+        for row, sequences in step.rows:
             for sequence in sequences:
                 assert self.held[sequence] == self.drafted.above(row)[:-1]
             for sequence in sequences:
                 self.held[sequence].append(row)
-        self.computed += step.rows
+        self.computed += [row for row, _ in step.rows]
         self.most = max(self.most, len(step.rows))
 
 
@@ -68,9 +69,8 @@ def test_each_row_follows_exactly_its_path(passes: list[list[int]], count: int, 
         assert set(new) <= set(memory.computed)
     assert memory.most <= rows
     assert set(memory.held) <= set(range(count))
-    for number, row in enumerate(drafted.rows):
-        if row.sequence is not None:
-            assert memory.held[row.sequence][: len(drafted.above(number))] == drafted.above(number)
+    for row, sequence in drafted.holders.items():
+        assert memory.held[sequence][: len(drafted.above(row))] == drafted.above(row)
 
 
 def test_a_tree_takes_one_pass_where_sequences_suffice() -> None:
@@ -79,8 +79,8 @@ def test_a_tree_takes_one_pass_where_sequences_suffice() -> None:
     new = drafted.add([1, 2, 3, 4], [5, 6, 6, 7], [TEXT, 0, 0, 1])
     drafted.steps(new, steps.append)
     (step,) = steps
-    assert {row: len(sequences) for row, sequences in step.rows.items()} == {0: 2, 1: 1, 2: 1, 3: 1}
-    assert step.rows[2] != step.rows[3]
+    assert {row: len(sequences) for row, sequences in step.rows} == {0: 2, 1: 1, 2: 1, 3: 1}
+    assert step.rows[2][1] != step.rows[3][1]
 
 
 def test_rows_that_had_to_leave_are_computed_again_when_one_follows_them() -> None:
@@ -88,7 +88,7 @@ def test_rows_that_had_to_leave_are_computed_again_when_one_follows_them() -> No
     drafted.restart(LENGTH)
     memory = Memory(drafted)
     drafted.steps(drafted.add([1] * 6, [5] * 6, [TEXT] * 6), memory.run)
-    assert drafted.rows[1].sequence is None
+    assert 1 not in drafted.holders
     drafted.steps(drafted.add([7], [6], [1]), memory.run)
     assert memory.computed == [0, 1, 2, 3, 4, 5, 1, 6]
 

@@ -120,8 +120,6 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         ({"llama.embedding_length": "wide"}, "says that embedding_length is 0"),
         ({"llama.attention.head_count": 0}, "has no attention heads"),
         ({"llama.attention.head_count": [4, 0]}, "has no attention heads"),
-        ({"llama.ssm.state_size": 16}, "is recurrent or hybrid (llama) and verifies no tree"),
-        ({"llama.shortconv.l_cache": 3}, "is recurrent or hybrid (llama)"),
         ({"llama.attention.causal": False}, "is an encoder (llama)"),
     ],
 )

@@ -1,0 +1,204 @@
+"""A KV cache in a context of llama.cpp: what caches of rows and caches of states share."""
+
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
+from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
+
+SPARE_ROWS = 256
+"""Rows reserved beyond the requested capacity, so that a cache seldom grows: growth copies it."""
+IDLE = 2
+"""Number of unused contexts that are kept for further texts."""
+TIMED_ROWS = 256
+"""Longest text that is read for a timed pass, in tokens: reading more would take longer than it tells."""
+
+
+class Contexts:
+    """Contexts of one model; unused ones are kept, since making one takes longer than a round of a small model."""
+
+    def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
+        """Makes contexts of this number of sequences; see `Context` for `half`."""
+        self._model, self._sequences, self._half = model, sequences, half
+        self._idle: list[Context] = []
+
+    def take(self, rows: int) -> Context:
+        """An empty context with room for at least `rows` rows."""
+        fitting = [context for context in self._idle if context.rows >= rows]
+        if fitting:
+            context = min(fitting, key=lambda each: each.rows)
+            self._idle.remove(context)
+            context.clear()
+            return context
+        return Context(self._model, rows, self._sequences, half=self._half, threads=torch.get_num_threads())
+
+    def give_back(self, holder: "_Holder") -> None:
+        """Takes back the context of a cache that is no longer used."""
+        if holder.context:
+            self._idle = [*self._idle, holder.context][-IDLE:]
+
+
+class _Holder:
+    """Holds the context of a cache, which may be replaced by a larger one."""
+
+    context: Context | None = None
+
+
+class LlamaCache(KvCache):
+    """A KV cache in a context of llama.cpp, which the first pass makes; its tensor is empty."""
+
+    def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
+        super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
+        self._contexts, self._capacity = contexts, capacity
+        self._held = _Holder()
+        weakref.finalize(self, contexts.give_back, self._held)
+
+    @property
+    @abstractmethod
+    def _drafted(self) -> DraftedRows:
+        """The drafted rows."""
+
+    @abstractmethod
+    def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Appends and commits plain text; logits after its last token, shape (V,)."""
+
+    @abstractmethod
+    def _move(self, small: Context, large: Context) -> None:
+        """Brings the text, and drafted rows or not, from a context to a larger, empty one."""
+
+    def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Called before rows are drafted; returns their mask, which may get columns of the text."""
+        return visible
+
+    def _get_ready(self) -> None:
+        """Called before drafted rows are computed."""
+
+    @property
+    def _context(self) -> Context:
+        if self._held.context is None:
+            self._held.context = self._contexts.take(self._capacity + SPARE_ROWS)
+        self._held.context.use_threads(torch.get_num_threads())
+        return self._held.context
+
+    def compute(
+        self, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """Logits of new drafted rows, shape (N, V)."""
+        drafted = self._drafted
+        new = drafted.add(tokens, positions, parents_of(self._begin(visible), drafted))
+        self._make_room(0)
+        self._get_ready()
+        parts, order, awaited = list[NDArray[np.float32]](), list[int](), set(new)
+
+        def run(step: Step) -> None:
+            wanted = list[bool]()
+            for row, _ in step.rows:
+                wanted.append(row in awaited)
+                awaited.discard(row)
+            parts.append(self._run(step, wanted))
+            order.extend(row for (row, _), asked in zip(step.rows, wanted, strict=True) if asked)
+
+        drafted.steps(new, run)
+        self.used = drafted.length + len(drafted.rows)
+        logits: NDArray[np.float32] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return logits if order == new else logits[np.argsort(order)]
+
+    def plain(self, token: int, vocabulary: int) -> Iterator[int]:
+        """The most probable token after `token` and the text, then after that one, and so on without end."""
+        context, position = self._context, self.length
+        while True:
+            logits = context.decode([token], [position], [[0]], [True])[0, :vocabulary]
+            token, position = int(logits.argmax()), position + 1
+            yield token
+
+    def place(self, first: int, rows: Sequence[int]) -> None:
+        """Raises ValueError, since rows cannot be moved."""
+        raise ValueError(f"llama.cpp cannot move rows {list(rows)} to {first}")
+
+    def reserve(self, capacity: int) -> None:
+        """See `KvCache`."""
+        self._capacity = max(self._capacity, capacity)
+        self._make_room(0)
+
+    def assume(self, length: int) -> None:
+        """See `KvCache`; a text longer than `TIMED_ROWS` is cut to that length."""
+        length = min(length, TIMED_ROWS)
+        self.cut(length)
+        if self.length < length:
+            self.read([0] * (length - self.length))
+
+    def _path(self, rows: Sequence[int]) -> list[int]:
+        """Numbers of drafted rows, from their indices in the cache; raises ValueError if they are no path."""
+        path = [row - self._drafted.length for row in rows]
+        if path and self._drafted.above(path[-1]) != path:
+            raise ValueError(f"rows {path} are no path from the text")
+        return path
+
+    def _append(self, tokens: Sequence[int], first: int) -> NDArray[np.float32]:
+        """Computes tokens in sequence 0 from position `first` on; logits after the last one, shape (V,)."""
+        logits = np.zeros((1, 0), np.float32)
+        for start in range(0, len(tokens), MOST_ROWS):
+            part = tokens[start : start + MOST_ROWS]
+            last = start + len(part) == len(tokens)
+            positions = range(first + start, first + start + len(part))
+            logits = self._context.decode(part, positions, [[0]] * len(part), [*[False] * (len(part) - 1), last])
+        after: NDArray[np.float32] = logits[0]
+        return after
+
+    def _make_room(self, rows: int) -> None:
+        """Moves to a larger context if this one lacks room for the capacity, or for `rows` rows of text more."""
+        needed = max(self._capacity, self.length + self._drafted.cells + rows)
+        small = self._held.context
+        if small is None or needed <= small.rows:
+            self._capacity = needed
+            return
+        large = self._contexts.take(needed + SPARE_ROWS)
+        self._move(small, large)
+        self._held.context, self._capacity = large, needed
+
+    def _restart(self, length: int) -> None:
+        self._drafted.restart(length)
+        self.length = self.used = length
+
+    def _run(self, step: Step, wanted: Sequence[bool]) -> NDArray[np.float32]:
+        """Runs one step; logits of its wanted rows."""
+        context, rows = self._context, self._drafted.rows
+        if step.cut:
+            context.drop(0, self.length)
+        for sequence in step.dropped:
+            context.drop(sequence)
+        for copy in step.copies:
+            context.copy(copy.source, copy.target, copy.end)
+        return context.decode(
+            [rows[row].token for row, _ in step.rows],
+            [rows[row].position for row, _ in step.rows],
+            [sequences for _, sequences in step.rows],
+            wanted,
+        )
+
+
+def parents_of(visible: NDArray[np.bool_], drafted: DraftedRows) -> list[int]:
+    """Parents of new rows, from the mask that `Forward.forward` takes; `TEXT` for a row that follows the text.
+
+    Raises:
+        ValueError: Some row attends to other rows than those of one path.
+    """
+    known, count = len(drafted.rows), len(visible)
+    if visible.shape[1] < known + count or not visible[:, : visible.shape[1] - known - count].all():
+        raise ValueError(f"a mask of {visible.shape[1]} columns for {known} drafted and {count} new rows")
+    parents, paths = list[int](), list[list[int]]()
+    for row, seen in enumerate(visible[:, visible.shape[1] - known - count :], known):
+        path = seen.nonzero()[0].tolist()
+        parent = path[-2] if len(path) > 1 else TEXT
+        earlier = parent < row and path[-1:] == [row]
+        if not earlier or path[:-1] != (paths[parent - known] if parent >= known else drafted.above(parent)):
+            raise ValueError(f"row {row} attends to rows {path}, which are no path")
+        parents.append(parent)
+        paths.append(path)
+    return parents

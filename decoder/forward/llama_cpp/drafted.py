@@ -1,0 +1,104 @@
+"""Drafted rows of one text, and the passes of llama.cpp that bring them into its memory.
+
+Rows are numbered in the order in which they are added; a row's parent comes before it. Pure bookkeeping: knows no
+library.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+TEXT = -1
+"""Stands for the end of the text where a row's parent is named."""
+
+
+@dataclass
+class Row:
+    """A drafted row."""
+
+    token: int
+    position: int
+    parent: int
+    """Number of the parent row, or `TEXT`."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copies a sequence's rows at positions below `end` to a new sequence."""
+
+    source: int
+    target: int
+    end: int
+
+
+@dataclass
+class Step:
+    """One pass of llama.cpp, and the calls before it."""
+
+    cut: bool = False
+    """Whether first all of sequence 0 beyond the text is dropped."""
+    dropped: list[int] = field(default_factory=list)
+    """Sequences that are dropped before the copies."""
+    copies: list[Copy] = field(default_factory=list)
+    rows: list[tuple[int, list[int]]] = field(default_factory=list)
+    """Numbers of the rows in the order of the pass, each with its sequences; a row may occur several times."""
+
+
+class DraftedRows(ABC):
+    """Drafted rows of one text; a subclass decides which sequence of llama.cpp holds which rows."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.length = 0
+        """Number of rows of the text."""
+
+    def restart(self, length: int) -> None:
+        """Forgets all drafted rows; the text has `length` rows, all in sequence 0."""
+        self.length = length
+        self.rows.clear()
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Upper bound of the number of cached rows that all drafted rows take."""
+
+    @abstractmethod
+    def step(self, pending: Sequence[int]) -> Step:
+        """The next pass, over some of these rows at least; its rows count as cached from now on."""
+
+    def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
+        """Numbers of new rows, which are not in the cache yet.
+
+        Raises:
+            ValueError: A row does not directly follow its parent, which llama.cpp would compute wrongly or refuse.
+        """
+        first = len(self.rows)
+        for token, position, parent in zip(tokens, positions, parents, strict=True):
+            above = self.rows[parent].position if parent != TEXT else self.length - 1
+            if position != above + 1:
+                del self.rows[first:]
+                raise ValueError(f"a row at position {position} follows one at position {above}")
+            self.rows.append(Row(token, position, parent))
+        return list(range(first, len(self.rows)))
+
+    def steps(self, wanted: Sequence[int], run: Callable[[Step], None]) -> None:
+        """Brings rows into the cache by steps, each of which is passed to `run`."""
+        pending = list(wanted)
+        while pending:
+            step = self.step(pending)
+            run(step)
+            computed = {row for row, _ in step.rows}
+            pending = [row for row in pending if row not in computed]
+
+    def above(self, row: int) -> list[int]:
+        """Numbers of the rows from the text to this row, both ends included, in that order."""
+        path = []
+        while row != TEXT:
+            path.append(row)
+            row = self.rows[row].parent
+        return path[::-1]
+
+    def leaves(self, rows: Sequence[int]) -> list[int]:
+        """Those of the rows that are no parents of others of them."""
+        parents = {self.rows[row].parent for row in rows}
+        return [row for row in rows if row not in parents]

@@ -1,0 +1,83 @@
+"""Sequences of llama.cpp for the rows of a draft tree of a model with states: one sequence for each path.
+
+A state cannot be cut, and belongs to one sequence. So a sequence can be copied and continued only at its end, sequence
+0 holds the text and no draft, and a row above several leaves is computed once for each of their paths. There are few
+sequences, since each takes a whole state. Where they do not suffice, the pass is divided, and paths that no pending row
+continues leave the memory; a row that follows them has its path computed again from the text. Pure bookkeeping: knows
+no library.
+"""
+
+from collections.abc import Sequence
+
+from decoder.forward.llama_cpp.drafted import TEXT, Copy, DraftedRows, Step
+
+
+class Paths(DraftedRows):
+    """Drafted rows of one text, and the sequences whose paths end in some of them."""
+
+    def __init__(self, count: int, most_rows: int) -> None:
+        """Manages the sequences 1 to `count`, and passes of at most `most_rows` rows."""
+        super().__init__()
+        self._count, self._most_rows = count, most_rows
+        self.ends: dict[int, int] = {}
+        """Last row of each sequence in use."""
+
+    def restart(self, length: int) -> None:
+        """See `DraftedRows`."""
+        super().restart(length)
+        self.forget()
+
+    def forget(self) -> None:
+        """Notes that no sequence holds a drafted row any longer."""
+        self.ends = {}
+
+    @property
+    def cells(self) -> int:
+        """See `DraftedRows`."""
+        return sum(len(self.above(leaf)) for leaf in self.leaves(range(len(self.rows))))
+
+    def holder(self, path: Sequence[int]) -> tuple[int, int]:
+        """Number of the first rows of a path that a whole sequence holds, and that sequence; at least (0, 0)."""
+        numbers = {row: number for number, row in enumerate(path, 1)}
+        return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
+
+    def step(self, pending: Sequence[int]) -> Step:
+        """See `DraftedRows`."""
+        # Longest first: llama.cpp computes sequences together as long as their numbers follow one another.
+        ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)
+        step = Step(dropped=self._unneeded([base for base, *_ in ways]))
+        self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}
+        free = [number for number in range(self._count, 0, -1) if number not in self.ends]
+        sources = {TEXT: 0} | {end: sequence for sequence, end in self.ends.items()}
+        going_on = dict[int, list[int]]()
+        for sequence, end in self.ends.items():
+            going_on.setdefault(end, []).append(sequence)
+        for base, *rest in ways:
+            missing = rest[: self._most_rows]
+            if len(step.rows) + len(missing) > self._most_rows:
+                break
+            if going_on.get(base):
+                sequence = going_on[base].pop()
+            elif free:
+                sequence = free.pop()
+                end = self.rows[base].position + 1 if base != TEXT else self.length
+                step.copies.append(Copy(sources[base], sequence, end))
+            else:
+                continue
+            self.ends[sequence] = missing[-1]
+            step.rows += [(row, [sequence]) for row in missing]
+        step.rows.sort(key=lambda each: (each[1], each[0]))
+        return step
+
+    def _way(self, leaf: int) -> list[int]:
+        """The last row above a leaf in which a sequence ends, or `TEXT`; then the rows from there to the leaf."""
+        path = [TEXT, *self.above(leaf)]
+        ends = {TEXT, *self.ends.values()}
+        return path[max(number for number, row in enumerate(path) if row in ends) :]
+
+    def _unneeded(self, bases: Sequence[int]) -> list[int]:
+        """Sequences to drop before paths are computed below these rows: none if those that are free suffice."""
+        copies = len(bases) - len(set(bases) - {TEXT})
+        if len(self.ends) + copies <= self._count:
+            return []
+        return [sequence for sequence, end in self.ends.items() if end not in bases]

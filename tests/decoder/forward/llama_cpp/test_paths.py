@@ -1,0 +1,105 @@
+"""Every drafted row of a model with states is computed in a sequence that holds exactly its path, copied as a whole."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.forward.llama_cpp.drafted import TEXT, Step
+from decoder.forward.llama_cpp.paths import Paths
+from tests.decoder.property_settings import examples
+
+LENGTH = 5
+"""Of the text."""
+
+
+@dataclass
+class Memory:
+    """What llama.cpp's memory holds: the drafted rows of each sequence, whose state stands after the last one."""
+
+    drafted: Paths
+    held: dict[int, list[int]] = field(default_factory=lambda: {0: []})
+    computed: list[int] = field(default_factory=list)
+    most: int = 0
+
+    def run(self, step: Step) -> None:
+        """Does what a cache does for a step, and checks each row."""
+        for sequence in step.dropped:
+            del self.held[sequence]
+        for copy in step.copies:
+            assert copy.target not in self.held, "a copy goes to an empty sequence"
+            assert copy.end == LENGTH + len(self.held[copy.source]), "a state is copied as a whole"
+            self.held[copy.target] = list(self.held[copy.source])
+        for row, (sequence,) in step.rows:
+            assert sequence > 0, "the text's state is left alone"
+            assert self.held[sequence] == self.drafted.above(row)[:-1]
+            self.held[sequence].append(row)
+            self.computed.append(row)
+        self.most = max(self.most, len(step.rows))
+
+
+trees = st.lists(st.integers(0, 10**6), min_size=1, max_size=24)
+
+
+def grown(drafted: Paths, memory: Memory, numbers: list[int]) -> list[int]:
+    """Adds a row for each number below one of the rows so far, or below the text, in one pass."""
+    first = len(drafted.rows)
+    parents = [number % (first + index + 1) - 1 for index, number in enumerate(numbers)]
+    positions = list[int]()
+    for parent in parents:
+        known = [row.position for row in drafted.rows] + positions
+        positions.append(LENGTH if parent == TEXT else known[parent] + 1)
+    new = drafted.add(numbers, positions, parents)
+    drafted.steps(new, memory.run)
+    return new
+
+
+def begun(count: int, most_rows: int) -> tuple[Paths, Memory]:
+    drafted = Paths(count, most_rows)
+    drafted.restart(LENGTH)
+    return drafted, Memory(drafted)
+
+
+@examples(150)
+@given(passes=st.lists(trees, min_size=1, max_size=4), count=st.integers(2, 8), rows=st.integers(1, 8))
+def test_each_row_follows_exactly_its_path(passes: list[list[int]], count: int, rows: int) -> None:
+    drafted, memory = begun(count, rows)
+    for numbers in passes:
+        assert set(grown(drafted, memory, numbers)) <= set(memory.computed)
+    assert memory.most <= rows
+    assert set(memory.held) == {0, *drafted.ends} <= set(range(count + 1))
+    for sequence, end in drafted.ends.items():
+        assert memory.held[sequence] == drafted.above(end)
+    assert sum(len(memory.held[sequence]) for sequence in memory.held) <= drafted.cells
+
+
+def test_a_tree_takes_one_pass_and_rows_above_several_leaves_are_in_each_path() -> None:
+    drafted, memory = begun(7, 16)
+    grown(drafted, memory, [0, 1, 1, 2])
+    assert memory.computed == [0, 1, 3, 0, 2]
+    assert sorted(memory.held.values()) == [[], [0, 1, 3], [0, 2]]
+
+
+def test_the_first_of_new_siblings_goes_on_in_the_sequence_of_their_parent() -> None:
+    drafted, memory = begun(7, 16)
+    grown(drafted, memory, [0])
+    grown(drafted, memory, [1, 1])
+    assert memory.computed == [0, 1, 2]
+    grown(drafted, memory, [1])
+    assert memory.computed == [0, 1, 2, 0, 3]
+
+
+def test_a_sequence_that_no_new_row_continues_makes_room_for_another() -> None:
+    drafted, memory = begun(2, 16)
+    for numbers in ([0], [1, 1], [2, 2]):
+        grown(drafted, memory, numbers)
+    assert memory.computed == [0, 1, 2, 3, 4]
+    assert sorted(memory.held.values()) == [[], [0, 1, 3], [0, 1, 4]]
+
+
+def test_the_longest_held_part_of_a_path_is_found() -> None:
+    drafted, memory = begun(7, 16)
+    grown(drafted, memory, [0, 1, 2])
+    assert drafted.holder([0, 1, 2]) == (3, 1)
+    assert drafted.holder([0, 1]) == drafted.holder([]) == (0, 0)
+    assert memory.held[1] == [0, 1, 2]

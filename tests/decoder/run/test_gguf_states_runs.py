@@ -1,0 +1,134 @@
+"""GGUF models with states: every method writes the text of plain llama_decode, as target and as draft."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from decoder import RunConfig, decode, load_pair
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.engine import Engine
+from decoder.errors import PairError
+from decoder.events import Round, Summary
+from decoder.forward.llama_cpp.forward import LlamaForward
+from decoder.forward.llama_cpp.state_cache import StateCache
+from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
+from decoder.models.gguf.words import gguf_words
+from decoder.run.decoding_path import decoding_path
+from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp
+
+pytestmark = needs_llama_cpp
+PROMPT = "It was a dark and stormy night; the rain fell in torrents"
+LENGTH = 120
+METHODS = ("ar", "linear", "dynatree", "auto")
+USUAL = ("mamba", "mamba2", "lfm2", "qwen3next")
+FURTHER = ("falcon-h1", "qwen35", "rwkv7")
+DISTINCT = 8
+"""Least number of different tokens that make a text a test."""
+ACCEPTED = 1.2
+"""Least number of tokens a round: with fewer, hardly any drafted state would be kept."""
+
+
+WITHIN = 2
+"""Number of rows that the trial keeps of a tree where a longer path was drafted."""
+
+
+def texts(engine: Engine, config: RunConfig) -> tuple[Summary, Mapping[str, list[int]]]:
+    """The last event of a run, and the tokens of each method."""
+    events = list(decode(engine, PROMPT, config))
+    tokens: dict[str, list[int]] = {method: [] for method in config.methods}
+    for event in events:
+        if isinstance(event, Round):
+            tokens[event.method] += event.committed
+    summary = events[-1]
+    assert isinstance(summary, Summary)
+    return summary, tokens
+
+
+@pytest.fixture
+def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes up costs at which `auto` drafts trees, though drafts here are as large as targets."""
+    curve = Curve({1: 0.003, 64: 0.006})
+    costs = Costs(plain=curve, catch_up=curve, draft=Curve({1: 0.0001, 64: 0.0002}), verify=curve, host=Curve({1: 0.0}))
+    monkeypatch.setattr(Engine, "costs_of", lambda *_: costs)
+    monkeypatch.setattr(Curve, "learn", lambda *_: 1.0)
+
+
+def plain_text(engine: Engine, count: int) -> list[int]:
+    """Greedy decoding by one-token passes of llama.cpp."""
+    forward, ids = engine.pair.target.runs_by, engine.pair.tokenizer(PROMPT).input_ids
+    assert isinstance(forward, LlamaForward)
+    tokens = forward.plain(ids, len(ids) + count, engine.pair.vocabulary)
+    return [next(tokens) for _ in range(count)]
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("architecture", [*USUAL, *FURTHER])
+def test_every_method_writes_120_tokens_of_plain_llama_decode(gguf_states: GgufStates, architecture: str) -> None:
+    engine = load_pair(str(gguf_states.target(architecture)), str(gguf_states.draft(architecture)))
+    summary, written = texts(engine, RunConfig(methods=(*METHODS, "fixed", "alg1"), max_new_tokens=LENGTH))
+    expected = plain_text(engine, LENGTH)
+    assert len(set(expected)) >= DISTINCT
+    assert all(tokens == expected for tokens in written.values())
+    assert all((summary.methods[name].tokens_per_round or 0) > ACCEPTED for name in METHODS[1:])
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("architecture", USUAL)
+def test_sampled_texts_are_those_of_plain_decoding_with_the_same_noise(
+    gguf_states: GgufStates, architecture: str
+) -> None:
+    engine = load_pair(str(gguf_states.target(architecture)), str(gguf_states.draft(architecture)))
+    config = RunConfig(methods=METHODS, max_new_tokens=LENGTH, temperature=0.7, seed=3)
+    summary, written = texts(engine, config)
+    assert len(set(written["ar"])) >= DISTINCT
+    assert all(summary.methods[name].identical_to_ar for name in METHODS[1:])
+
+
+@pytest.mark.usefixtures("cheap_drafts")
+@pytest.mark.parametrize("architecture", USUAL)
+def test_forms_mix(gguf_states: GgufStates, gguf_pair: GgufPair, architecture: str) -> None:
+    model = str(gguf_states.target(architecture))
+    for names, methods in (
+        ((model, "lookup"), ("ar", "linear", "auto")),
+        ((str(EMBEDDED_TARGET), model), METHODS),
+        ((model, str(gguf_pair.draft())), ("ar", "dynatree")),
+    ):
+        mixed = load_pair(*names, run=RunConfig(methods=methods), dtype="auto" if names[0] == model else "float32")
+        summary, written = texts(mixed, RunConfig(methods=methods, max_new_tokens=60))
+        assert len(set(written["ar"])) >= DISTINCT
+        assert all(each.identical_to_ar for name, each in summary.methods.items() if name != "ar")
+
+
+def test_the_header_and_the_doctor_tell_the_form(gguf_states: GgufStates) -> None:
+    path = str(gguf_states.target("lfm2"))
+    engine = load_pair(path, "lookup", run=RunConfig(methods=("ar",)))
+    assert decoding_path(engine).reason == "llama.cpp, GGUF F32, a sequence for each draft path"
+    assert gguf_words(path).endswith("computed by llama.cpp, a sequence for each draft path")
+    assert load_config(path).keeps_states
+
+
+def test_a_race_is_recorded_and_replayed(gguf_states: GgufStates, tmp_path: Path) -> None:
+    program, path = [sys.executable, "-m", "dynatui"], str(tmp_path / "race.jsonl")
+    models = ["--target", str(gguf_states.target("mamba2")), "--draft", str(gguf_states.draft("mamba2"))]
+    asked = ["--headless", "--json", "--methods", ",".join(METHODS), "--max-new-tokens", "20", "--prompt", PROMPT]
+    live = subprocess.run([*program, *models, *asked, "--record", path], capture_output=True, check=True)
+    replayed = subprocess.run([*program, "replay", path, "--json"], capture_output=True, check=True)
+    assert replayed.stdout == live.stdout
+
+
+def test_a_model_whose_state_is_wrong_after_a_draft_is_refused(
+    gguf_states: GgufStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = StateCache.keep
+
+    def wrong(cache: StateCache, rows: Sequence[int]) -> None:
+        keep(cache, rows)
+        if len(rows) == WITHIN:
+            cache._text[-1] += 1
+
+    monkeypatch.setattr(StateCache, "keep", wrong)
+    with pytest.raises(PairError, match="computes other logits for a draft tree"):
+        load_pair(str(gguf_states.target("mamba2")), "lookup", run=RunConfig(methods=("ar",)))
