@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.errors import DeviceError, PairError, quoted
+from decoder.errors import DeviceError, PairError, first_line, quoted
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
@@ -285,6 +285,11 @@ def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> T
             f"the memory of {model.device} is full with {model.name}; choose a smaller model, or --dtype float16"
         ) from error
     except Exception as error:  # each family has its own error for unsupported inputs
+        if model.hf.quantised and fault == NO_TEXT:
+            raise PairError(
+                f"{model.name} fails on {model.device} with weights in {model.precision}: {first_line(error)}; "
+                "name the unquantised model, or give another --device or --dtype"
+            ) from error
         raise _no_tree(model, fault) from error
 
 

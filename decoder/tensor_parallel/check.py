@@ -10,6 +10,7 @@ from decoder.errors import ConfigError, require
 from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.forward.windows import by_layers
 from decoder.methods.method import Method
+from decoder.models.quantisation import quantisation_of
 from decoder.system.device import device_count
 from decoder.tensor_parallel.ranks import Ranks
 
@@ -73,6 +74,20 @@ def require_plan(name: str, config: Any, count: int) -> None:
                 f"{name} has {number} {what}, which {count} processes cannot share equally; give --tensor-parallel a "
                 "number that divides them",
             )
+
+
+def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
+    """Refuses a target that computes with quantised weights, whose scales transformers' plans do not always divide.
+
+    Raises:
+        ConfigError: The weights stay quantised on this device.
+    """
+    quantised = quantisation_of(name, config, device)
+    require(
+        quantised is None or quantised.converted,
+        f"{name} has quantised weights ({quantised and quantised.words}), which --tensor-parallel cannot divide; leave "
+        "it out, or name the unquantised model",
+    )
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:

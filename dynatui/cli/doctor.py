@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import typer
 
-from decoder.errors import DecoderError, ModelError
+from decoder.errors import ConfigError, DecoderError, ModelError
 from decoder.events import TRANSLATED, arithmetic
 from decoder.models.gguf.file import is_gguf
 from decoder.models.names import LOOKUP
@@ -231,7 +231,10 @@ def rounds(case: Case) -> Iterator[Finding]:
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
         folders = {role: str(place_of(name)) for role, name in whole.items()}
         configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
-        path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
+        try:
+            path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
+        except ConfigError:
+            return  # quantised weights that cannot be loaded, which the probe of models reports
         if len(whole) < len(names) and has_graphs(device):
             path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
         elif tokenizers_of(*folders.values())[1]:
