@@ -78,7 +78,7 @@ def quantise(folder: Path, method: str) -> Path:
     return folder
 
 
-def describe(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Writes a quantisation into a configuration."""
+def describe(folder: Path, settings: Mapping[str, Any] | None) -> None:
+    """Writes a quantisation into a configuration; None: that there is none."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": settings}))

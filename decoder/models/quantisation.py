@@ -135,7 +135,7 @@ def _settings(config: Any) -> dict[str, Any] | None:
 def _kind(settings: Mapping[str, Any]) -> str:
     # Older checkpoints of bitsandbytes do not name their method.
     of_bitsandbytes = settings.get("load_in_4bit") or settings.get("load_in_8bit")
-    return "bitsandbytes" if of_bitsandbytes else str(settings.get("quant_method"))
+    return "bitsandbytes" if of_bitsandbytes else str(settings.get("quant_method") or "")
 
 
 def _unlisted(name: str, kind: str) -> Method:
@@ -143,7 +143,8 @@ def _unlisted(name: str, kind: str) -> Method:
     from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING  # noqa: PLC0415 - see the module's docstring
 
     if kind not in AUTO_QUANTIZER_MAPPING:
-        raise ConfigError(f"{name} is quantised by the method {quoted(kind)}, which transformers lacks; {REMEDY}")
+        by = f"the method {quoted(kind)}" if kind else "a method without a name"
+        raise ConfigError(f"{name} is quantised by {by}, which transformers lacks; {REMEDY}")
     return Method(kind)
 
 

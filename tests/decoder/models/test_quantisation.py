@@ -35,12 +35,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "EETQ, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "eetq"},
     "FBGEMM FP8, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "fbgemm_fp8"},
     "SpQR, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "spqr"},
-    "GPTQ, which transformers cannot load here: Only support quantization to [2,3,4,8] bits but found 5; name": {
-        "quant_method": "gptq",
-        "bits": 5,
+    "FP8, which transformers cannot load here: weight_block_size must be a tuple of two integers; name": {
+        "quant_method": "fp8",
+        "weight_block_size": [16],
     },
     "the method 'modelopt', which transformers lacks; name": {"quant_method": "modelopt"},
-    "the method 'None', which transformers lacks; name": {"bits": 4},
+    "a method without a name, which transformers lacks; name": {"bits": 4},
 }
 
 
@@ -62,9 +62,8 @@ def test_what_this_machine_cannot_load_is_refused_in_one_sentence(why: str, sett
     assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (2, False)
 
 
-@pytest.mark.parametrize("settings", [None, {}], ids=["none", "empty"])
-def test_a_model_that_is_not_quantised_is_none(settings: Any) -> None:
-    assert quantisation_of("owner/model", config(settings), CPU) is None
+def test_a_model_that_is_not_quantised_is_none() -> None:
+    assert quantisation_of("owner/model", config(None), CPU) is None
 
 
 def test_a_configuration_that_is_read_without_transformers_is_none() -> None:

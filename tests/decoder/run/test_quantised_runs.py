@@ -142,6 +142,7 @@ def test_exact_passes_of_quantised_weights_agree_bit_for_bit(saved: Saved) -> No
     assert written == dict.fromkeys(written, written["ar"])
 
 
+@torch.inference_mode()
 def test_near_ties_are_judged_by_plain_decoding(saved: Saved) -> None:
     """Weights in float32 would be other weights."""
     model = saved.loaded("gemma").pair.target
@@ -188,7 +189,7 @@ def test_what_cannot_be_loaded_is_refused_before_weights_are_read(saved: Saved, 
 def test_scales_without_a_word_in_the_configuration_are_refused(saved: Saved, tmp_path: Path) -> None:
     """Without them, transformers would compute with other weights than those of the model."""
     folder = shutil.copytree(saved.pair("fp8").target, tmp_path / "unnamed")
-    describe(folder, {})
+    describe(folder, None)
     with pytest.raises(ModelError, match="has scales of 14 weights, and its configuration says nothing of"):
         load_model(str(folder), CPU, torch.float32)
 
