@@ -320,9 +320,13 @@ def is_quantised(module: Any) -> bool:
     return getattr(module, "hf_quantizer", None) is not None
 
 
+@torch.inference_mode()
 def dtype_of(module: Any) -> torch.dtype:
-    """Dtype in which a module computes; its quantised weights may have another."""
-    dtype: torch.dtype = module.config.dtype if is_quantised(module) else next(module.parameters()).dtype
+    """Dtype in which a module computes; its quantised weights may have another, and scales a third."""
+    values = next(module.parameters())
+    if is_quantised(module):
+        values = module.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long, device=values.device))
+    dtype: torch.dtype = values.dtype
     return dtype
 
 
