@@ -3,6 +3,7 @@
 Weights are read only from safetensors, and no remote code is run.
 """
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ def load_module(
     quantised = quantisation_of(shortened(name), config, device)
     options: dict[str, Any] = _spread(ranks) if ranks > 1 else {}
     if quantised:
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it logs a line for each matrix of each pass
         config.quantization_config = settings_on(config, device)
         if not quantised.converted:
             options["device_map"] = device_map(device)

@@ -36,12 +36,12 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
     """Memory of a model; reads no weights. The size of weights that stay quantised is without that of their scales."""
     hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
     known = hf.architecture_of(config) if hf else config
-    kept_bits = None if quantised is None or quantised.converted else quantised.bits
-    if isinstance(known, Architecture) and kept_bits is None:
+    packed_bits = quantised.bits if quantised and quantised.packed else None
+    if isinstance(known, Architecture) and packed_bits is None:
         weights = weight_bytes(known, dtype)
     else:
         assert hf is not None, "an unknown architecture is a configuration of transformers"  # noqa: S101 - for mypy
-        weights = _weights_bytes(hf.skeleton(config, dtype), dtype, kept_bits)
+        weights = _weights_bytes(hf.skeleton(config, dtype), dtype, packed_bits)
     text = config if isinstance(config, Architecture) else config.get_text_config()
     context = longest_text(text)
     _, ring_bytes = cache_bytes(text, context, dtype.itemsize)

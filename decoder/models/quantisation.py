@@ -37,6 +37,12 @@ class Method:
     """Number of bits of a weight, if it is the same in all checkpoints."""
     converts: bool = False
     """Whether transformers can convert the weights to the model's dtype while it loads them."""
+    unpacks: bool = False
+    """Whether the first pass replaces the weights by larger ones in the model's dtype."""
+    own_dtype: bool = False
+    """Whether weights that are not quantised keep the dtype of the file."""
+    loads: bool = True
+    """Whether transformers loads quantised weights; if not, it only quantises other weights while it loads them."""
 
 
 METHODS: Mapping[str, Method] = {
@@ -44,8 +50,8 @@ METHODS: Mapping[str, Method] = {
     "auto-round": Method("AutoRound", ("auto-round",)),
     "awq": Method("AWQ", ("gptqmodel", "accelerate")),
     "bitnet": Method("BitNet", ("accelerate",), bits=2),
-    "bitsandbytes": Method("bitsandbytes", ("bitsandbytes", "accelerate")),
-    "compressed-tensors": Method("compressed-tensors", ("compressed-tensors",)),
+    "bitsandbytes": Method("bitsandbytes", ("bitsandbytes", "accelerate"), own_dtype=True),
+    "compressed-tensors": Method("compressed-tensors", ("compressed-tensors",), unpacks=True),
     "eetq": Method("EETQ", ("kernels", "accelerate"), gpu=True, bits=8),
     "fbgemm_fp8": Method("FBGEMM FP8", ("fbgemm-gpu", "accelerate"), gpu=True, bits=8),
     "fouroversix": Method("Four Over Six", ("fouroversix",), gpu=True, bits=4),
@@ -54,12 +60,12 @@ METHODS: Mapping[str, Method] = {
     "gemma": Method("Gemma"),
     "gptq": Method("GPTQ", ("optimum", "gptqmodel")),
     "higgs": Method("HIGGS", ("flute-kernel", "fast_hadamard_transform", "accelerate"), gpu=True),
-    "hqq": Method("HQQ", ("hqq",)),
+    "hqq": Method("HQQ", loads=False),
     "metal": Method("Metal", ("kernels",), converts=True),
     "mxfp4": Method("MXFP4", ("accelerate",), bits=4, converts=True),
     "mxfp8": Method("MXFP8", ("accelerate",), bits=8, converts=True),
-    "nvfp4": Method("NVFP4", ("kernels",), gpu=True, bits=4),
-    "quanto": Method("Quanto", ("optimum-quanto", "accelerate")),
+    "nvfp4": Method("NVFP4", loads=False),
+    "quanto": Method("Quanto", loads=False),
     "quark": Method("Quark", ("amd-quark",)),
     "sinq": Method("SINQ", ("sinq",)),
     "spqr": Method("SpQR", ("spqr_quant", "accelerate"), gpu=True, bits=3),
@@ -79,6 +85,10 @@ class Quantisation:
     """Number of bits of a quantised weight; None if it is unknown, or differs between layers."""
     converted: bool
     """Whether the weights are converted to the model's dtype while they are loaded."""
+    packed: bool
+    """Whether the weights in memory are as small as those in the files."""
+    dtype: torch.dtype | None = None
+    """Dtype of the passes if the checkpoint decides it, whatever dtype is chosen."""
 
     def precision(self, dtype: torch.dtype) -> str:
         """Weights and dtype of the passes in words."""
@@ -105,7 +115,9 @@ def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisatio
     bits = {method.bits} if method.bits else set(_bits(settings))
     only = bits.pop() if len(bits) == 1 else None
     words = f"{method.title} {only} bit" if only and not method.bits else method.title
-    return Quantisation(words, only, _converts(name, method, settings_on(config, device), device))
+    converted = _converts(name, method, settings_on(config, device), device)
+    dtype = config.dtype if method.own_dtype else None
+    return Quantisation(words, only, converted, packed=not (converted or method.unpacks), dtype=dtype)
 
 
 def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
@@ -167,6 +179,8 @@ def _converts(name: str, method: Method, settings: dict[str, Any], device: torch
 
     logging.set_verbosity_error()
     by = f"{name} is quantised by {method.title}"
+    if not method.loads:
+        raise ConfigError(f"{by}, which transformers quantises with but cannot load; {REMEDY}")
     if method.gpu and device.type != "cuda":
         raise ConfigError(f"{by}, which needs a CUDA GPU, and the device is {device}; {REMEDY}")
     try:

@@ -77,14 +77,14 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
-    """Refuses a target that computes with quantised weights, whose scales transformers' plans do not always divide.
+    """Refuses a target with quantised weights, also converted ones: transformers divides weights, but not their scales.
 
     Raises:
-        ConfigError: The weights stay quantised on this device.
+        ConfigError: The weights of the checkpoint are quantised.
     """
     quantised = quantisation_of(name, config, device)
     require(
-        quantised is None or quantised.converted,
+        quantised is None,
         f"{name} has quantised weights ({quantised and quantised.words}), which --tensor-parallel cannot divide; leave "
         "it out, or name the unquantised model",
     )

@@ -73,7 +73,8 @@ def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log:
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
     case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command), count)
-    report = examine(case, PROBES)
+    with streams.results_only():
+        report = examine(case, PROBES)
     out, _ = streams.for_printing()
     streams.show(f"{msgspec.json.encode(report).decode()}\n" if as_json else page(report), out)
     return 0 if report.ok else ModelError.exit_code

@@ -178,8 +178,9 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
     if role == "draft":
         dtype = choose_draft_dtype(pair.draft_dtype, dtype)
     quantised = quantisation_of(role, config, device)
+    dtype = quantised.dtype or dtype if quantised else dtype
     memory, free = memory_of(config, dtype, quantised), _free_bytes(device)
-    if quantised and not quantised.converted and stored_bytes:
+    if quantised and quantised.packed and stored_bytes:
         memory = replace(memory, weights_bytes=stored_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     text = (

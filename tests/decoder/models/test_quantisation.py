@@ -27,9 +27,9 @@ REFUSED: dict[str, dict[str, Any]] = {
         "format": "pack-quantized",
         "config_groups": {},
     },
-    "HQQ, which needs the package hqq: pip install hqq; or name": {"quant_method": "hqq"},
+    "HQQ, which transformers quantises with but cannot load; name": {"quant_method": "hqq"},
     "torchao, which needs the package torchao: pip": {"quant_method": "torchao", "quant_type": "int8_weight_only"},
-    "Quanto, which needs the package optimum-quanto: pip": {"quant_method": "quanto", "weights": "int8"},
+    "Quanto, which transformers quantises with but cannot load; name": {"quant_method": "quanto", "weights": "int8"},
     "AQLM, which needs the package aqlm: pip install aqlm; or name": {"quant_method": "aqlm"},
     "AutoRound, which needs the package auto-round: pip install auto-round; or": {"quant_method": "auto-round"},
     "EETQ, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "eetq"},
@@ -74,7 +74,7 @@ def test_a_configuration_that_is_read_without_transformers_is_none() -> None:
 
 def test_a_model_inside_another_may_carry_the_settings() -> None:
     found = quantisation_of("owner/model", config(None, quantization_config=SETTINGS["fp8"]), CPU)
-    assert found == Quantisation("FP8", 8, converted=True)
+    assert found == Quantisation("FP8", 8, converted=True, packed=False)
 
 
 @pytest.mark.parametrize("method", ["fp8", "mxfp4"])
@@ -94,7 +94,7 @@ def test_a_gpu_has_them_converted_only_without_kernels(monkeypatch: pytest.Monke
 
 def test_other_weights_stay_as_they_are() -> None:
     found = quantisation_of("owner/model", config(SETTINGS["gemma"]), CPU)
-    assert found == Quantisation("Gemma 4 bit", 4, converted=False)
+    assert found == Quantisation("Gemma 4 bit", 4, converted=False, packed=True)
     assert found.precision(torch.float32) == "Gemma 4 bit (float32)"
     assert settings_on(config(SETTINGS["gemma"]), CPU) == SETTINGS["gemma"]
 

@@ -1,4 +1,8 @@
-"""Quantised checkpoints as target and as draft: every method writes the text of transformers' `generate`."""
+"""Quantised checkpoints as target and as draft: every method writes the text of transformers' `generate`.
+
+On a CPU, weights in FP8 and MXFP4 are converted at loading, and those of Gemma stay quantised; none of these needs a
+package of its own. Tests of the other methods are skipped without their packages.
+"""
 
 import shutil
 from pathlib import Path
@@ -8,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, TorchAoConfig
 
 from decoder import RunConfig, decode, load_pair
 from decoder.bench.machine import read_bytes
@@ -22,21 +26,44 @@ from decoder.run.decoding_path import MODULE, NATIVE, expected_path
 from decoder.tensor_parallel.check import require_plain_weights
 from tests import tiny
 from tests.decoder.any_family import config_of, greedy
-from tests.quantised import describe, quantise
+from tests.quantised import SETTINGS, describe, quantise
 
-PROMPT, COUNT = "The tree grows where the draft is sure", 40
+PROMPT, COUNT = "The tree grows where the draft is sure", 30
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "hf")
 CPU = torch.device("cpu")
-MADE = {
-    "fp8": lambda: tiny.build(tiny.FAMILIES["llama"](), seed=1),
-    "gemma": lambda: tiny.build(tiny.FAMILIES["llama"](), seed=1),
-    "mxfp4": lambda: tiny.build(
-        config_of("gpt_oss", hidden_size=64, intermediate_size=32, vocab_size=tiny.VOCABULARY), seed=1, spread=0.25
-    ),
+EXPERTS = {
+    "hidden_size": 64,
+    "intermediate_size": 32,
+    "vocab_size": tiny.VOCABULARY,
+    "num_hidden_layers": 2,
+    "layer_types": ["sliding_attention", "full_attention"],
 }
-"""Makers of a target, by the method that quantises it."""
 ROUTES = {"fp8": NATIVE, "gemma": MODULE, "mxfp4": MODULE}
-PRECISIONS = {"fp8": "float32 (from FP8)", "gemma": "Gemma 4 bit (float32)", "mxfp4": "float32 (from MXFP4)"}
+"""Methods that need no package of their own, and the forms in which they run."""
+PACKAGES = {
+    "gptq": "gptqmodel",
+    "awq": "gptqmodel",
+    "compressed-tensors": "compressed_tensors",
+    "bitsandbytes": "bitsandbytes",
+    "torchao": "torchao",
+}
+PRECISIONS = {
+    "fp8": "float32 (from FP8)",
+    "gemma": "Gemma 4 bit (float32)",
+    "mxfp4": "float32 (from MXFP4)",
+    "gptq": "GPTQ 4 bit (float32)",
+    "awq": "AWQ 4 bit (float32)",
+    "compressed-tensors": "compressed-tensors 4 bit (float32)",
+    "bitsandbytes": "bitsandbytes 4 bit (float32)",
+    "torchao": "torchao 8 bit (float32)",
+}
+
+
+def by_transformers(method: str) -> Any:
+    """Settings with which transformers quantises weights while it loads them."""
+    if method == "bitsandbytes":
+        return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    return TorchAoConfig(pytest.importorskip("torchao.quantization").Int8WeightOnlyConfig())
 
 
 class Saved:
@@ -49,9 +76,21 @@ class Saved:
     def pair(self, method: str) -> tiny.TinyPair:
         home = self._home / method
         if not home.exists():
-            target = MADE[method]()
-            quantise(tiny.save_pair(home, target, tiny.kin(target, seed=2)).target, method)
+            self._make(home, method)
         return tiny.TinyPair(home / "target", home / "draft")
+
+    def _make(self, home: Path, method: str) -> None:
+        if method in PACKAGES:
+            pytest.importorskip(PACKAGES[method])
+        wide = {"hidden_size": 128, "intermediate_size": 128} if method in PACKAGES else {}
+        config = config_of("gpt_oss", **EXPERTS) if method == "mxfp4" else tiny.FAMILIES["llama"](**wide)
+        target = tiny.build(config, seed=1, spread=0.12 if wide else 0.3)
+        pair = tiny.save_pair(home, target, tiny.kin(target, seed=2))
+        if method in SETTINGS:
+            quantise(pair.target, method)
+        else:
+            settings = by_transformers(method)
+            AutoModelForCausalLM.from_pretrained(pair.target, quantization_config=settings).save_pretrained(pair.target)
 
     def loaded(self, method: str) -> Engine:
         if method not in self._engines:
@@ -83,7 +122,7 @@ def texts(engine: Engine, run: RunConfig) -> tuple[Run, Summary, dict[str, list[
     return events[0], events[-1], tokens
 
 
-@pytest.mark.parametrize("method", MADE)
+@pytest.mark.parametrize("method", [*ROUTES, *PACKAGES])
 def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> None:
     engine = saved.loaded(method)
     run, summary, written = texts(engine, RunConfig(METHODS, COUNT))
@@ -94,14 +133,14 @@ def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> 
     assert (run.dtype, run.draft_dtype) == (PRECISIONS[method], "float32")
 
 
-@pytest.mark.parametrize("method", MADE)
+@pytest.mark.parametrize("method", ROUTES)
 def test_every_method_writes_one_sampled_text(saved: Saved, method: str) -> None:
     run = RunConfig(("ar", "linear", "dynatree", "auto"), COUNT, 3, temperature=0.7)
     _, _, written = texts(saved.loaded(method), run)
     assert written == dict.fromkeys(run.methods, written["ar"])
 
 
-@pytest.mark.parametrize("method", MADE)
+@pytest.mark.parametrize("method", ROUTES)
 def test_the_route_is_told_before_weights_are_read(saved: Saved, method: str) -> None:
     target, kind = saved.loaded(method).pair.target, ROUTES[method]
     path = expected_path({"target": load_config(str(saved.pair(method).target))}, CPU, exact=False)
@@ -109,7 +148,7 @@ def test_the_route_is_told_before_weights_are_read(saved: Saved, method: str) ->
     assert target.runs_without_module is (kind == NATIVE)
 
 
-@pytest.mark.parametrize("method", MADE)
+@pytest.mark.parametrize("method", ROUTES)
 def test_a_quantised_draft_changes_no_token(saved: Saved, method: str) -> None:
     pair = saved.pair(method)
     engine = load_pair(str(pair.draft), str(pair.target), device="cpu", dtype="float32")
@@ -203,10 +242,10 @@ def test_missing_scales_are_refused(saved: Saved, tmp_path: Path) -> None:
         load_model(str(folder), CPU, torch.float32)
 
 
-def test_processes_cannot_share_weights_that_stay_quantised(saved: Saved) -> None:
-    def config(method: str) -> Any:
-        return load_config(str(saved.pair(method).target))
-
-    require_plain_weights("tiny", config("fp8"), CPU)
-    with pytest.raises(ConfigError, match=r"tiny has quantised weights \(Gemma 4 bit\), which --tensor-parallel"):
-        require_plain_weights("tiny", config("gemma"), CPU)
+@pytest.mark.parametrize("method", ["fp8", "gemma"])
+def test_processes_cannot_share_quantised_weights(saved: Saved, method: str) -> None:
+    """The scales of converted weights would be those of other rows in all processes but the first."""
+    config = load_config(str(saved.pair(method).target))
+    with pytest.raises(ConfigError, match=r"tiny has quantised weights \(.*\), which --tensor-parallel cannot divide"):
+        require_plain_weights("tiny", config, CPU)
+    require_plain_weights("tiny", load_config(str(saved.pair(method).draft)), CPU)
