@@ -122,6 +122,7 @@ def texts(engine: Engine, run: RunConfig) -> tuple[Run, Summary, dict[str, list[
     return events[0], events[-1], tokens
 
 
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")  # of packages
 @pytest.mark.parametrize("method", [*ROUTES, *PACKAGES])
 def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> None:
     engine = saved.loaded(method)
