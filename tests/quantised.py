@@ -102,7 +102,8 @@ def _grouped(weight: Tensor) -> tuple[Tensor, Tensor]:
 def _words(codes: Tensor, order: Sequence[int] = range(8)) -> Tensor:
     """Eight codes of the last axis in each word."""
     eights = codes.long().unflatten(-1, (-1, 8))[..., list(order)]
-    return (eights << torch.arange(0, 32, 4)).sum(-1).int()
+    words: Tensor = (eights << torch.arange(0, 32, 4)).sum(-1)
+    return words.int()
 
 
 MATRICES: Mapping[str, Callable[[str, Tensor], dict[str, Tensor]]] = {

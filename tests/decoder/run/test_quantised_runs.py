@@ -19,7 +19,7 @@ from decoder.bench.machine import read_bytes
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError
 from decoder.events import Round, Run, Summary
-from decoder.forward.hf import is_quantised, resized, sizes_of
+from decoder.forward.hf import is_quantised, resized, sizes_of, source_of
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import load_config, load_model
 from decoder.run.decoding_path import MODULE, NATIVE, expected_path
@@ -185,7 +185,7 @@ def test_exact_passes_of_quantised_weights_agree_bit_for_bit(saved: Saved) -> No
 @torch.inference_mode()
 def test_near_ties_are_judged_by_plain_decoding(saved: Saved) -> None:
     """Weights in float32 would be other weights."""
-    model = saved.loaded("gemma").pair.target
+    model = load_model(str(saved.pair("gemma").target), CPU, torch.bfloat16)
     text = [int(token) for token in torch.randint(5, 90, (12,), generator=torch.Generator().manual_seed(1))]
     cache, scores = model.new_cache(len(text)), torch.empty(0)
     for token in text:
@@ -208,6 +208,14 @@ def test_a_module_of_another_size_shares_the_quantised_parts(saved: Saved) -> No
         assert torch.equal(twin(ids).logits, module(ids).logits)
     assert resized(module, "num_key_value_heads", 1) is None
     assert "pretraining_tp" in sizes_of(module)
+
+
+def test_linear_layers_with_quantised_weights_are_none_of_a_native_model(saved: Saved) -> None:
+    """Some methods keep the class of a layer, and replace its weights alone."""
+    module = tiny.build(tiny.FAMILIES["llama"](), seed=1)
+    assert source_of(module)
+    module.hf_quantizer = saved.module("gemma").hf_quantizer
+    assert source_of(module) is None
 
 
 def test_the_bytes_of_a_pass_are_those_of_the_quantised_weights(saved: Saved) -> None:
