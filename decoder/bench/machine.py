@@ -130,10 +130,12 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 def read_bytes(model: LanguageModel) -> int:
     """Bytes of weights that one forward pass reads: all, but the input embedding only if it is tied to the head."""
     module = model.hf.skeleton
-    total: int = sum(weight.numel() * weight.element_size() for weight in module.parameters())
-    embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
-    tied = head is not None and head.weight is embedding
-    unread: int = 0 if tied else embedding.numel() * embedding.element_size()
+    # Quantised matrices are buffers in some modules.
+    weights = (*module.parameters(), *module.buffers()) if model.hf.quantised else module.parameters()
+    total: int = sum(weight.numel() * weight.element_size() for weight in weights)
+    embedding, head = module.get_input_embeddings(), module.get_output_embeddings()
+    tied = head is not None and head.weight is embedding.weight
+    unread: int = 0 if tied else sum(weight.numel() * weight.element_size() for weight in embedding.parameters())
     return total - unread
 
 

@@ -32,6 +32,8 @@ META = torch.device("meta")
 FEW_ROWS = 2
 """Number of rows that every model can compute together."""
 INDEXER_KEYS = "indexer keys"
+PRECISION = "dynatui_precision"
+"""Attribute of a module from a quantised checkpoint: its weights and dtype in words."""
 Put = Callable[
     [int, Float[Tensor, "H N D"], Float[Tensor, "G N E"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]
 ]
@@ -125,14 +127,14 @@ class ModuleForward:
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Wraps a module; its passes write layer inputs to `states`, if given."""
-        weight, config = next(module.parameters()), module.config.get_text_config()
+        config = module.config.get_text_config()
         self._module = module
         self._states = states
         self._layers: int = config.num_hidden_layers
         self._windows = windows_of(config)
         # Read once: to inspect the signature in each pass would take a notable part of a small model's time.
         self._cache_argument = cache_argument(module)
-        self._device, self._dtype = weight.device, weight.dtype
+        self._device, self._dtype = next(module.parameters()).device, dtype_of(module)
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -280,8 +282,10 @@ def resized(module: Any, name: str, size: int) -> Any | None:
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
-        twin = skeleton(config, module.dtype).eval()
-        twin.load_state_dict(module.state_dict(), assign=True)
+        twin = skeleton(config, dtype_of(module)).eval()
+        shared = _share_quantised(twin, module) if is_quantised(module) else ()
+        weights = {place: weight for place, weight in module.state_dict().items() if not place.startswith(shared)}
+        twin.load_state_dict(weights, assign=True, strict=not shared)
     except Exception:  # noqa: BLE001 - each family fails in its own way at a size that it does not know
         return None
     buffers = dict(twin.named_buffers())
@@ -293,19 +297,53 @@ def resized(module: Any, name: str, size: int) -> Any | None:
     return twin
 
 
+def _share_quantised(twin: Any, module: Any) -> tuple[str, ...]:
+    """Gives a module without weights the quantised parts of another; returns the prefixes of their names."""
+    shared: list[str] = []
+    for place, part in module.named_modules():
+        if not place.startswith(tuple(shared)) and _differs(part, twin.get_submodule(place)):
+            twin.set_submodule(place, part)
+            shared.append(f"{place}.")
+    return tuple(shared)
+
+
+def _differs(part: nn.Module, plain: nn.Module) -> bool:
+    """Whether a part may be quantised; raises ValueError if the plain part has another size."""
+    sizes = [(getattr(each, "in_features", None), getattr(each, "out_features", None)) for each in (part, plain)]
+    if sizes[0] != sizes[1] and None not in sizes[0]:
+        raise ValueError("the sizes of a product differ")
+    return isinstance(part, nn.Linear) or type(part) is not type(plain)
+
+
+def is_quantised(module: Any) -> bool:
+    """Whether a module computes with quantised weights, and not with weights that were converted at loading."""
+    return getattr(module, "hf_quantizer", None) is not None
+
+
+@torch.inference_mode()
+def dtype_of(module: Any) -> torch.dtype:
+    """Dtype in which a module computes; its quantised weights may have another, and scales a third."""
+    values = next(module.parameters())
+    if is_quantised(module):
+        values = module.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long, device=values.device))
+    dtype: torch.dtype = values.dtype
+    return dtype
+
+
 def traits_of(module: Any) -> Traits:
     """`Traits` of a module in evaluation mode."""
     config = module.config.get_text_config()
-    weight = next(module.parameters())
+    dtype = dtype_of(module)
     return Traits(
         layers=config.num_hidden_layers,
         width=config.vocab_size,
         context=longest_text(config),
-        device=weight.device,
-        dtype=weight.dtype,
+        device=next(module.parameters()).device,
+        dtype=dtype,
         eos=module.generation_config.eos_token_id,
-        skeleton=partial(skeleton, module.config, weight.dtype),
+        skeleton=partial(skeleton, module.config, dtype),
         source=source_of(module),
+        precision=getattr(module, PRECISION, ""),
     )
 
 
@@ -332,7 +370,7 @@ def source_of(module: Any) -> Source | None:
     config, name = module.config, type(module).__name__
     # Configurations with other names may also describe a module of a native family.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
-    if kind is None or not _plain(module):
+    if kind is None or is_quantised(module) or not _plain(module):
         return None
     arch = replace(Architecture.of(config), model_type=kind)
     if not runs(arch) or windows_of(config).sizes:

@@ -88,6 +88,11 @@ class HfModule:
         return self._module is not None and keeps_states(self._module.config)
 
     @property
+    def quantised(self) -> bool:
+        """Whether the module is in memory and computes with quantised weights."""
+        return self._module is not None and bool(_hf().is_quantised(self._module))
+
+    @property
     def skeleton(self) -> Any:
         """The module if it is in memory, else a module of the same structure without weights."""
         return self._skeleton() if self._module is None else self._module

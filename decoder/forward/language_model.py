@@ -52,7 +52,7 @@ class LanguageModel:
         self.dtype: torch.dtype = traits.dtype
         self.eos: Any = traits.eos
         self.hf = hf
-        self.precision = str(traits.dtype).removeprefix("torch.")
+        self.precision = traits.precision or str(traits.dtype).removeprefix("torch.")
         """Dtype of the weights in words: float16, or a quantisation."""
         self.computed_by = ""
         """Library that computes the passes in place of torch; empty if torch does."""

@@ -85,10 +85,12 @@ class Judge:
         )
 
     def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
-        if self._model.computed_by:
+        if self._model.computed_by or self._model.hf.quantised:
             # No weights for a float32 pass: plain decoding, token by token, is the reference.
-            plain, chunked = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
-            return self._compared(prefix, rivals, _joined(plain), [_joined(chunked)])
+            plain, *own = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
+            if by_module:
+                own.append(_by_module(self._model.hf.loaded, [prefix], self._model.device))
+            return self._compared(prefix, rivals, _joined(plain), [_joined(logits) for logits in own])
         module, place = self._module(), self._places[0]
         parts = _parts(prefix, len(prefix) if keeps_states(module.config) else CHUNK)
         own = [_logits(self._model, parts)]

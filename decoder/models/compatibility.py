@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.errors import DeviceError, PairError, quoted
+from decoder.errors import DeviceError, PairError, first_line, quoted
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
@@ -298,6 +298,11 @@ def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> T
             f"the memory of {model.device} is full with {model.name}; choose a smaller model, or --dtype float16"
         ) from error
     except Exception as error:  # each family has its own error for unsupported inputs
+        if model.hf.quantised and fault == NO_TEXT:
+            raise PairError(
+                f"{model.name} fails on {model.device} with weights in {model.precision}: {first_line(error)}; "
+                "name the unquantised model, or give another --device or --dtype"
+            ) from error
         raise _no_tree(model, fault) from error
 
 
@@ -313,7 +318,9 @@ def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
             "choose another dtype, float32 for example, or another model"
         )
     scale = max(1.0, float(as_text.abs().max()))
-    tolerance = scale * (1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1)
+    # Products of quantised weights may be computed in half precision, or round the activations too.
+    precise = model.dtype in (torch.float32, torch.float64) and not model.hf.quantised
+    tolerance = scale * (1e-3 if precise else 0.1)
     worst = float((as_tree - as_text).abs().max())
     if not worst <= tolerance:  # NaN fails too
         raise PairError(

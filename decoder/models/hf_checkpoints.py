@@ -3,8 +3,9 @@
 Weights are read only from safetensors, and no remote code is run.
 """
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +22,10 @@ from transformers.utils import logging as transformers_logging
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.load_progress import Share, Tell
+from decoder.models.quantisation import device_map, quantisation_of, settings_on
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+_SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 """Errors that transformers' loaders raise for a file with unexpected contents."""
 
@@ -45,38 +48,64 @@ def load_module(
     With several ranks, this rank's shard is loaded; all ranks load at the same time.
 
     Raises:
+        ConfigError: The weights are quantised in a way that this machine cannot load.
         ModelError: The model has no weights in safetensors, or weights that do not fit its configuration.
         DeviceError: The module does not fit in the device's memory.
     """
-    with _counting(tell):
-        module, info = _from_hub(
-            name,
-            "weights",
-            lambda: AutoModelForCausalLM.from_pretrained(
-                name,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # reported below: transformers' own error does not name them
-                **(_spread(ranks) if ranks > 1 else {}),
-            ),
-        )
-    mismatched = [key for key, *_ in info["mismatched_keys"]]
-    further = _of_further_layers(info["unexpected_keys"], module.state_dict())
-    for keys, fault in (
-        (info["missing_keys"], "the checkpoint lacks {} weights"),
-        (mismatched, "{} weights differ in shape from the configuration"),
-        (further, "the checkpoint has weights of more layers than the configuration says"),
-    ):
-        if keys:
-            raise ModelError(f"{shortened(name)}: {fault.format(len(keys))}, {min(keys)} first; download it again")
+    config = load_config(name)
+    quantised = quantisation_of(shortened(name), config, device)
+    options: dict[str, Any] = _spread(ranks) if ranks > 1 else {}
+    if quantised:
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it logs a line for each matrix of each pass
+        config.quantization_config = settings_on(config, device)
+        if not quantised.converted:
+            options["device_map"] = device_map(device)
     try:
-        return module.eval().to(device)
+        with _counting(tell):
+            module = _complete_module(name, dtype, config=config, **options).eval()
+        if module.device.type != device.type or not hf.is_quantised(module):
+            module = module.to(device)
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
         ) from error
+    if quantised:
+        setattr(module, hf.PRECISION, quantised.precision(hf.dtype_of(module)))
+    return module
+
+
+def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
+    """Module with all its weights; raises ModelError if the checkpoint's weights are not those of its configuration."""
+    module, info = _from_hub(
+        name,
+        "weights",
+        lambda: AutoModelForCausalLM.from_pretrained(
+            name,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below: transformers' own error does not name them
+            **options,
+        ),
+    )
+    mismatched = [key for key, *_ in info["mismatched_keys"]]
+    known = module.state_dict()
+    for keys, fault in (
+        (info["missing_keys"], "the checkpoint lacks {} weights"),
+        (mismatched, "{} weights differ in shape from the configuration"),
+        (
+            _of_further_layers(info["unexpected_keys"], known),
+            "the checkpoint has weights of more layers than the configuration says",
+        ),
+        (
+            _scales(info["unexpected_keys"], known),
+            "the checkpoint has scales of {} weights, and its configuration says nothing of quantised weights",
+        ),
+    ):
+        if keys:
+            raise ModelError(f"{shortened(name)}: {fault.format(len(keys))}, {min(keys)} first; download it again")
+    return module
 
 
 def _spread(ranks: int) -> dict[str, Any]:
@@ -105,12 +134,19 @@ def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[
     return [name for name in unexpected if _NUMBER.sub("#", name) in forms]
 
 
+def _scales(unexpected: Iterable[str], known: Collection[str]) -> list[str]:
+    """Names among `unexpected` that are scales of weights in `known`."""
+    return [name for name in unexpected if _SCALE.search(name) and _SCALE.sub(".weight", name) in known]
+
+
 def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
     """Runs a loader of transformers without terminal output; if it fails, raises ModelError with a one-line message."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
         return load()
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # each model family checks its configuration differently, and may raise any error
         kind = "a value of a wrong kind: " if isinstance(error, _OF_A_WRONG_KIND) else ""
         raise ModelError(

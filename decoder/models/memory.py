@@ -8,6 +8,7 @@ import torch
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.families.registry import weight_bytes
 from decoder.forward.windows import cache_bytes, windows_of
+from decoder.models.quantisation import Quantisation
 from decoder.system.deferred import imported
 
 
@@ -32,18 +33,30 @@ class Memory:
         return self.token_bytes * self.context
 
 
-def memory_of(config: Any, dtype: torch.dtype) -> Memory:
-    """Memory of a model; reads no weights."""
+def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> Memory:
+    """Memory of a model; reads no weights. The size of weights that stay quantised is without that of their scales."""
     hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
     known = hf.architecture_of(config) if hf else config
-    if isinstance(known, Architecture):
+    packed_bits = quantised.bits if quantised and quantised.packed else None
+    if isinstance(known, Architecture) and packed_bits is None:
         weights = weight_bytes(known, dtype)
     else:
         assert hf is not None, "an unknown architecture is a configuration of transformers"  # noqa: S101 - for mypy
-        weights = dtype.itemsize * sum(weight.numel() for weight in hf.skeleton(config, dtype).parameters())
+        weights = _weights_bytes(hf.skeleton(config, dtype), dtype, packed_bits)
     text = config if isinstance(config, Architecture) else config.get_text_config()
     context = longest_text(text)
     _, ring_bytes = cache_bytes(text, context, dtype.itemsize)
     token_bytes, _ = cache_bytes(text, 1, dtype.itemsize)
     windows = () if isinstance(text, Architecture) else tuple(sorted(set(windows_of(text).sizes.values())))
     return Memory(weights, token_bytes, context, windows, ring_bytes)
+
+
+def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
+    """Size of a module's weights, in `dtype`; matrices other than embedding and head have `bits` bits, if given."""
+    if bits is None:
+        return dtype.itemsize * sum(weight.numel() for weight in module.parameters())
+    ends = [part.weight for part in (module.get_input_embeddings(), module.get_output_embeddings()) if part is not None]
+    whole = {id(weight) for weight in (*ends, *(weight for weight in module.parameters() if weight.dim() < 2))}
+    return sum(
+        weight.numel() * (8 * dtype.itemsize if id(weight) in whole else bits) // 8 for weight in module.parameters()
+    )

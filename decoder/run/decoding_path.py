@@ -19,7 +19,8 @@ from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.windows import SHAPED, WINDOWED, windows_of
-from decoder.models.gguf.file import BY_PATHS, GgufFile
+from decoder.models.gguf.file import GgufFile
+from decoder.models.quantisation import quantisation_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
 
@@ -91,12 +92,15 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """Decoding path that the pair will probably get, determined before weights are loaded. `configs` has each model's
-    configuration by role. If `dtype` is None, each model has the dtype of its configuration.
+    """Expected decoding path, determined before weights are loaded, from the models' configurations by role. If `dtype`
+    is None, each model has the dtype of its configuration.
+
+    Raises:
+        ConfigError: A model has quantised weights that this machine cannot load.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()):
-        return DecodingPath(HOST, _together({role: _expected(config) for role, config in configs.items()}))
-    archs = {role: _architecture(config) for role, config in configs.items()}
+        return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
+    archs = {role: _architecture(config, device) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
@@ -126,18 +130,20 @@ def _uncaptured(configs: Sequence[Any]) -> str:
     return SHAPED if any(getattr(config, field, None) for config in configs for field in UNLIKE) else ""
 
 
-def _expected(config: Any) -> str:
+def _expected(config: Any, device: torch.device) -> str:
     """Form in which a model will run on the host."""
     if isinstance(config, GgufFile):
-        told = f"llama.cpp, GGUF {config.quantisation}"
-        return f"{told}, {BY_PATHS}" if config.keeps_states else told
-    return MODULE if isinstance(_architecture(config), str) else NATIVE
+        return f"llama.cpp, GGUF {config.quantisation}"
+    return MODULE if isinstance(_architecture(config, device), str) else NATIVE
 
 
-def _architecture(config: Any) -> Architecture | str:
-    """Architecture of a model of a native family; for any other model, the name of its class in transformers."""
+def _architecture(config: Any, device: torch.device) -> Architecture | str:
+    """Architecture of a model that runs by its native form; for any other, the type of its module in words."""
     if isinstance(config, Architecture):
         return config
+    quantised = quantisation_of(config.model_type, config, device)
+    if quantised and not quantised.converted:
+        return f"{config.model_type} with quantised weights"
     architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
     return architecture
 

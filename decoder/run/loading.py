@@ -27,6 +27,7 @@ from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
 from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
+from decoder.models.quantisation import quantisation_of
 from decoder.models.tokenizer import TextTokenizer
 from decoder.models.translation import Translation
 from decoder.run.config import RunConfig
@@ -132,7 +133,7 @@ def load_pair(
     for role, name in whole.items():
         with about(role):
             configs[role] = load_config(name)
-    _check_configs(names, configs, shape)
+    _check_configs(names, configs, shape, chosen_device)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     for model_dtype in (chosen_dtype, chosen_draft_dtype):
@@ -177,11 +178,16 @@ def _tokenizers(
     return tokenizer, of_draft
 
 
-def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None) -> None:
-    """Raises PairError if the engine cannot decode with a model, or if an EAGLE-3 head is for another target."""
+def _check_configs(
+    names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None, device: torch.device
+) -> None:
+    """Raises PairError if the engine cannot decode with a model, or if an EAGLE-3 head is for another target, and
+    ConfigError for quantised weights that this machine cannot load.
+    """
     for role, config in configs.items():
         with about(role):
             check_config(display_name(names[role]), config)
+            quantisation_of(display_name(names[role]), config, device)  # raises for weights that cannot be loaded
     if shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
@@ -217,8 +223,9 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Raises:
         DecoderError: See `load_pair`.
     """
-    check_config(display_name(draft), load_config(draft))
-    loaded = engine.pair.target
+    loaded, config = engine.pair.target, load_config(draft)
+    check_config(display_name(draft), config)
+    quantisation_of(display_name(draft), config, loaded.device)  # raises for weights that cannot be loaded
     own = choose_dtype("auto", loaded.device, None, bfloat16_pays) if loaded.computed_by else loaded.dtype
     dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)

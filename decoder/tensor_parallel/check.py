@@ -10,6 +10,7 @@ from decoder.errors import ConfigError, require
 from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.forward.windows import by_layers
 from decoder.methods.method import Method
+from decoder.models.quantisation import quantisation_of
 from decoder.system.device import device_count
 from decoder.tensor_parallel.ranks import Ranks
 
@@ -73,6 +74,20 @@ def require_plan(name: str, config: Any, count: int) -> None:
                 f"{name} has {number} {what}, which {count} processes cannot share equally; give --tensor-parallel a "
                 "number that divides them",
             )
+
+
+def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
+    """Refuses a target with quantised weights, also converted ones: transformers divides weights, but not their scales.
+
+    Raises:
+        ConfigError: The weights of the checkpoint are quantised.
+    """
+    quantised = quantisation_of(name, config, device)
+    require(
+        quantised is None,
+        f"{name} has quantised weights ({quantised and quantised.words}), which --tensor-parallel cannot divide; leave "
+        "it out, or name the unquantised model",
+    )
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:

@@ -41,7 +41,8 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
         _append(path, b"")
     with _interruptible():
         try:
-            done = measure()
+            with streams.results_only():
+                done = measure()
         except KeyboardInterrupt:
             if last_word.claimed():
                 streams.say("interrupted before everything was measured once; nothing can be compared")

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import typer
 
-from decoder.errors import DecoderError, ModelError
+from decoder.errors import ConfigError, DecoderError, ModelError
 from decoder.events import TRANSLATED, arithmetic
 from decoder.models.gguf.file import is_gguf
 from decoder.models.names import LOOKUP
@@ -73,7 +73,8 @@ def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log:
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
     case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command), count)
-    report = examine(case, PROBES)
+    with streams.results_only():
+        report = examine(case, PROBES)
     out, _ = streams.for_printing()
     streams.show(f"{msgspec.json.encode(report).decode()}\n" if as_json else page(report), out)
     return 0 if report.ok else ModelError.exit_code
@@ -231,7 +232,10 @@ def rounds(case: Case) -> Iterator[Finding]:
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
         folders = {role: str(place_of(name)) for role, name in whole.items()}
         configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
-        path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
+        try:
+            path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
+        except ConfigError:
+            return  # quantised weights that cannot be loaded, which the probe of models reports
         if len(whole) < len(names) and has_graphs(device):
             path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
         elif tokenizers_of(*folders.values())[1]:

@@ -8,8 +8,11 @@ libraries are imported inside the functions.
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from decoder.errors import DecoderError
 from decoder.events import TRANSLATED
@@ -62,7 +65,7 @@ def models(case: Case) -> Iterator[Finding]:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
         if not (absent or broken or is_gguf(names["target"])):
-            yield _fitting_drafts(names["target"])
+            yield _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
         yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
@@ -109,7 +112,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
             yield Finding("ok", f"{role} {gguf_words(name)}")
             return
         head = role == "draft" and head_shape(place) is not None
-        config = None if head else _decodable(shown, place)
+        config = None if head else _decodable(case, shown, place)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
@@ -123,7 +126,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     else:
         yield Finding("note", f"{role} {shown}: {kind}, weights not on this machine; downloaded when dynatui starts")
     if config is not None:
-        yield from _memory(case, role, config)
+        yield from _memory(case, role, config, weights or _size_in_index(place))
 
 
 def gpu_layers_words(pair: Models) -> str:
@@ -131,13 +134,16 @@ def gpu_layers_words(pair: Models) -> str:
     return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
 
 
-def _decodable(shown: str, folder: str) -> Any:
-    """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded."""
+def _decodable(case: Case, shown: str, folder: str) -> Any:
+    """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
+    from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 
     config = checkpoints.load_config(folder)
     checks.check_config(shown, config)
+    quantisation_of(shown, config, choose_device(case.models.device))
     return config
 
 
@@ -146,10 +152,22 @@ def _weights_bytes(folder: str) -> int:
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 
-def _memory(case: Case, role: str, config: Any) -> Iterator[Finding]:
-    """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free."""
+def _size_in_index(folder: str) -> int:
+    """Size of the weights that the index of several files states; 0 if there is no index, or none that can be read."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
+        return int(index["metadata"]["total_size"])
+    return 0
+
+
+def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
+    """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free.
+
+    `stored_bytes` is the size of its weights in files, which is that of quantised ones in memory too; 0 if unknown.
+    """
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
+    from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
         choose_draft_dtype,
@@ -160,9 +178,14 @@ def _memory(case: Case, role: str, config: Any) -> Iterator[Finding]:
     dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), bfloat16_pays)
     if role == "draft":
         dtype = choose_draft_dtype(pair.draft_dtype, dtype)
-    memory, free = memory_of(config, dtype), _free_bytes(device)
+    quantised = quantisation_of(role, config, device)
+    dtype = quantised.dtype or dtype if quantised else dtype
+    memory, free = memory_of(config, dtype, quantised), _free_bytes(device)
+    if quantised and quantised.packed and stored_bytes:
+        memory = replace(memory, weights_bytes=stored_bytes)
+    precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     text = (
-        f"{role} in {str(dtype).removeprefix('torch.')}: {size(memory.weights_bytes)} of weights; KV cache of "
+        f"{role} in {precision}: {size(memory.weights_bytes)} of weights; KV cache of "
         f"{size(memory.token_bytes)} a token, {size(memory.cache_bytes)} at its context of {memory.context} tokens"
     )
     if free is not None and memory.weights_bytes > free:
@@ -185,9 +208,9 @@ def _free_bytes(device: "torch.device") -> int | None:
     return free
 
 
-def _fitting_drafts(target: str) -> Finding:
+def _fitting_drafts(case: Case, target: str) -> Finding:
     """Names the models on this machine that are smaller than the target and have its tokenizer."""
-    fitting = sorted(_drafts_for(target))
+    fitting = sorted(_drafts_for(case, target))
     remedy = f"give one by --draft; another model is translated through text, --draft {LOOKUP} needs none"
     if not fitting:
         return Finding("note", "no smaller model with its tokenizer is in the Hugging Face cache", remedy)
@@ -196,7 +219,7 @@ def _fitting_drafts(target: str) -> Finding:
     return Finding("ok", f"drafts in the Hugging Face cache with its tokenizer: {named}{more}", remedy)
 
 
-def _drafts_for(target: str) -> Iterator[tuple[int, str]]:
+def _drafts_for(case: Case, target: str) -> Iterator[tuple[int, str]]:
     """Size and name of each cached model that could draft for a target; models that cannot be read are left out."""
     import torch  # noqa: PLC0415 - needed only by this probe
 
@@ -204,11 +227,11 @@ def _drafts_for(target: str) -> Iterator[tuple[int, str]]:
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
 
     own = str(place_of(target) or target)
-    largest = memory_of(_decodable(target, own), torch.float16).weights_bytes
+    largest = memory_of(_decodable(case, target, own), torch.float16).weights_bytes
 
     def fits(name: str, folder: str) -> bool:
         try:
-            smaller = memory_of(_decodable(name, folder), torch.float16).weights_bytes < largest
+            smaller = memory_of(_decodable(case, name, folder), torch.float16).weights_bytes < largest
             return smaller and checks.tokenizers_of(own, folder)[1] is None
         except DecoderError:
             return False

@@ -28,9 +28,11 @@ def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[s
 
     check.require_packages()
     check.require_partial_weights(exact=models.exact, compiled=models.compiled)
-    place = rank_device(Ranks(0, count, local=0, local_count=count), models.device).type
-    yield f"{count} processes {'would share this CPU' if place == 'cpu' else 'would have a GPU each'}"
+    device = rank_device(Ranks(0, count, local=0, local_count=count), models.device)
+    yield f"{count} processes {'would share this CPU' if device.type == 'cpu' else 'would have a GPU each'}"
     if target_is_here:
         target = models.target or str(EMBEDDED_TARGET)
-        check.require_plan(display_name(target), load_config(target), count)
+        config = load_config(target)
+        check.require_plan(display_name(target), config, count)
+        check.require_plain_weights(display_name(target), config, device)
         yield f"transformers can spread {display_name(target)} over them; rounds would be driven by the host"

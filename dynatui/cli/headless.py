@@ -18,7 +18,7 @@ from dynatui.record.transcript import Transcript
 from dynatui.session import Session
 from dynatui.terminal import last_word
 from dynatui.terminal.signals import stoppable
-from dynatui.terminal.streams import OutputError
+from dynatui.terminal.streams import OutputError, results_only
 
 if TYPE_CHECKING:
     from dynatui.sources.engine import Load
@@ -35,6 +35,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
         exporting(session.metrics_port) as exporter,
         Recorder(session.record) if session.record else nullcontext() as recorder,
         _interruptible(steering, transcript) as begin,
+        results_only(),
     ):
         if exporter:
             transcript.note(f"metrics at {exporter.url}")

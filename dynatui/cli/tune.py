@@ -111,7 +111,7 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
         show(progress)
 
     try:
-        with stoppable(search.stop), watching() as show:
+        with stoppable(search.stop), streams.results_only(), watching() as show:
             result = tuned(job, streams.say, watch, lambda: search.ended)
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")

@@ -40,7 +40,8 @@ def ranked(
     )
     out, _ = streams.for_printing()
     try:
-        results = rank(job, say_line, shown)
+        with streams.results_only():
+            results = rank(job, say_line, shown)
     except KeyboardInterrupt:
         streams.say("interrupted before every draft was measured once; nothing can be compared")
         return INTERRUPTED

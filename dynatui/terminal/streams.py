@@ -5,7 +5,8 @@ Each stream can be a terminal, a pipe, a file on a full disk, or closed. Knows n
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -77,6 +78,13 @@ def show(text: str, out: TextIO) -> None:
         raise OutputError(
             f"cannot write to standard output: {error.strerror}; send it to a place with free space"
         ) from None
+
+
+@contextmanager
+def results_only() -> Iterator[None]:
+    """Context in which libraries that print to standard output print to standard error, beside other messages."""
+    with redirect_stdout(sys.stderr or _nowhere()):
+        yield
 
 
 def discard_output() -> None:

@@ -143,3 +143,5 @@ class Traits:
     """Makes a Hugging Face module with the model's structure, but without weights."""
     source: Source | None
     """Weights; None if the model runs only by its Hugging Face module."""
+    precision: str = ""
+    """Weights and dtype in words, if the weights are quantised; empty if they are not."""

@@ -85,7 +85,8 @@ def empty(layer: Any) -> None:
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
     """Reason why no native model can be made, or an empty text; `beside`: whether the current form stays in memory."""
     if source is None:
-        return f"{type(model.hf.module).__name__} has no native implementation"
+        weights = " with quantised weights" if model.hf.quantised else ""
+        return f"{type(model.hf.module).__name__}{weights} has no native implementation"
     arch = source.architecture
     needed = reading_bytes(arch, model.dtype) + beside * weight_bytes(arch, model.dtype)
     if not has_room(model.device, needed):

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from decoder.models.memory import memory_of
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor_findings import Case, Finding
+from dynatui.cli.doctor import PROBES
+from dynatui.cli.doctor_findings import Case, Finding, size
 from dynatui.session import Models
 from tests import tiny
+from tests.quantised import SETTINGS, describe
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
@@ -132,3 +136,56 @@ def test_a_cache_without_drafts_is_a_note_with_the_other_ways(hub: Path) -> None
 def test_a_draft_without_its_target_is_a_problem() -> None:
     (finding,) = found(None, "owner/small")
     assert (finding.verdict, finding.text) == ("problem", "a draft was named without its target")
+
+
+def quantised(hub: Path, settings: dict[str, Any]) -> Path:
+    """A configuration and a tokenizer of a quantised model, without weights."""
+    folder = cached(hub, "owner/packed")
+    tiny.FAMILIES["llama"](dtype="bfloat16").save_pretrained(folder)
+    tiny.train_tokenizer().save_pretrained(folder)
+    describe(folder, settings)
+    return folder
+
+
+def test_quantised_weights_that_cannot_be_loaded_are_a_problem(hub: Path) -> None:
+    quantised(hub, {"quant_method": "gptq", "bits": 4})
+    (finding,) = found("owner/packed")
+    assert finding.verdict == "problem"
+    assert finding.text == (
+        "target: owner/packed is quantised by GPTQ, which needs the packages optimum and gptqmodel: "
+        "pip install optimum gptqmodel; or name the unquantised model"
+    )
+    case = Case(Models("owner/packed", "lookup", device="cpu"), None, lambda: "")
+    assert list(PROBES["rounds"](case)) == []
+
+
+def test_weights_that_are_converted_take_the_memory_of_the_dtype(hub: Path) -> None:
+    quantised(hub, SETTINGS["fp8"])
+    plain = memory_of(tiny.FAMILIES["llama"](), torch.float32).weights_bytes
+    assert f"ok: target in float32 (from FP8): {size(plain)} of weights" in said(found("owner/packed"))
+
+
+def test_weights_that_stay_quantised_take_the_memory_of_their_files(hub: Path) -> None:
+    folder = quantised(hub, SETTINGS["gemma"])
+    module = tiny.build(tiny.FAMILIES["llama"](), seed=1)
+    ends = 2 * tiny.VOCABULARY * 32
+    matrices = sum(weight.numel() for weight in module.parameters() if weight.dim() > 1) - ends
+    vectors = sum(weight.numel() for weight in module.parameters() if weight.dim() == 1)
+    estimate = size(matrices // 2 + 4 * (ends + vectors))
+    assert f"ok: target in Gemma 4 bit (float32): {estimate} of weights" in said(found("owner/packed"))
+    (folder / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 50000}, "weight_map": {}}')
+    assert f"(float32): {size(50_000)} of weights" in said(found("owner/packed"))
+    (folder / "model.safetensors.index.json").write_text("{}")
+    assert f"(float32): {estimate} of weights" in said(found("owner/packed"))
+    (folder / "model.safetensors").write_bytes(bytes(40_000))
+    assert f"(float32): {size(40_000)} of weights" in said(found("owner/packed"))
+
+
+def test_a_draft_in_the_cache_that_cannot_be_loaded_is_left_out(hub: Path) -> None:
+    configured(cached(hub, "owner/big"))
+    folder = cached(hub, "owner/small")
+    configured(folder, EMBEDDED_DRAFT)
+    (folder / "model.safetensors").write_bytes(b"weights")
+    assert "owner/small" in said(found("owner/big"))
+    describe(folder, {"quant_method": "awq", "bits": 4})
+    assert "owner/small" not in said(found("owner/big"))

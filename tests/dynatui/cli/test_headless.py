@@ -3,6 +3,7 @@
 import io
 import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -19,6 +20,7 @@ from dynatui.cli import headless
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
+from dynatui.sources.engine import Decode
 from dynatui.terminal.signals import INTERRUPTING
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
@@ -88,6 +90,20 @@ def test_the_text_of_the_first_method_is_the_output() -> None:
     captured = CapturedRun()
     assert captured.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS)) == 0
     assert captured.out.getvalue() == "Once upon a time\n"
+
+
+def test_what_libraries_print_is_beside_other_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    captured, engine = CapturedRun(), FakeEngine()
+    session = Session(("Tell",), config=TWO_METHODS)
+
+    def printing(report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+        sys.stdout.write("a kernel is chosen\n")
+        return engine.loader(session)(report, progress)
+
+    assert headless.run(session, captured.transcript, printing) == 0
+    assert capsys.readouterr() == ("", "a kernel is chosen\n")
+    sys.stdout.write("results again\n")
+    assert capsys.readouterr() == ("results again\n", "")
 
 
 def test_every_prompt_is_decoded_once_in_order() -> None:

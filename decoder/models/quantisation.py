@@ -1,0 +1,203 @@
+"""Quantised checkpoints in Hugging Face's layout: what the configuration says, and whether this machine loads them.
+
+transformers loads each method by packages of its own. The weights stay quantised, or are converted to the model's dtype
+if the device cannot compute with them. Reads configurations alone; imports transformers only for a quantised one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
+
+import torch
+
+from decoder.errors import ConfigError, first_line, quoted
+
+REMEDY = "name the unquantised model"
+_BITS = ("bits", "w_bit", "nbits", "num_bits")
+"""Fields with the number of bits of a weight."""
+_KINDS = ("weights", "quant_type", "_type", "_data")
+"""Fields that may name the type of the weights, for example int8."""
+_ACTIVATIONS = ("input_activations", "output_activations", "kv_cache_scheme")
+"""Fields that describe other numbers than weights."""
+_KIND = re.compile(r"(?:int|float)_?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of quantisation."""
+
+    title: str
+    packages: tuple[str, ...] = ()
+    """Packages that transformers needs to load it, by their names for pip."""
+    gpu: bool = False
+    """Whether its kernels run on GPUs alone."""
+    bits: int | None = None
+    """Number of bits of a weight, if it is the same in all checkpoints."""
+    converts: bool = False
+    """Whether transformers can convert the weights to the model's dtype while it loads them."""
+    unpacks: bool = False
+    """Whether the first pass replaces the weights by larger ones in the model's dtype."""
+    own_dtype: bool = False
+    """Whether weights that are not quantised keep the dtype of the file."""
+    loads: bool = True
+    """Whether transformers loads quantised weights; if not, it only quantises other weights while it loads them."""
+
+
+METHODS: Mapping[str, Method] = {
+    "aqlm": Method("AQLM", ("aqlm", "accelerate")),
+    "auto-round": Method("AutoRound", ("auto-round",)),
+    "awq": Method("AWQ", ("gptqmodel", "accelerate")),
+    "bitnet": Method("BitNet", ("accelerate",), bits=2),
+    "bitsandbytes": Method("bitsandbytes", ("bitsandbytes", "accelerate"), own_dtype=True),
+    "compressed-tensors": Method("compressed-tensors", ("compressed-tensors",), unpacks=True),
+    "eetq": Method("EETQ", ("kernels", "accelerate"), gpu=True, bits=8),
+    "fbgemm_fp8": Method("FBGEMM FP8", ("fbgemm-gpu", "accelerate"), gpu=True, bits=8),
+    "fouroversix": Method("Four Over Six", ("fouroversix",), gpu=True, bits=4),
+    "fp8": Method("FP8", ("accelerate",), bits=8, converts=True),
+    "fp_quant": Method("FP-Quant", ("fp_quant",), gpu=True, bits=4),
+    "gemma": Method("Gemma"),
+    "gptq": Method("GPTQ", ("optimum", "gptqmodel")),
+    "higgs": Method("HIGGS", ("flute-kernel", "fast_hadamard_transform", "accelerate"), gpu=True),
+    "hqq": Method("HQQ", loads=False),
+    "metal": Method("Metal", ("kernels",), converts=True),
+    "mxfp4": Method("MXFP4", ("accelerate",), bits=4, converts=True),
+    "mxfp8": Method("MXFP8", ("accelerate",), bits=8, converts=True),
+    "nvfp4": Method("NVFP4", loads=False),
+    "quanto": Method("Quanto", loads=False),
+    "quark": Method("Quark", ("amd-quark",)),
+    "sinq": Method("SINQ", ("sinq",)),
+    "spqr": Method("SpQR", ("spqr_quant", "accelerate"), gpu=True, bits=3),
+    "torchao": Method("torchao", ("torchao",)),
+    "vptq": Method("VPTQ", ("vptq", "accelerate"), gpu=True),
+}
+"""Methods of transformers, by `quant_method` in a configuration."""
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """Quantisation of a checkpoint, and what becomes of its weights on a device."""
+
+    words: str
+    """Method and number of bits, for example GPTQ 4 bit."""
+    bits: int | None
+    """Number of bits of a quantised weight; None if it is unknown, or differs between layers."""
+    converted: bool
+    """Whether the weights are converted to the model's dtype while they are loaded."""
+    packed: bool
+    """Whether the weights in memory are as small as those in the files."""
+    dtype: torch.dtype | None = None
+    """Dtype of the passes if the checkpoint decides it, whatever dtype is chosen."""
+
+    def precision(self, dtype: torch.dtype) -> str:
+        """Weights and dtype of the passes in words."""
+        name = str(dtype).removeprefix("torch.")
+        return f"{name} (from {self.words})" if self.converted else f"{self.words} ({name})"
+
+
+def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisation | None:
+    """Quantisation of a model; None if its weights are not quantised.
+
+    Args:
+        name: Name of the model for messages.
+        config: Configuration of the model, of any class.
+        device: Device that the model would run on.
+
+    Raises:
+        ConfigError: This machine cannot load the weights; the message names the missing package or device.
+    """
+    settings = _settings(config)
+    if settings is None:
+        return None
+    kind = _kind(settings)
+    method = METHODS.get(kind) or _unlisted(name, kind)
+    bits = {method.bits} if method.bits else set(_bits(settings))
+    only = bits.pop() if len(bits) == 1 else None
+    words = f"{method.title} {only} bit" if only and not method.bits else method.title
+    converted = _converts(name, method, settings_on(config, device), device)
+    dtype = config.dtype if method.own_dtype else None
+    return Quantisation(words, only, converted, packed=not (converted or method.unpacks), dtype=dtype)
+
+
+def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
+    """Settings with which transformers loads a quantised model on a device: converted if the device has no kernels.
+
+    Without them, transformers decides by the machine: a model on the CPU of a machine with a GPU would stay quantised.
+    """
+    from transformers.utils.import_utils import is_kernels_available  # noqa: PLC0415 - see the module's docstring
+
+    settings = _settings(config) or {}
+    method = METHODS.get(_kind(settings))
+    kernels = device.type == "cuda" and is_kernels_available()
+    return settings | {"dequantize": True} if method and method.converts and not kernels else settings
+
+
+def device_map(device: torch.device) -> dict[str, torch.device] | None:
+    """Device for transformers to load quantised weights on; None on a CPU, which several methods refuse by name."""
+    return None if device.type == "cpu" else {"": device}
+
+
+def _settings(config: Any) -> dict[str, Any] | None:
+    text = config.get_text_config() if hasattr(config, "get_text_config") else None
+    settings = getattr(config, "quantization_config", None) or getattr(text, "quantization_config", None)
+    return settings if isinstance(settings, dict) else None
+
+
+def _kind(settings: Mapping[str, Any]) -> str:
+    # Older checkpoints of bitsandbytes do not name their method.
+    of_bitsandbytes = settings.get("load_in_4bit") or settings.get("load_in_8bit")
+    return "bitsandbytes" if of_bitsandbytes else str(settings.get("quant_method") or "")
+
+
+def _unlisted(name: str, kind: str) -> Method:
+    """A method that is not in `METHODS`; raises ConfigError if transformers does not know it either."""
+    from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING  # noqa: PLC0415 - see the module's docstring
+
+    if kind not in AUTO_QUANTIZER_MAPPING:
+        by = f"the method {quoted(kind)}" if kind else "a method without a name"
+        raise ConfigError(f"{name} is quantised by {by}, which transformers lacks; {REMEDY}")
+    return Method(kind)
+
+
+def _bits(settings: Mapping[str, Any]) -> Iterator[int]:
+    """Numbers of bits that a configuration states for weights."""
+    yield from (bits for bits in (4, 8) if settings.get(f"load_in_{bits}bit"))
+    for name, value in settings.items():
+        if name in _BITS and isinstance(value, int):
+            yield value
+        elif name in _KINDS and isinstance(value, str):
+            yield from map(int, _KIND.findall(value))
+        elif name not in _ACTIVATIONS and isinstance(value, Mapping):
+            yield from _bits(value)
+
+
+def _converts(name: str, method: Method, settings: dict[str, Any], device: torch.device) -> bool:
+    """Whether transformers converts the weights; raises ConfigError if it cannot load them on this machine."""
+    from transformers.quantizers.auto import AutoHfQuantizer  # noqa: PLC0415 - see the module's docstring
+    from transformers.utils import logging  # noqa: PLC0415 - as above
+
+    logging.set_verbosity_error()
+    by = f"{name} is quantised by {method.title}"
+    if not method.loads:
+        raise ConfigError(f"{by}, which transformers quantises with but cannot load; {REMEDY}")
+    if method.gpu and device.type != "cuda":
+        raise ConfigError(f"{by}, which needs a CUDA GPU, and the device is {device}; {REMEDY}")
+    try:
+        quantizer = AutoHfQuantizer.from_config(settings, pre_quantized=True)
+        quantizer.validate_environment(device_map=device_map(device), weights_only=True)
+    except Exception as error:  # each method checks its settings and packages in its own way, and may raise any error
+        if missing := [package for package in method.packages if not _installed(package)]:
+            plural = "s" if len(missing) > 1 else ""
+            needs = f"the package{plural} {' and '.join(missing)}: pip install {' '.join(missing)}"
+            raise ConfigError(f"{by}, which needs {needs}; or {REMEDY}") from error
+        raise ConfigError(f"{by}, which transformers cannot load here: {first_line(error)}; {REMEDY}") from error
+    return bool(getattr(quantizer.quantization_config, "dequantize", False))
+
+
+def _installed(package: str) -> bool:
+    try:
+        distribution(package)
+    except PackageNotFoundError:
+        return False
+    return True
