@@ -76,7 +76,11 @@ def by_module(model: LanguageModel) -> StaticForward:
 
 
 @pytest.mark.parametrize(
-    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", by_module)]
+    ("family", "form_of"),
+    [
+        *((family, static_forward) for family in ("neox", "llama", "windows", "half-windows")),
+        *((family, by_module) for family in ("llama", "half-windows")),
+    ],
 )
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
     tiny_models: TinyModels, family: str, form_of: Callable[[LanguageModel], StaticForward]
