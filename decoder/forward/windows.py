@@ -40,7 +40,8 @@ def sliding(queries: Array, keys: Array, size: int) -> Array:
 
 def chunked(queries: Array, keys: Array, size: int) -> Array:
     """Keys of the query's chunk: the text is divided into chunks of `size` positions."""
-    return keys // size == queries[:, None] // size
+    same: Array = keys // size == queries[:, None] // size
+    return same
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ are rare.
 
 CHUNKED = "chunks of attention may end within a draft tree, and a CUDA graph hides no ancestor of a node"
 SHORT = (
-    f"attention windows of at most {DEEPEST} tokens may end within a draft tree, and a CUDA graph hides no ancestor of a "
-    "node"
+    f"attention windows of at most {DEEPEST} tokens may end within a draft tree, and a CUDA graph hides no ancestor of "
+    "a node"
 )
 """Reasons why passes with attention windows are not captured as CUDA graphs."""
 

@@ -145,7 +145,7 @@ def test_exact_passes_refuse_sinks_and_caps(family: str, what: str) -> None:
         engine_of(target(family)).batch_invariant()
 
 
-@pytest.mark.parametrize("family", ["mistral", "qwen2", "gemma3_text", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "starcoder2", "deepseek_v3"])
 def test_streaming_refuses_windows_and_shapes(family: str) -> None:
     with pytest.raises(
         PairError, match="streaming needs keys and values of one shape in all layers, and layers without"

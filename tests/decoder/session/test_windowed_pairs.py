@@ -40,9 +40,7 @@ def test_sampled_texts_are_those_of_greedy_search_under_the_same_noise(tiny_mode
     module, ids = tiny_models.plain(pair.target, "float64"), torch.tensor([tiny_models.prompt_tokens(pair, PROMPT)])
     settings = GenerationConfig(do_sample=False, max_new_tokens=COUNT, pad_token_id=0)
     noise: Any = [CoupledNoise(TEMPERATURE)]
-    out = module.generate(
-        ids, attention_mask=torch.ones_like(ids), generation_config=settings, logits_processor=noise
-    )
+    out = module.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings, logits_processor=noise)
     right = out[0, ids.shape[1] :].tolist()
     config = RunConfig(SAMPLING, COUNT, SEED, temperature=TEMPERATURE)
     assert texts(tiny_models, name, config) == dict.fromkeys(SAMPLING, right)

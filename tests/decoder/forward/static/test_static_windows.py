@@ -19,6 +19,7 @@ from tests.decoder.tree_logits import errors, path
 
 WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
 TEXT = [(7 * place * place + 3) % 96 for place in range(40)]
+SLOTS = 256
 PARENTS = [0, 0, 0, 1, 1, 2, 5, 3]
 """Nodes of a tree by the nodes above them, the root by itself; it is shallower than the windows."""
 FORMS: dict[str, Callable[[Any], StaticForward]] = {
@@ -47,7 +48,7 @@ def plain(module: Any, tokens: list[int]) -> Tensor:
 def test_text_and_tree_beyond_the_windows_have_the_logits_of_the_module(name: str, form: str) -> None:
     module = made(name, torch.float64)
     forward = FORMS[form](module)
-    side = Side(forward, forward.new_store(64 + BEYOND), 96, 192)
+    side = Side(forward, forward.new_store(SLOTS + BEYOND), 96, 192)
     torch.testing.assert_close(read(side, TEXT[:30]), plain(module, TEXT[:30]), rtol=0, atol=1e-10)
     torch.testing.assert_close(read(side, TEXT[30:], 30), plain(module, TEXT)[30:], rtol=0, atol=1e-10)
     tokens, nodes = [(11 * node + 5) % 96 for node in range(len(PARENTS))], range(len(PARENTS))
@@ -55,7 +56,7 @@ def test_text_and_tree_beyond_the_windows_have_the_logits_of_the_module(name: st
     slots = torch.arange(len(TEXT), len(TEXT) + len(nodes))
     places = torch.tensor([len(TEXT) + len(above) - 1 for above in paths])
     above = ancestors(torch.tensor(PARENTS), 4, torch.eye(len(nodes)))
-    found = side.logits(torch.tensor(tokens), places, slots, tree_bias(side, torch.arange(64), slots, above))
+    found = side.logits(torch.tensor(tokens), places, slots, tree_bias(side, torch.arange(SLOTS), slots, above))
     for node in nodes:
         right = plain(module, TEXT + [tokens[each] for each in paths[node]])[-1]
         torch.testing.assert_close(found[node], right, rtol=0, atol=1e-10)

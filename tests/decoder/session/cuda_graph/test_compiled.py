@@ -204,6 +204,7 @@ class Slow:
 
     def __init__(self, plain: Any) -> None:
         self.new_store, self.rotation, self.quick = plain.new_store, plain.rotation, plain.computed
+        self.windows = plain.windows
 
     def computed(self, *given: Tensor) -> Tensor:
         time.sleep(0.002)

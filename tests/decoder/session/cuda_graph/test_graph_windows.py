@@ -31,9 +31,7 @@ METHODS: dict[str, Rules | None] = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("by_module", [False, True])
 @pytest.mark.parametrize("name", tiny.WINDOWED)
-def test_every_round_is_that_of_the_host(
-    tiny_models: TinyModels, name: str, method: str, *, by_module: bool
-) -> None:
+def test_every_round_is_that_of_the_host(tiny_models: TinyModels, name: str, method: str, *, by_module: bool) -> None:
     loaded = recorded(tiny_models.loaded(tiny_models.pair(name), "float64"), by_module=by_module)
     rounds = match(loaded, PROMPT, 40, METHODS[method])
     assert records(loaded) < len(rounds)
