@@ -97,9 +97,10 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
         assert bool(given[0].any())
 
 
-def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
+@pytest.mark.parametrize("family", ["llama", "half-windows"])
+def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels, family: str) -> None:
     compiler = Compiler()
-    plain = static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target)
+    plain = static_forward(tiny_models.loaded(tiny_models.pair(family), "float64").pair.target)
     form = Compiled(plain, compiler)
     form.compile([1, 4])
     assert len(compiler.made) == 2
