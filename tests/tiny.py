@@ -19,7 +19,9 @@ from transformers import (
     GPT2Config,
     GPTNeoXConfig,
     LlamaConfig,
+    MistralConfig,
     PreTrainedTokenizerFast,
+    Qwen2Config,
     Qwen3Config,
     RwkvConfig,
     T5Config,
@@ -30,6 +32,8 @@ VOCABULARY = 288
 """Ids that the tiny models score."""
 CONTEXT = 192
 """Positions of the tiny models."""
+WINDOW = 40
+"""Attention window of pairs that have one: longer than the deepest tree of a CUDA graph, shorter than texts."""
 
 SENTENCES = (
     "The tree grows where the draft is sure, and the target prunes what it would not have said.",
@@ -176,6 +180,20 @@ def long_pair(home: Path) -> TinyPair:
     return save_pair(home, target, kin(target, seed=2))
 
 
+def windowed_pair(family: Any, home: Path, **windows: Any) -> TinyPair:
+    """A kindred pair whose layers, or some of them, attend to a window."""
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    shape |= {"num_key_value_heads": 2, "sliding_window": WINDOW}
+    target = build(family(**_common(shape | windows)), seed=1)
+    return save_pair(home, target, kin(target, seed=2))
+
+
+WINDOWED: dict[str, Callable[[Path], TinyPair]] = {
+    "windows": lambda home: windowed_pair(MistralConfig, home),
+    "half-windows": lambda home: windowed_pair(Qwen2Config, home, use_sliding_window=True, max_window_layers=1),
+}
+"""Pairs with attention windows: in all layers, and in the second of two."""
+
 SPREAD_SHAPE = {"hidden_size": 48, "num_attention_heads": 6, "max_position_embeddings": 512}
 """Of models that two processes or three can share, with room for a text of hundreds of tokens."""
 
@@ -224,6 +242,7 @@ SPECIAL: dict[str, Callable[[Path], TinyPair]] = {
     "twins": twin_pair,
     "wide-draft": lambda home: padded_pair(home, target_width=288, draft_width=304),
     "wide-target": lambda home: padded_pair(home, target_width=304, draft_width=288),
+    **WINDOWED,
 }
 """Pairs with one peculiarity each, by its name."""
 

@@ -20,11 +20,12 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 
-from decoder.forward.families.architecture import Architecture, Source, Traits, longest_text
+from decoder.forward.families.architecture import Architecture, Source, Traits
 from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.kv_cache import KEYS, VALUES, KvCache
 from decoder.forward.layer_states import LayerStates
-from decoder.forward.windows import FULL, first_seen, windows_of
+from decoder.forward.text_length import longest_text
+from decoder.forward.windows import FULL, first_seen, whole_mask, windows_of
 from decoder.system.device import DTYPES
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
@@ -139,9 +140,7 @@ class ModuleForward:
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
         cache = unknown_cache(self._layers, capacity)
-        if self._windows.sizes:
-            cache.positions = torch.arange(capacity)
-        return cache
+        return cache.with_positions() if self._windows.sizes else cache
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -197,14 +196,10 @@ class ModuleForward:
         self, cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Mapping[str, Bool[NDArray[np.bool_], "N S"]]:
         """Mask of each layer type; notes the positions of the new rows."""
-        rows, recent = visible.shape
-        end = cache.used + rows
-        seen = np.ones((rows, end), dtype=np.bool_)
-        seen[:, end - recent :] = visible
+        seen = whole_mask(visible, cache.used + len(visible))
         if cache.positions is None:
             return {FULL: seen}
-        keys = cache.positions.numpy()[:end]
-        keys[cache.used :] = positions
+        keys = cache.note(positions)
         return self._windows.masks(seen, keys[cache.used :], keys)
 
     def _bias(self, mask: Bool[NDArray[np.bool_], "N S"]) -> Float[Tensor, "N S"]:
@@ -373,7 +368,7 @@ def source_of(module: Any) -> Source | None:
     if kind is None or is_quantised(module) or not _plain(module):
         return None
     arch = replace(Architecture.of(config), model_type=kind)
-    if not runs(arch) or windows_of(config).sizes:
+    if not runs(arch):
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     return Source(arch, weights, module.base_model.rotary_emb.inv_freq)

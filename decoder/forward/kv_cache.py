@@ -7,8 +7,10 @@ of their forward passes. Knows neither trees nor model libraries.
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
@@ -54,6 +56,18 @@ class KvCache:
     def nbytes(self) -> int:
         """Allocated bytes, those of unused rows included."""
         return sum(tensor.untyped_storage().nbytes() for tensor, _ in self._tensors())
+
+    def with_positions(self) -> "KvCache":
+        """The same cache, which from now on stores the position of each row."""
+        self.positions = torch.arange(self.capacity)
+        return self
+
+    def note(self, positions: Sequence[int]) -> Int[NDArray[np.int64], "S"]:
+        """Stores the positions of the next rows; returns those of all rows, the next ones included."""
+        assert self.positions is not None, "only forms that read positions note them"  # noqa: S101 - for mypy
+        noted: NDArray[np.int64] = self.positions.numpy()[: self.used + len(positions)]
+        noted[self.used :] = positions
+        return noted
 
     def append_part(self, part: Part, rows: Tensor, axis: int) -> Tensor:
         """Writes new rows of a part after the rows in use; returns all of its rows, new ones included.

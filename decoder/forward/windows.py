@@ -6,38 +6,42 @@ nor modules.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy.typing import NDArray
+from torch import Tensor
 
-from decoder.forward.families.architecture import longest_text
+from decoder.forward.text_length import longest_text
 
-FULL = "full_attention"
+FULL, SLIDING = "full_attention", "sliding_attention"
 ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
 """Layer types that cache no rows of keys and values."""
-WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
 SHAPED = "keys and values differ in shape, and a CUDA graph stores those of all layers in one tensor"
-"""Reasons why passes are not captured as CUDA graphs."""
-Within = Callable[[Int[NDArray[np.int64], "N"], Int[NDArray[np.int64], "S"], int], Bool[NDArray[np.bool_], "N S"]]
-"""(positions of queries, positions of keys, size in tokens) -> whether a key is within the query's window."""
+"""Reason why passes are not captured as CUDA graphs."""
+Array = TypeVar("Array", NDArray[Any], Tensor)
+"""Positions or a mask, on the host or on a device."""
 
 
-def sliding(
-    queries: Int[NDArray[np.int64], "N"], keys: Int[NDArray[np.int64], "S"], size: int
-) -> Bool[NDArray[np.bool_], "N S"]:
+class Within(Protocol):
+    """A kind of window, as a mask."""
+
+    def __call__(self, queries: Array, keys: Array, size: int, /) -> Array:
+        """Whether a key is within a query's window, shape (N, S), from their positions and a size in tokens."""
+
+
+def sliding(queries: Array, keys: Array, size: int) -> Array:
     """Keys of the `size` latest positions, the query's own included; causality is left to the tree mask."""
-    return np.greater(keys, queries[:, None] - size)
+    return keys > queries[:, None] - size
 
 
-def chunked(
-    queries: Int[NDArray[np.int64], "N"], keys: Int[NDArray[np.int64], "S"], size: int
-) -> Bool[NDArray[np.bool_], "N S"]:
+def chunked(queries: Array, keys: Array, size: int) -> Array:
     """Keys of the query's chunk: the text is divided into chunks of `size` positions."""
-    return np.equal(keys // size, queries[:, None] // size)
+    same: Array = keys // size == queries[:, None] // size
+    return same
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "sliding_attention": Limit("sliding_window", "a sliding window", sliding),
+    SLIDING: Limit("sliding_window", "a sliding window", sliding),
     "chunked_attention": Limit("attention_chunk_size", "chunks", chunked),
 }
 """Attention windows by layer type; the types are named as in configurations."""
@@ -80,6 +84,13 @@ class Windows:
         }
 
 
+def whole_mask(visible: Bool[NDArray[np.bool_], "N M"], keys: int) -> Bool[NDArray[np.bool_], "N S"]:
+    """Mask of all keys, given the mask of the last M of them; every query attends to the keys before."""
+    seen = np.ones((len(visible), keys), dtype=np.bool_)
+    seen[:, keys - visible.shape[1] :] = visible
+    return seen
+
+
 def first_seen(mask: Bool[NDArray[np.bool_], "N S"]) -> int:
     """Index of the first key to which any query attends; attention need not read earlier keys."""
     return int(mask.any(0).argmax())
@@ -100,7 +111,7 @@ def layer_types(config: Any) -> Sequence[str]:
     # A field that the family does not declare, for example in a checkpoint that was converted, limits nothing.
     declared = "sliding_window" in inspect.signature(type(config).__init__).parameters
     window = declared and getattr(config, "use_sliding_window", True) and any(by_layers(config, "sliding_window"))
-    return ("sliding_attention" if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
+    return (SLIDING if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:

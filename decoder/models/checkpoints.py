@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from decoder.errors import DeviceError, ModelError, shortened
-from decoder.forward.families.architecture import Source, Traits, longest_text
+from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.text_length import longest_text
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading

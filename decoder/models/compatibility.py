@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.errors import DeviceError, PairError, first_line, quoted
-from decoder.forward.families.architecture import Architecture, longest_text
+from decoder.errors import DeviceError, PairError, quoted
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import NO_MEMORY, STATES
+from decoder.forward.text_length import longest_text
 from decoder.forward.windows import FULL, LIMITS, by_layers, layer_types, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer

@@ -5,7 +5,7 @@ left to `decoder.models.hf_checkpoints`. Knows no files.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from decoder.forward.families.architecture import ROTARY, Architecture
 from decoder.forward.families.registry import FAMILIES, runs
+from decoder.forward.windows import FULL, SLIDING
 from decoder.system.device import DTYPES
 
 Count = Annotated[int, Meta(ge=1)]
@@ -103,13 +104,13 @@ class Llama(Model, frozen=True, kw_only=True, tag="llama"):
 
 
 class Mistral(Model, frozen=True, kw_only=True, tag="mistral"):
-    """config.json of Mistral models; `sliding_window` must be null, since by default there is a window."""
+    """config.json of Mistral models; null as `sliding_window` is no window."""
 
     rms_norm_eps: Number
     rope_theta: Number | None = None
     num_key_value_heads: Count
     head_dim: Count | None = None
-    sliding_window: None
+    sliding_window: Count | None = 4096
 
 
 class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
@@ -119,12 +120,12 @@ class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
     rope_theta: Number | None = None
     num_key_value_heads: Count
     use_sliding_window: bool = False
-    sliding_window: Count | None = None
-    max_window_layers: Token = 0
-    layer_types: list[Literal["full_attention"]] | None = None
+    sliding_window: Count | None = 4096
+    max_window_layers: Token = 28
+    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
 
 
-OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder", "use_sliding_window")
+OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder")
 THETA, PARTIAL = 10000.0, 0.25
 """transformers' default values: `rope_theta`, and the share of rotated dimensions in GPT-NeoX."""
 
@@ -142,15 +143,11 @@ def architecture(content: bytes) -> Architecture | None:
     config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2)
     if config is None or any(getattr(config, name, False) for name in OFF) or not _fits(config):
         return None
-    rope, dtype = rotary(config), config.dtype or config.torch_dtype
-    if rope is None:
+    rope, layers, dtype = rotary(config), _windowed(config), config.dtype or config.torch_dtype
+    if rope is None or layers is None:
         return None
-    arch = replace(
-        Architecture.of(config),
-        model_type=_kind(config),
-        rope_parameters=rope,
-        dtype=DTYPES[dtype] if dtype else None,
-    )
+    resolved = {"model_type": _kind(config), "rope_parameters": rope, "dtype": DTYPES[dtype] if dtype else None}
+    arch = Architecture.of(SimpleNamespace(**msgspec.structs.asdict(config) | layers | resolved))
     return arch if runs(arch) and arch.head_dim % 2 == 0 else None
 
 
@@ -161,14 +158,24 @@ def _kind(config: Any) -> str:
 def _fits(config: Any) -> bool:
     """Whether the fields of a configuration are consistent with each other."""
     heads, name = config.num_attention_heads, FAMILIES[_kind(config)].name
-    layers = getattr(config, "layer_types", None) or ()
     return (
         config.architectures in (None, [name])
         and config.hidden_size % heads == 0
         and heads % (getattr(config, "num_key_value_heads", None) or heads) == 0
         and (config.pad_token_id or 0) < config.vocab_size
-        and len(layers) in (0, config.num_hidden_layers)
     )
+
+
+def _windowed(config: Any) -> dict[str, Any] | None:
+    """Window size and layer types as transformers completes them; None if they are not consistent."""
+    size = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        first = getattr(config, "max_window_layers", 0) if size else config.num_hidden_layers
+        kinds = [SLIDING if number >= first else FULL for number in range(config.num_hidden_layers)]
+    if len(kinds) != config.num_hidden_layers or (SLIDING in kinds and not size):
+        return None
+    return {"sliding_window": size, "layer_types": kinds}
 
 
 def rotary(config: Any) -> Mapping[str, Any] | None:

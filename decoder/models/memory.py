@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from decoder.forward.families.architecture import Architecture, longest_text
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import weight_bytes
+from decoder.forward.text_length import longest_text
 from decoder.forward.windows import cache_bytes, windows_of
 from decoder.models.quantisation import Quantisation
 from decoder.system.deferred import imported
@@ -47,7 +48,7 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
     context = longest_text(text)
     _, ring_bytes = cache_bytes(text, context, dtype.itemsize)
     token_bytes, _ = cache_bytes(text, 1, dtype.itemsize)
-    windows = () if isinstance(text, Architecture) else tuple(sorted(set(windows_of(text).sizes.values())))
+    windows = tuple(sorted(set(windows_of(text).sizes.values())))
     return Memory(weights, token_bytes, context, windows, ring_bytes)
 
 

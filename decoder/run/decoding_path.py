@@ -18,7 +18,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
-from decoder.forward.windows import SHAPED, WINDOWED, windows_of
+from decoder.forward.windows import SHAPED, windows_of
 from decoder.models.gguf.file import GgufFile
 from decoder.models.quantisation import quantisation_of
 from decoder.system.deferred import imported
@@ -104,8 +104,8 @@ def expected_path(
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
-    modules = [config.get_text_config() for role, config in configs.items() if unknown[role]]
-    if reason := EXACT if exact else _uncaptured(modules) if "draft" in configs else LOOKED_UP:
+    texts = [config.get_text_config() if unknown[role] else archs[role] for role, config in configs.items()]
+    if reason := EXACT if exact else _uncaptured(texts) if "draft" in configs else LOOKED_UP:
         return DecodingPath(HOST, reason)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
@@ -122,11 +122,13 @@ def expected_path(
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:
-    """Reason why modules of these configurations cannot be captured as CUDA graphs; empty if there is no reason."""
-    if any(map(keeps_states, configs)):
+    """Reason why models of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
+    from decoder.session.cuda_graph.static_shapes import uncaptured
+
+    if any(keeps_states(config) for config in configs if not isinstance(config, Architecture)):
         return HOST_ROUNDS
-    if any(windows_of(config).sizes for config in configs):
-        return WINDOWED
+    if reason := next(filter(None, (uncaptured(windows_of(config)) for config in configs)), ""):
+        return reason
     return SHAPED if any(getattr(config, field, None) for config in configs for field in UNLIKE) else ""
 
 

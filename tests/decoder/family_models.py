@@ -23,6 +23,8 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 
+HALF_WINDOWED = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+
 
 def _rotated(share: float) -> dict[str, Any]:
     return {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
@@ -55,7 +57,9 @@ MODELS: dict[str, Callable[..., Any]] = {
     "llama, positions scaled": _llama(rope_parameters=SCALED),
     "llama 3": _llama(rope_parameters=LLAMA3),
     "mistral": lambda **changes: like_llama(MistralConfig, **{"sliding_window": None} | changes),
+    "mistral, windows of 8": lambda **changes: like_llama(MistralConfig, **{"sliding_window": 8} | changes),
     "qwen2": lambda **changes: like_llama(Qwen2Config, **{"use_sliding_window": False} | changes),
+    "qwen2, windows in half of its layers": lambda **changes: like_llama(Qwen2Config, **HALF_WINDOWED | changes),
 }
 """What is peculiar to a configuration to its maker."""
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 METHODS = tuple(methods.METHODS)
 OF_ROTARY_MODELS = frozenset({"streaming"})
-"""Methods that decode with no others."""
+"""Methods that decode with no others, and with none that have attention windows."""
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -152,7 +152,8 @@ class TinyModels:
 
 def methods_of(pair: str) -> tuple[str, ...]:
     """The methods that decode with a pair of this name."""
-    return tuple(method for method in METHODS if not (pair.startswith("gpt2") and method in OF_ROTARY_MODELS))
+    without = OF_ROTARY_MODELS if pair.startswith("gpt2") or pair in tiny.WINDOWED else frozenset[str]()
+    return tuple(method for method in METHODS if method not in without)
 
 
 def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> HostSession:

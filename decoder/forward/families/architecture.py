@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.forward.windows import FULL, SLIDING, windows_of
+
 Layer = TypeVar("Layer")
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_parallel_residual")
 ROTARY: Mapping[str, frozenset[str]] = {
@@ -20,24 +22,6 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
 """Supported kinds of rotary positions, which do not depend on the text length, and the parameters of each kind."""
-NO_LIMIT = 1 << 20
-"""Context length, in tokens, that is assumed if a model's configuration states none."""
-LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
-"""Configuration fields that may contain the context length; the first field present is used."""
-
-
-def longest_text(config: Any) -> int:
-    """Length of the longest text, in tokens, for which rotary frequencies stay the same.
-
-    Beyond the original context length, longrope uses other frequencies for all positions, also those of cached keys;
-    the generated text would then depend on the number of rows in each pass.
-    """
-    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
-    original = getattr(config, "original_max_position_embeddings", None)
-    rotary = getattr(config, "rope_parameters", None) or {}
-    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
-    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
-    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])
 
 
 @dataclass(frozen=True)
@@ -60,6 +44,10 @@ class Architecture:
     attention_bias: bool
     mlp_bias: bool
     use_parallel_residual: bool
+    sliding_window: int | None
+    """Size in tokens of the attention window; None if all layers attend to the whole text."""
+    layer_types: tuple[str, ...]
+    """Type of each layer; that of a layer whose window is at least as long as the context is full attention."""
     dtype: torch.dtype | None
     """Dtype of the checkpoint; None if the checkpoint states none."""
 
@@ -67,7 +55,7 @@ class Architecture:
     def of(cls, config: Any) -> "Architecture":
         """Architecture from a configuration of a native family."""
         fields: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
-        heads = config.num_attention_heads
+        heads, windows = config.num_attention_heads, windows_of(config)
         return cls(
             **fields
             | {name: bool(fields[name]) for name in FLAGS}
@@ -75,6 +63,8 @@ class Architecture:
                 "num_key_value_heads": fields["num_key_value_heads"] or heads,
                 "head_dim": fields["head_dim"] or config.hidden_size // heads,
                 "norm_eps": config.layer_norm_eps if hasattr(config, "layer_norm_eps") else config.rms_norm_eps,
+                "sliding_window": windows.sizes.get(SLIDING),
+                "layer_types": tuple(kind if kind in windows.sizes else FULL for kind in windows.layers),
             }
         )
 

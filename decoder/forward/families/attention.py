@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from decoder.forward.cpu.packed import times
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.windows import Windows, first_seen, whole_mask
 
 MANY_SCORES = 1 << 15
 """Number of scores per head and thread from which heads are computed one by one: the products of a single head then use
@@ -78,8 +79,8 @@ class Pass(NamedTuple):
     """Where each layer writes its new keys and values, of shape (2, H, N, D)."""
     keys: tuple[Float[Tensor, "H D S"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
-    bias: Float[Tensor, "GN M"] | None
-    """Bias added to the scores of the last M rows; None if all rows are visible."""
+    biases: Sequence[Float[Tensor, "GN M"] | None]
+    """Bias of each layer, added to the scores of the last M rows that it reads; None if all of them are visible."""
     attention: Attention
 
 
@@ -94,13 +95,37 @@ def prepare(
     """Reserves the cache's next N rows, and returns the state of the forward pass that computes them."""
     start, count = cache.used, len(positions)
     end = cache.used = start + count
+    new = cache.store.narrow(3, start, count).unbind(0)
     return Pass(
         rotation=rotation.at(positions),
-        new=cache.store.narrow(3, start, count).unbind(0),
+        new=new,
         keys=cache.keys.narrow(3, 0, end).unbind(0),
         values=cache.values.narrow(2, 0, end).unbind(0),
-        bias=additive(visible, cache.store.dtype, groups),
+        biases=(additive(visible, cache.store.dtype, groups),) * len(new),
         attention=attention,
+    )
+
+
+def prepare_windowed(
+    cache: KvCache,
+    rotation: Rotation,
+    positions: Sequence[int],
+    visible: NDArray[np.bool_],
+    groups: int,
+    attention: Attention,
+    windows: Windows,
+) -> Pass:
+    """`prepare` for layers with attention windows, which do not read the rows before their windows."""
+    keys = cache.note(positions)
+    masks = windows.masks(whole_mask(visible, len(keys)), keys[cache.used :], keys)
+    given = prepare(cache, rotation, positions, visible, groups, attention)
+    starts = {kind: first_seen(masks[kind]) for kind in windows.sizes}
+    biases = {kind: additive(masks[kind][:, start:], cache.store.dtype, groups) for kind, start in starts.items()}
+    reads_from = [starts.get(kind, 0) for kind in windows.layers]
+    return given._replace(
+        keys=tuple(rows[:, :, start:] for rows, start in zip(given.keys, reads_from, strict=True)),
+        values=tuple(rows[:, start:] for rows, start in zip(given.values, reads_from, strict=True)),
+        biases=tuple(biases.get(kind, bias) for kind, bias in zip(windows.layers, given.biases, strict=True)),
     )
 
 
@@ -113,8 +138,8 @@ def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Flo
 
 
 def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
-    """Attention output of layer `index`: scaled queries attend to all cache rows in use."""
-    return given.attention(queries, given.keys[index], given.values[index], given.bias)
+    """Attention output of layer `index`: scaled queries attend to the rows that the layer reads."""
+    return given.attention(queries, given.keys[index], given.values[index], given.biases[index])
 
 
 def gathered(

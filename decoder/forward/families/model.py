@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Attention, Pass, Rotation, attend, gathered, prepare
+from decoder.forward.families.attention import Attention, Pass, Rotation, attend, gathered, prepare, prepare_windowed
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.windows import Windows
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
 """(rows, state of the forward pass, number of this layer) -> rows; the function may overwrite its input rows."""
@@ -182,13 +183,15 @@ class NativeModel:
     rows: torch.dtype
     """Dtype of residual, norms, rotations and attention."""
     heads: Heads
+    windows: Windows
     attention: Attention = gathered
     stored: torch.dtype | None = None
     """Dtype of stored keys and values; None: that of `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""
-        return KvCache(self.store(capacity, self.stored or self.rows))
+        cache = KvCache(self.store(capacity, self.stored or self.rows))
+        return cache.with_positions() if self.windows.sizes else cache
 
     def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
         """Tensor of zeros for the keys and values of `capacity` rows."""
@@ -212,7 +215,11 @@ class NativeModel:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
         """Hidden rows of the new tokens, after all layers and before the last norm; see `LanguageModel.forward`."""
-        given = prepare(cache, self.rotation, positions, visible, self.heads.groups, self.attention)
+        groups, attention = self.heads.groups, self.attention
+        if self.windows.sizes:
+            given = prepare_windowed(cache, self.rotation, positions, visible, groups, attention, self.windows)
+        else:
+            given = prepare(cache, self.rotation, positions, visible, groups, attention)
         return self.through(torch.tensor(tokens), given, self.rows)
 
     def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:

@@ -30,6 +30,7 @@ from decoder.forward.families.model import (
     gelu,
 )
 from decoder.forward.kv_cache import side_by_side
+from decoder.forward.windows import FULL, SLIDING, windows_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by name."""
@@ -60,6 +61,8 @@ class Family:
     """(architecture, name of a matrix) -> whether this matrix has a bias."""
     norm: type[LayerNorm | RmsNorm]
     activations: Mapping[str, Activation]
+    layer_types: frozenset[str] = frozenset({FULL})
+    """Types that the family's layers may have."""
 
 
 def _gelu(approximate: str) -> Activation:
@@ -96,19 +99,22 @@ LLAMA = Family(
     norm=RmsNorm,
     activations={"silu": Activation(gated_silu, gated_silu)},
 )
+WINDOWED = replace(LLAMA, layer_types=frozenset({FULL, SLIDING}))
 FAMILIES: Mapping[str, Family] = {
     "gpt_neox": NEOX,
     "llama": LLAMA,
-    "mistral": replace(LLAMA, name="MistralForCausalLM"),
-    "qwen2": replace(LLAMA, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
+    "mistral": replace(WINDOWED, name="MistralForCausalLM"),
+    "qwen2": replace(WINDOWED, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
 }
 """Native families by the configuration's `model_type`."""
 
 
 def runs(arch: Architecture) -> bool:
     """Whether a model of this architecture can run natively."""
+    family = FAMILIES[arch.model_type]
     return (
-        arch.hidden_act in FAMILIES[arch.model_type].activations
+        arch.hidden_act in family.activations
+        and family.layer_types.issuperset(arch.layer_types)
         # Rotations view pairs of columns as complex numbers, so queries and keys must begin at even columns.
         and arch.intermediate_size % 2 == 0
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
@@ -211,6 +217,7 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
         rotation=rotation,
         rows=arithmetic.rows,
         heads=heads,
+        windows=windows_of(arch),
     )
 
 

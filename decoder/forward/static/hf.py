@@ -9,8 +9,8 @@ from torch import Tensor
 from decoder.errors import PairError
 from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
-from decoder.forward.static.layers import write
-from decoder.forward.windows import FULL, SHAPED, WINDOWED, windows_of
+from decoder.forward.static.layers import windowed_by_slot, write
+from decoder.forward.windows import FULL, SHAPED, Windows
 from decoder.system.device import without_gradients
 
 
@@ -18,11 +18,9 @@ class ModuleStatic(ModuleForward):
     """A `StaticForward` by any Hugging Face module in evaluation mode; `reason`: why no faster form is used."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
-        """Raises PairError for layers with states or attention windows, or with keys and values of several shapes."""
+        """Raises PairError for layers with states, or with keys and values of several shapes."""
         if keeps_states(module.config):
             raise PairError(HOST_ROUNDS)
-        if windows_of(module.config.get_text_config()).sizes:
-            raise PairError(WINDOWED)
         super().__init__(module)
         self.reason = reason
         cache = self.new_cache(1)
@@ -31,6 +29,11 @@ class ModuleStatic(ModuleForward):
         if cache.parts:
             raise PairError(SHAPED)
         self._shape = cache.store.shape
+
+    @property
+    def windows(self) -> Windows:
+        """See `StaticForward`."""
+        return self._windows
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
@@ -57,5 +60,6 @@ class ModuleStatic(ModuleForward):
             return visible[0], visible[1]
 
         # The module gets positions and mask, so the cache's number of rows is not used.
-        logits: Tensor = self.output(tokens, rotation, {FULL: bias}, Layers(put, 0, rotation)).logits[0]
+        biases = windowed_by_slot(bias, rotation, self.windows) if self.windows.sizes else {FULL: bias}
+        logits: Tensor = self.output(tokens, rotation, biases, Layers(put, 0, rotation)).logits[0]
         return logits

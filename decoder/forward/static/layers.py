@@ -1,6 +1,6 @@
 """Passes of fixed shape by the layers of `decoder.forward.families`, with half the operations of an HF module."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from decoder.forward.families.attention import Pass, attend, fused
 from decoder.forward.families.model import NativeModel, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.windows import FULL, LIMITS, Windows
 
 ALIGNED = 8
 """Attention kernels require that a mask's number of columns is a multiple of this number."""
@@ -38,7 +39,15 @@ class NativeStatic:
         # Rotations are complex products, and there are none in bfloat16; so only the inputs of matrices are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Tables of rotations by store capacity, kept since a CUDA graph reads the table that it was captured with."""
+        """Tables of rotations by store capacity, kept since a CUDA graph goes on reading the table of its capture.
+
+        If layers have windows, which depend on positions, the last column of a table has the positions.
+        """
+
+    @property
+    def windows(self) -> Windows:
+        """See `StaticForward`."""
+        return self._model.windows
 
     def for_a_compiler(self) -> "NativeStatic":
         """The same model with layers that torch.compile can compile; it shares the weights and stores."""
@@ -48,8 +57,15 @@ class NativeStatic:
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
         if capacity not in self._rotations:
-            self._rotations[capacity] = self._model.rotation.at(range(min(capacity, self._context)))
+            self._rotations[capacity] = self._table(min(capacity, self._context))
         return self._model.store(capacity, self._model.embedding.dtype)
+
+    def _table(self, positions: int) -> Complex[Tensor, "P 1 1 R"]:
+        rotations = self._model.rotation.at(range(positions))
+        if not self.windows.sizes:
+            return rotations
+        column = torch.arange(positions, device=rotations.device).to(rotations.dtype)
+        return torch.cat((rotations, column[:, None, None, None]), 3)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Complex[Tensor, "N 1 1 R"]:
         """See `StaticForward`."""
@@ -64,35 +80,58 @@ class NativeStatic:
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
         """See `StaticForward`."""
-        model, visible = self._model, bias.shape[1]
+        if not self.windows.sizes:
+            return self._logits(store, tokens, rotation, slots, {FULL: bias})
+        biases = windowed_by_slot(bias, rotation[:, 0, 0, -1].real, self.windows)
+        return self._logits(store, tokens, rotation[..., :-1], slots, biases)
+
+    def _logits(
+        self,
+        store: Float[Tensor, "L 2 H S D"],
+        tokens: Int[Tensor, "N"],
+        rotation: Complex[Tensor, "N 1 1 R"],
+        slots: Int[Tensor, "N"],
+        biases: Mapping[str, Float[Tensor, "N M"]],
+    ) -> Float[Tensor, "N V"]:
+        """Logits of N rows; `biases` are added to the scores of the first M slots, by layer type."""
+        model, groups = self._model, self._model.heads.groups
+        visible = next(iter(biases.values())).shape[1]
+        repeated = {kind: bias.repeat(groups, 1) if groups > 1 else bias for kind, bias in biases.items()}
         given = Pass(
             rotation=rotation,
             new=[_Place(store, layer, slots) for layer in range(len(store))],
             keys=store[:, 0, :, :visible].transpose(2, 3).unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
-            bias=bias.repeat(model.heads.groups, 1) if model.heads.groups > 1 else bias,
+            biases=[repeated[kind] for kind in model.windows.layers],
             attention=fused,
         )
         return model.head(model.normalise(model.through(tokens, given, self._rows)))
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        return KvCache(self._model.store(aligned(capacity), self._model.embedding.dtype))
+        cache = KvCache(self._model.store(aligned(capacity), self._model.embedding.dtype))
+        return cache.with_positions() if self.windows.sizes else cache
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
         store, first, rows = cache.store, cache.used, len(tokens)
-        cache.used = end = first + rows
+        end = first + rows
         bias = torch.zeros((rows, min(aligned(end), store.shape[3])), dtype=store.dtype)
         hidden = torch.from_numpy(~visible)
         bias[:, end - visible.shape[1] : end].masked_fill_(hidden, torch.finfo(store.dtype).min)
         bias[:, end:] = torch.finfo(store.dtype).min
+        biases: Mapping[str, Tensor] = {FULL: bias}
+        if cache.positions is not None:
+            cache.note(positions)
+            biases = windowed(bias, cache.positions[first:end], cache.positions[: bias.shape[1]], self.windows)
         rotation = self._model.rotation.at(positions)
         slots = torch.arange(first, end, device=store.device)
         given = torch.tensor(tokens, device=store.device)
-        return self.computed(store, given, rotation, slots, bias.to(store.device))
+        cache.used = end
+        on_device = {kind: each.to(store.device) for kind, each in biases.items()}
+        return self._logits(store, given, rotation, slots, on_device)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
@@ -100,6 +139,36 @@ class NativeStatic:
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
+
+
+def windowed(
+    bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], keys: Int[Tensor, "M"], windows: Windows
+) -> Mapping[str, Float[Tensor, "N M"]]:
+    """Bias of each layer type, with the slots outside of windows hidden.
+
+    Args:
+        bias: Bias of layers without windows.
+        queries: Positions of the rows.
+        keys: Positions of the slots.
+        windows: Windows of the layers, at least one.
+    """
+    hidden = torch.finfo(bias.dtype).min
+    limited = {
+        kind: bias.masked_fill(~LIMITS[kind].within(queries, keys, size), hidden)
+        for kind, size in windows.sizes.items()
+    }
+    return {kind: limited.get(kind, bias) for kind in dict.fromkeys(windows.layers)}
+
+
+def windowed_by_slot(
+    bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], windows: Windows
+) -> Mapping[str, Float[Tensor, "N M"]]:
+    """`windowed` for sliding windows that are longer than trees are deep, with the slots' numbers as positions.
+
+    For rows of the text, these are the positions. A drafted row may have a lower position, but both are within the
+    windows of all nodes below it.
+    """
+    return windowed(bias, queries, torch.arange(bias.shape[1], device=bias.device), windows)
 
 
 def aligned(rows: int) -> int:

@@ -15,6 +15,7 @@ from decoder.forward.cpu.packed import HALF, PublicLinear
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.registry import Arithmetic, native_model, reading_bytes, weight_bytes
 from decoder.forward.static.layers import NativeStatic
+from decoder.forward.windows import Windows
 from decoder.system.device import has_room, without_gradients
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 
 
 class StaticForward(Protocol):
-    """A forward form that computes the logits of N rows and writes their keys and values to given slots."""
+    """A forward form that computes the logits of N rows and writes their keys and values to given slots.
+
+    If layers have windows, these must be sliding and longer than trees are deep; see `windowed_by_slot`.
+    """
+
+    @property
+    def windows(self) -> Windows:
+        """Attention windows of the layers."""
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """A zero-filled store; in uninitialised memory, a NaN in a masked slot would make the output NaN."""

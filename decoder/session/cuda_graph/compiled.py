@@ -20,6 +20,7 @@ from torch import Tensor
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
+from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.self_test import refusal
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
@@ -60,6 +61,11 @@ class Compiled:
         readable = plain.for_a_compiler() if isinstance(plain, NativeStatic) else plain
         self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
+
+    @property
+    def windows(self) -> Windows:
+        """See `StaticForward`."""
+        return self.plain.windows
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""

@@ -28,7 +28,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
-from decoder.session.cuda_graph.static_shapes import slots
+from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
@@ -85,7 +85,8 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
         for model in pair.models.values():
             if graph_slots.form(model) is None:
                 graph_slots.run(model, static_in_place(model))
-        refused = refusal(pair, graph_slots, tried, right)
+        reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
+        refused = next(filter(None, reasons), None) or refusal(pair, graph_slots, tried, right)
     except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
         refused = first_line(error)
     if refused:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from decoder.draft.tree_size.plan import DEPTHS, SIZES
+from decoder.forward.windows import SLIDING, Windows
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
@@ -36,6 +37,13 @@ MOST_USUAL = SIZES[-1]
 """For rules with trees of varying size, verifications are compiled in advance up to this number of rows; larger
 verifications are rare.
 """
+
+CHUNKED = "chunks of attention may end within a draft tree, and a CUDA graph hides no ancestor of a node"
+SHORT = (
+    f"attention windows of at most {DEEPEST} tokens may end within a draft tree, and a CUDA graph hides no ancestor of "
+    "a node"
+)
+"""Reasons why passes with attention windows are not captured as CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,13 @@ def fits(rule: TreeRule | None) -> bool:
     if rule.growth.deepest > DEEPEST or rule.history.window > WINDOW:
         return False
     return rule.budget.by_cost or (most_nodes(rule) <= MOST_NODES and shape(rule).rows <= MOST_ROWS)
+
+
+def uncaptured(windows: Windows) -> str:
+    """Reason why passes with these windows are not captured as CUDA graphs; empty if they can be."""
+    if windows.sizes.keys() - {SLIDING}:
+        return CHUNKED
+    return SHORT if any(size <= DEEPEST for size in windows.sizes.values()) else ""
 
 
 def first_rows(lacking: int) -> int:

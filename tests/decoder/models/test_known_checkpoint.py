@@ -164,6 +164,21 @@ WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     "no dtype": ("llama", {"dtype": ...}),
     "the layers of qwen2": ("qwen2", {"layer_types": ["full_attention"] * 2}),
     "a window of qwen2 that is off": ("qwen2", {"sliding_window": 8, "max_window_layers": 1}),
+    "a window in later layers": (
+        "qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1, "layer_types": ...}
+    ),
+    "windows where no number of layers is told": (
+        "qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": ..., "layer_types": ...}
+    ),
+    "a window that is on and has no size": ("qwen2", {"use_sliding_window": True, "layer_types": ...}),
+    "layers with a window in another order": (
+        "qwen2, windows in half of its layers", {"layer_types": ["sliding_attention", "full_attention"]}
+    ),
+    "a window that is not told": ("mistral", {"sliding_window": ..., "max_position_embeddings": 8192}),
+    "a window as long as the context": ("mistral", {"sliding_window": 192}),
+    "a window longer than the context, in some layers": (
+        "qwen2, windows in half of its layers", {"sliding_window": 4096}
+    ),
 }  # fmt: skip
 
 
@@ -195,10 +210,12 @@ STRANGE: dict[str, tuple[str, dict[str, Any]]] = {
     "no size": ("llama", {"vocab_size": ...}),
     "no activation": ("llama", {"hidden_act": ...}),
     "no length": ("neox", {"max_position_embeddings": ...}),
-    "a sliding window": ("mistral", {"sliding_window": 8}),
-    "a sliding window that is not told": ("mistral", {"sliding_window": ...}),
-    "a sliding window that is on": ("qwen2", {"use_sliding_window": True}),
-    "layers with a window": ("qwen2", {"layer_types": ["sliding_attention", "full_attention"]}),
+    "a sliding window of no tokens": ("mistral", {"sliding_window": 0}),
+    "a sliding window that is a flag": ("mistral", {"sliding_window": True}),
+    "types of layers where none are known": ("mistral", {"layer_types": ["full_attention"] * 2}),
+    "layers with a window of no size": ("qwen2", {"layer_types": ["sliding_attention", "full_attention"]}),
+    "layers in chunks": ("qwen2", {"layer_types": ["chunked_attention", "full_attention"]}),
+    "no types of layers": ("qwen2", {"layer_types": []}),
     "more kinds of layers than layers": ("qwen2", {"layer_types": ["full_attention"] * 3}),
     "positions that depend on the length": (
         "llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}

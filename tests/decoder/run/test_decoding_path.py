@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from msgspec import structs
-from transformers import DeepseekV3Config, MistralConfig
+from transformers import DeepseekV3Config, Gemma3TextConfig, Llama4TextConfig, MistralConfig
 
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
@@ -19,16 +19,23 @@ from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
-from decoder.forward.windows import SHAPED, WINDOWED
+from decoder.forward.windows import SHAPED
 from decoder.models.checkpoints import load_config
 from decoder.run.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
 
 CPU = torch.device("cpu")
 UNKNOWN = "Qwen3ForCausalLM has no native implementation"
+GEMMA = "Gemma3ForCausalLM has no native implementation"
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "head_dim": 8,
+    "vocab_size": 96, "intermediate_size": 48,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -83,13 +90,30 @@ def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel]
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (MistralConfig(sliding_window=8, hidden_size=32, num_attention_heads=4, num_key_value_heads=2), WINDOWED),
+        (MistralConfig(**SMALL, sliding_window=32), SHORT),
+        (Gemma3TextConfig(**SMALL, sliding_window=8), SHORT),
+        (Llama4TextConfig(**SMALL, num_local_experts=2), CHUNKED),
         (DeepseekV3Config(hidden_size=32, n_routed_experts=8, n_group=1, num_hidden_layers=1), SHAPED),
     ],
 )
 def test_models_without_graphs_are_decoded_by_the_host(config: Any, reason: str) -> None:
     configs = {"target": config, "draft": config}
     assert expected_path(configs, torch.device("cuda"), exact=False) == DecodingPath("host", reason)
+
+
+@pytest.mark.usefixtures("_graphs")
+@pytest.mark.parametrize(
+    ("config", "path"),
+    [
+        (MistralConfig(**SMALL, sliding_window=33), DecodingPath("cuda graphs", "native model")),
+        (
+            Gemma3TextConfig(**SMALL, sliding_window=33),
+            DecodingPath("static module", "; ".join(f"{role}: {GEMMA}" for role in ("target", "draft"))),
+        ),
+    ],
+)
+def test_windows_that_are_longer_than_trees_are_deep_are_captured(config: Any, path: DecodingPath) -> None:
+    assert expected_path({"target": config, "draft": config}, CPU, exact=False) == path
 
 
 @pytest.mark.usefixtures("_graphs")

@@ -38,7 +38,10 @@ from tests.decoder.kept_rows import committed
 from tests.decoder.makers import TinyModels
 
 HALF = ("bfloat16", "float16")
-NATIVE = ("neox", "neox, odd heads", "llama", "llama, one head for all")
+NATIVE = (
+    *("neox", "neox, odd heads", "llama", "llama, one head for all"),
+    *("mistral, windows of 8", "qwen2, windows in half of its layers"),
+)
 THROUGH_MODULES = ("neox", "llama", "qwen3", "gpt2")
 OWN = ("ar", "dynatree", "linear", "fixed", "alg1")
 TREES = RunConfig(OWN, 40, dynatree=DynaTree(rho_stop=0.02), linear=Linear(7), fixed=Fixed(4, 2))
@@ -429,6 +432,8 @@ def assert_alike(found: Decoded) -> None:
         ("qwen3", "float16"),
         ("gpt2", "bfloat16"),
         ("neox-strange", "float16"),
+        ("windows", "bfloat16"),
+        ("half-windows", "float16"),
     ],
 )
 def test_all_methods_write_the_same_and_keep_the_same_bits(tiny_models: TinyModels, name: str, dtype: str) -> None:

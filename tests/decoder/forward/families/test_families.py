@@ -7,52 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, MistralConfig
+from transformers import AutoModelForCausalLM
 
-from decoder.forward.families.model import NativeModel
 from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
 from tests import tiny
-from tests.decoder.family_models import MODELS, like_llama, made, native_of
+from tests.decoder.family_models import MODELS, made, native_of
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
-
-
-def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:
-    """A text of which all but the last token was read, and a random tree after it: tokens, parents, what each sees."""
-    random = np.random.default_rng(seed)
-    text = random.integers(0, words, int(random.integers(1, 90))).tolist()
-    nodes = int(random.integers(1, 24))
-    parents = [-1, *(int(random.integers(0, node)) for node in range(1, nodes))]
-    visible = np.eye(nodes, dtype=np.bool_)
-    for node in range(1, nodes):
-        visible[node] |= visible[parents[node]]
-    return text, [text[-1], *random.integers(0, words, nodes - 1).tolist()], parents, visible
-
-
-def path(parents: list[int], node: int) -> list[int]:
-    return [*path(parents, parents[node]), node] if node >= 0 else []
-
-
-@torch.inference_mode()
-def errors(model: NativeModel, module: Any, seed: int, judge: Any) -> tuple[float, float]:
-    """Largest error of the native logits and of the module's, as `judge` sees them, over the nodes of one tree."""
-    text, tokens, parents, visible = grown(seed, module.config.vocab_size)
-    cache = model.new_cache(len(text) + len(tokens))
-    if text[:-1]:
-        model.read(cache, text[:-1])
-    depths = [len(path(parents, node)) - 1 for node in range(len(tokens))]
-    found = model.forward(cache, tokens, [len(text) - 1 + depth for depth in depths], visible)
-    mine, its = 0.0, 0.0
-    for node in range(len(tokens)):
-        ids = torch.tensor([[*text[:-1], *(tokens[above] for above in path(parents, node))]])
-        right = judge(ids).logits[0, -1].double()
-        mine = max(mine, float((found[node].double() - right).abs().max()))
-        its = max(its, float((module(ids).logits[0, -1].double() - right).abs().max()))
-    return mine, its
+from tests.decoder.tree_logits import errors
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -172,7 +137,9 @@ OTHERS: dict[str, Callable[[], Any]] = {
         rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     ),
     "an odd width": lambda: tiny.FAMILIES["neox"](intermediate_size=63),
-    "a sliding window": lambda: like_llama(MistralConfig, sliding_window=8),
+    "windows in layers of a family without windows": lambda: tiny.FAMILIES["llama"](
+        sliding_window=8, layer_types=["full_attention", "sliding_attention"]
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """The form that graphs run by is read from a checkpoint layer by layer, and no module is made for it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,16 +135,17 @@ def test_a_model_that_overflows_on_its_device_is_refused(tmp_path: Path) -> None
 def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = NativeStatic.computed
+    right = NativeStatic._logits
 
     def blind(
-        form: NativeStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, bias: Tensor
+        form: NativeStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, biases: Mapping[str, Tensor]
     ) -> Tensor:
         """Every row sees its siblings."""
-        return right(form, store, tokens, rotation, slots, bias.clamp(min=-1.0) * 0)
+        seeing = {kind: torch.zeros_like(bias) for kind, bias in biases.items()}
+        return right(form, store, tokens, rotation, slots, seeing)
 
     probe(pair.target)
-    monkeypatch.setattr(NativeStatic, "computed", blind)
+    monkeypatch.setattr(NativeStatic, "_logits", blind)
     with pytest.raises(
         Exception, match="target computes other logits for a draft tree of 34 nodes than for plain text"
     ):

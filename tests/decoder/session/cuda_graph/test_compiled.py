@@ -76,7 +76,11 @@ def by_module(model: LanguageModel) -> StaticForward:
 
 
 @pytest.mark.parametrize(
-    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", by_module)]
+    ("family", "form_of"),
+    [
+        *((family, static_forward) for family in ("neox", "llama", "windows", "half-windows")),
+        *((family, by_module) for family in ("llama", "half-windows")),
+    ],
 )
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
     tiny_models: TinyModels, family: str, form_of: Callable[[LanguageModel], StaticForward]
@@ -93,9 +97,10 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
         assert bool(given[0].any())
 
 
-def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
+@pytest.mark.parametrize("family", ["llama", "half-windows"])
+def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels, family: str) -> None:
     compiler = Compiler()
-    plain = static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target)
+    plain = static_forward(tiny_models.loaded(tiny_models.pair(family), "float64").pair.target)
     form = Compiled(plain, compiler)
     form.compile([1, 4])
     assert len(compiler.made) == 2
@@ -200,6 +205,7 @@ class Slow:
 
     def __init__(self, plain: Any) -> None:
         self.new_store, self.rotation, self.quick = plain.new_store, plain.rotation, plain.computed
+        self.windows = plain.windows
 
     def computed(self, *given: Tensor) -> Tensor:
         time.sleep(0.002)

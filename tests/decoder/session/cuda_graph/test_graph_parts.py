@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from decoder.draft.model_drafter import best_children
 from decoder.forward.static.static_forward import visibility
+from decoder.forward.windows import Windows
 from decoder.knobs import KNOB_GAP
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
@@ -190,6 +191,8 @@ def some_tree(seed: int, nodes: int) -> TokenTree:
 
 class Fake:
     """A target whose choices are given, and which notes what it was asked."""
+
+    windows = Windows({}, ())
 
     def __init__(self, choices: list[int]) -> None:
         self.choices = choices

@@ -1,0 +1,75 @@
+"""Native families with attention windows: nodes of any tree have the logits of plain text, and windows save reading."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import MistralConfig
+
+from decoder.forward.cpu.packed import pack
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.model import NativeModel, Sequential
+from decoder.forward.language_model import LanguageModel
+from tests.decoder.family_models import like_llama, made, native_of
+from tests.decoder.tree_logits import path
+
+WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
+WINDOW, VOCABULARY = 8, 96
+TEXT = np.random.default_rng(5).integers(0, VOCABULARY, 40).tolist()
+PARENTS = [-1, 0, 0, 1, 1, 2, 5, 3, 7, 8, 9, 10, 11, 12]
+"""Nodes of a tree by the nodes above them; the deepest is deeper than the window."""
+PATHS = [path(PARENTS, node) for node in range(len(PARENTS))]
+VISIBLE = np.array([[other in nodes for other in range(len(PARENTS))] for nodes in PATHS])
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@torch.inference_mode()
+def test_nodes_have_the_logits_of_plain_text_round_by_round(name: str) -> None:
+    """Rows that are kept keep their positions, wherever they were in the tree."""
+    module = made(name, torch.float64)
+    model, text = native_of(module), TEXT[: WINDOW + 3]
+    cache = model.new_cache(len(text))
+    model.read(cache, text[:4])
+    model.read(cache, text[4:])
+    for kept in ([0, 2, 5], [0, 1, 3, 7, 8, 9, 10, 11, 12], [0, 1, 4], [0]):
+        tokens = [(7 * node + len(text)) % VOCABULARY for node in range(len(PARENTS))]
+        cache.reserve(len(text) + len(tokens))
+        found = model.forward(cache, tokens, [len(text) + len(nodes) - 1 for nodes in PATHS], VISIBLE)
+        for logits, nodes in zip(found, PATHS, strict=True):
+            right = module(torch.tensor([text + [tokens[node] for node in nodes]])).logits[0, -1]
+            torch.testing.assert_close(logits, right, rtol=0, atol=1e-10)
+        cache.keep([cache.length + node for node in kept])
+        text += [tokens[node] for node in kept]
+
+
+@torch.inference_mode()
+def unread(model: NativeModel, layer: int, rows: int) -> bool:
+    """Whether a tree's pass after `TEXT` reads none of the layer's first rows."""
+    cache = model.new_cache(len(TEXT) + len(PARENTS))
+    model.read(cache, TEXT)
+    cache.store[layer, :, :, :rows] = torch.nan
+    positions = [len(TEXT) + len(nodes) - 1 for nodes in PATHS]
+    return bool(model.forward(cache, TEXT[: len(PARENTS)], positions, VISIBLE).isfinite().all())
+
+
+def test_rows_before_all_windows_of_a_pass_are_not_read() -> None:
+    first = len(TEXT) - WINDOW + 1
+    in_all, in_half = (native_of(made(name)) for name in WINDOWED)
+    assert [unread(in_all, 0, first), unread(in_all, 0, first + 1)] == [True, False]
+    assert [unread(in_half, 1, first), unread(in_half, 0, 1)] == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", WINDOWED)
+def test_products_have_packed_weights_on_a_cpu(name: str, dtype: torch.dtype) -> None:
+    packed = type(pack(torch.ones(16, 16), None, dtype))
+    model = LanguageModel.of_module(made(name, dtype), name).runs_by
+    assert isinstance(model, NativeModel)
+    for layer in model.layers:
+        assert isinstance(layer, Sequential)
+        assert {type(part) for part in (layer.inward, layer.outward, layer.up, layer.down)} == {packed}
+
+
+@pytest.mark.parametrize(("window", "kind"), [(191, "sliding_attention"), (192, "full_attention")])
+def test_a_window_as_long_as_the_context_limits_nothing(window: int, kind: str) -> None:
+    config = like_llama(MistralConfig, sliding_window=window)
+    assert Architecture.of(config).layer_types == (kind,) * config.num_hidden_layers
