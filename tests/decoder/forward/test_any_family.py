@@ -23,9 +23,11 @@ from tests.decoder.any_family import (
     WINDOWED,
     built,
     config_of,
+    counted,
     decoded,
     engine_of,
     greedy,
+    whole_and_layers,
 )
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
@@ -116,6 +118,16 @@ def test_a_family_drafts_for_another(family: str) -> None:
 def test_drafts_of_a_kin_are_accepted(family: str) -> None:
     engine = engine_of(target(family), draft(family))
     assert decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))[1] < COUNT / 2
+
+
+@pytest.mark.parametrize("method", ["dynatree", "auto"])
+@pytest.mark.parametrize("family", ["mistral", "deepseek_v3"])
+def test_a_round_is_one_pass_of_every_layer(family: str, method: str) -> None:
+    """With windows as with latent attention; the prompt is one pass more."""
+    with counted(whole_and_layers(target(family))) as calls:
+        _, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig((method,), COUNT))
+    assert set(calls.values()) == {1 + rounds}
+    assert rounds < COUNT
 
 
 @pytest.mark.parametrize("family", WINDOWED)
