@@ -36,6 +36,7 @@ from decoder.errors import DecoderError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.windows import cache_bytes, windows_of
+from decoder.system.device import set_up
 from decoder.system.whole_files import made_folder, write_whole
 from decoder.tables.data import Cell, Column, Spec, Table, of_rows
 from decoder.tables.markdown import section
@@ -273,8 +274,8 @@ def report(log: Log, kinds: Sequence[Kind]) -> str:
     about = (
         f"Random models in float32. Times are medians of {len({turn.repeat for turn in turns})} repeats, in "
         "milliseconds; a ratio is the median ratio to full attention by the same route, in the same repeats, with its "
-        "95 % bootstrap interval. The chain has 5 rows, the tree 16 on 6 paths. Committed are all rows of the chain, and "
-        "3 rows of the tree, a path that ends within it, for which states are computed again."
+        "95 % bootstrap interval. The chain has 5 rows, the tree 16 on 6 paths. All rows of the chain are committed, "
+        "and 3 rows of the tree, a path that ends within it, so that states are computed again."
     )
     tables = [*(times(turns, kinds, tokens) for tokens in texts), memory(log, kinds, texts)]
     parts = ["# Families", f"`{COMMAND}`, {where}", about]
@@ -342,6 +343,7 @@ def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KIND
     parser.add_argument("--repeats", type=int, default=REPEATS, help="number of turns of each model")
     arguments = parser.parse_args(command_line)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    set_up(CPU, torch.float32)
     request = Request(models={kind.name: {"family": kind.family, **kind.config} for kind in kinds})
     missing = len(kinds) * len(arguments.tokens) * arguments.repeats
     try:

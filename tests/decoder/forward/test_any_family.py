@@ -12,7 +12,9 @@ from decoder import RunConfig
 from decoder.errors import PairError
 from decoder.forward.hf import ModuleForward
 from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.windows import cache_bytes
 from decoder.models.compatibility import check_architecture, probe
+from decoder.system.device import GROUPED, fuses_grouped_heads
 from tests import tiny
 from tests.decoder.any_family import (
     CONTEXT,
@@ -142,6 +144,35 @@ def test_keys_and_values_of_several_shapes_are_cached_by_part(family: str) -> No
     cache = form.new_cache(CONTEXT)
     form.read(cache, PROMPT)
     assert len({tuple(rows.shape) for rows, _ in cache.parts.values()}) > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_memory_of_the_cache_is_known_from_the_configuration(family: str) -> None:
+    form = ModuleForward(target(family))
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    positions = 0 if cache.positions is None else cache.positions.nbytes
+    assert cache.nbytes - positions == cache_bytes(target(family).config, CONTEXT, 4)[0]
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen3_moe"])
+def test_heads_that_share_keys_in_torch_give_the_same_bits(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fuses_grouped_heads()
+    monkeypatch.delenv(GROUPED, raising=False)
+    copied = after_a_tree(target(family))
+    monkeypatch.setenv(GROUPED, "1")
+    assert after_a_tree(target(family)).equal(copied)
+
+
+@torch.inference_mode()
+def after_a_tree(module: Any) -> Tensor:
+    """Logits of a tree after the prompt."""
+    form = ModuleForward(module)
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    paths = [path_of(node) for node in range(len(PARENTS))]
+    visible = np.array([[other in path for other in range(len(PARENTS))] for path in paths])
+    return form.forward(cache, range(5, 13), [len(PROMPT) + len(path) - 1 for path in paths], visible)
 
 
 @pytest.mark.parametrize("family", ["mistral", "minicpm3"])

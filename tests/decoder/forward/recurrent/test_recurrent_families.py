@@ -13,6 +13,7 @@ from torch import Tensor
 from decoder import RunConfig
 from decoder.forward.near_tie import Judge
 from decoder.forward.recurrent.forward import RecurrentForward
+from decoder.forward.windows import cache_bytes
 from decoder.models.compatibility import check_architecture, probe
 from decoder.session.protocol import Outcome
 from tests import tiny
@@ -178,6 +179,16 @@ def test_a_round_is_one_pass_and_at_most_one_replay_of_the_owners(family: str) -
 @pytest.mark.parametrize("family", ["lfm2", "mamba2"])
 def test_a_round_without_a_draft_replays_nothing(family: str) -> None:
     assert all(layers == owners == {1} for _, layers, owners in calls_by_round(family, "ar"))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_memory_of_keys_and_values_is_known_from_the_configuration(family: str) -> None:
+    form = RecurrentForward(target(family))
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    other = [*cache.states.values(), *([] if cache.positions is None else [cache.positions])]
+    assert cache.nbytes - sum(tensor.nbytes for tensor in other) == cache_bytes(target(family).config, CONTEXT, 4)[0]
 
 
 @pytest.mark.parametrize("family", ["mamba2", "bamba", "jamba"])
