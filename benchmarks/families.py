@@ -42,7 +42,7 @@ from decoder.tables.data import Cell, Column, Spec, Table, of_rows
 from decoder.tables.markdown import section
 from decoder.tree import depths
 
-TOKENS, REPEATS, SEED = (256, 4096), 15, 0
+TOKENS, REPEATS, SEED = (256, 4096), 20, 0
 COMMAND = "OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR"
 CPU = torch.device("cpu")
 INTERRUPTED = 130

@@ -87,6 +87,8 @@ EXPERT: Mapping[str, dict[str, Any]] = {
 UNLIMITED = {*SHAPED, "granitemoe"} - {"gemma4_text"}
 """Families without windows."""
 FAMILIES = {**WINDOWED, **SHAPED, **EXPERT}
+DISTINCT = 8
+"""Smallest number of different tokens in a text that tells wrong decoding from right."""
 PROMPT = torch.randint(5, VOCABULARY, (20,), generator=torch.Generator().manual_seed(11)).tolist()
 """Token ids, more than a window."""
 _CURVE = Curve({1: 0.003, 64: 0.006})

@@ -18,6 +18,7 @@ from decoder.system.device import GROUPED, fuses_grouped_heads
 from tests import tiny
 from tests.decoder.any_family import (
     CONTEXT,
+    DISTINCT,
     FAMILIES,
     PROMPT,
     SHAPED,
@@ -98,6 +99,7 @@ def test_every_method_writes_the_text_of_greedy_search(family: str) -> None:
     texts = {name: decoded(drafted, PROMPT, RunConfig((name,), COUNT))[0] for name in METHODS}
     texts["lookup"], _ = decoded(looked_up, PROMPT, RunConfig(("auto",), COUNT))
     assert texts == dict.fromkeys(texts, right)
+    assert len(set(right)) >= DISTINCT
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3", "llama4_text"])

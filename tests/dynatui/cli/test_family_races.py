@@ -17,14 +17,14 @@ from dynatui.cli import main as cli
 from dynatui.record.reader import read
 from dynatui.record.recording import numbered_run
 from tests import tiny
-from tests.decoder.any_family import COSTS, WINDOW, built, greedy
+from tests.decoder.any_family import COSTS, DISTINCT, WINDOW, built, greedy
 from tests.decoder.survey.tiny_models import tiny_config
 from tests.dynatui.scripted_runs import state_of
 
 FAMILIES = (
     "gemma3", "gemma4", "gpt_oss", "qwen3_next", "qwen3_5", "deepseek_v3", "mistral", "falcon_h1", "mamba2",
 )  # fmt: skip
-PROMPT, COUNT, DISTINCT = "The tree grows where the draft is sure", 20, 8
+PROMPT, COUNT = "The tree grows where the draft is sure", 20
 
 
 def tiny_module(family: str) -> Any:

@@ -20,6 +20,7 @@ from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.any_family import (
     CONTEXT,
+    DISTINCT,
     PROMPT,
     counted,
     decoded,
@@ -110,7 +111,9 @@ def test_a_family_passes_the_checks_of_loading(family: str) -> None:
 def test_every_method_writes_the_text_of_greedy_search(family: str) -> None:
     engine = engine_of(target(family), draft(family))
     texts = {name: decoded(engine, PROMPT, RunConfig((name,), COUNT))[0] for name in METHODS}
-    assert texts == dict.fromkeys(METHODS, greedy(target(family), PROMPT, COUNT))
+    right = greedy(target(family), PROMPT, COUNT)
+    assert texts == dict.fromkeys(METHODS, right)
+    assert len(set(right)) >= DISTINCT
 
 
 @pytest.mark.parametrize("family", ["qwen3_5_text", "mamba2"])
@@ -125,6 +128,7 @@ def test_a_lookup_writes_the_text_of_greedy_search(family: str) -> None:
 def test_a_dynamic_tree_writes_the_text_of_greedy_search(family: str) -> None:
     text, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig(("dynatree",), COUNT))
     assert text == greedy(target(family), PROMPT, COUNT)
+    assert len(set(text)) >= DISTINCT
     assert rounds < COUNT
 
 
