@@ -28,7 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder.analysis.interval import Interval
-from decoder.bench.machine import ComputingClock
+from decoder.bench.machine import ComputingClock, Machine
 from decoder.bench.progress import Progress, interrupted
 from decoder.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
 from decoder.bench.statistics import estimate, ratios
@@ -260,17 +260,12 @@ def measured(log: Log, kinds: Sequence[Kind], texts: Sequence[int], repeats: int
             yield Progress(f"{len(done)} of {count} turns", len(done) / count)
 
 
-def report(log: Log, kinds: Sequence[Kind]) -> str:
+def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
     """The page in Markdown, of the turns so far."""
     turns = log.of(Turn)
     texts = sorted({turn.tokens for turn in turns})
-    machine = log.header.machine if log.header else None
-    where = (
-        f"{machine.threads} thread(s) of {machine.processor}, torch {machine.versions['torch']}, transformers "
-        f"{machine.versions['transformers']}"
-        if machine
-        else ""
-    )
+    threads = f"{machine.threads} thread{'s' * (machine.threads > 1)} of {machine.processor}"
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items() if name != "dynatui")
     about = (
         f"Random models in float32. Times are medians of {len({turn.repeat for turn in turns})} repeats, in "
         "milliseconds; a ratio is the median ratio to full attention by the same route, in the same repeats, with its "
@@ -278,7 +273,7 @@ def report(log: Log, kinds: Sequence[Kind]) -> str:
         "and 3 rows of the tree, a path that ends within it, so that states are computed again."
     )
     tables = [*(times(turns, kinds, tokens) for tokens in texts), memory(log, kinds, texts)]
-    parts = ["# Families", f"`{COMMAND}`, {where}", about]
+    parts = ["# Families", f"`{COMMAND}`, {threads}, {versions}.", about]
     return "\n\n".join([*parts, *(part for table in tables for part in section(table) if part)]) + "\n"
 
 
@@ -345,14 +340,14 @@ def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KIND
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     set_up(CPU, torch.float32)
     request = Request(models={kind.name: {"family": kind.family, **kind.config} for kind in kinds})
-    missing = len(kinds) * len(arguments.tokens) * arguments.repeats
+    count = len(kinds) * len(arguments.tokens) * arguments.repeats
     try:
         made_folder(arguments.output)
         with opened(arguments.output / "results.jsonl", FORMAT) as log:
-            header = header_now(log, request, CPU, lambda: None, lambda _: None)
-            log.begin(header, complete=len(log.of(Turn)) >= missing)
+            now = header_now(log, request, CPU, lambda: None, lambda _: None)
+            header = log.begin(now, complete=len(log.of(Turn)) >= count)
             stopped = interrupted(_said(measured(log, kinds, arguments.tokens, arguments.repeats)))
-            write_whole(arguments.output / "report.md", report(log, kinds).encode())
+            write_whole(arguments.output / "report.md", report(header.machine, log, kinds).encode())
     except DecoderError as error:
         say(f"families.py: {error}")
         return 2
