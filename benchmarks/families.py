@@ -98,9 +98,9 @@ KINDS = (
 )  # fmt: skip
 """Models of about 54 million weights; experts, which cost the same in a tree, are left out."""
 
-ROW = (-1,)
-CHAIN = (-1, 0, 1, 2, 3)
-TREE = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
+ROW: tuple[int, ...] = (-1,)
+CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
+TREE: tuple[int, ...] = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
 """Nodes by their parents: rows of the measured passes."""
 WITHIN = (0, 1, 4)
 """A path that ends within the tree."""
@@ -307,15 +307,15 @@ def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
 
     def cache(tokens: int, kind: Kind) -> Cell:
         turn = turns.get((kind.name, tokens))
-        return turn and turn.cache_bytes / 1e6
+        return turn.cache_bytes / 1e6 if turn else None
 
     def ring(tokens: int, kind: Kind) -> Cell:
         turn = turns.get((kind.name, tokens))
-        return turn and turn.ring_bytes and turn.ring_bytes / 1e6
+        return turn.ring_bytes / 1e6 if turn and turn.ring_bytes else None
 
     def ratio(tokens: int, kind: Kind) -> Cell:
         own, full = (turns.get((name, tokens)) for name in (kind.name, kind.beside))
-        return own and full and own.cache_bytes / full.cache_bytes
+        return own.cache_bytes / full.cache_bytes if own and full else None
 
     columns: list[Spec[Kind]] = [
         (Column("model"), lambda kind: kind.name),
