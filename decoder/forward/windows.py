@@ -145,9 +145,9 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
     heads = _by_layer(config, "num_key_value_heads", queries)
     widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
     owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
-    if getattr(config, "kv_lora_rank", None):  # transformers caches expanded keys and values, not the latent
-        key_and_value = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
-        row_bytes = [own * key_and_value * item_bytes for own in queries]
+    if latent := getattr(config, "kv_lora_rank", None):  # one latent and one rotated key for all heads
+        width = latent + config.qk_rope_head_dim + (getattr(config, "index_head_dim", None) or 0)
+        row_bytes = [width * item_bytes] * len(kinds)
     else:
         row_bytes = [2 * own * width * item_bytes for own, width in zip(heads, widths, strict=True)]
     rows = [0 if kind in ROWLESS else size for kind, size in zip(owners, row_bytes, strict=False)]

@@ -113,8 +113,9 @@ class Method:
         return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
-        """All parameters of the method, as a recording stores them."""
-        return asdict(run.rules(self.rules)) if self.rules else {}
+        """All parameters of the method, as a recording stores them: JSON has lists and no tuples."""
+        own = asdict(run.rules(self.rules)) if self.rules else {}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
     def base(self, rules: TunableParameters) -> TunableParameters:
         """Reference values (the nearest preset, or the defaults); command lines state only differences from them."""

@@ -1,10 +1,12 @@
 """Devices: choice of a device, and its clock, memory and CUDA graphs. No other module uses torch.cuda."""
 
+import functools
 import gc
 import os
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,8 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
@@ -24,6 +28,9 @@ WARM_UPS = 2
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
+GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
+"""Environment variable by which attention in transformers leaves it to torch that query heads share keys and values."""
+_GROUPED_BY_USER = os.environ.get(GROUPED)
 
 
 def choose_device(name: str) -> torch.device:
@@ -106,10 +113,18 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
-    cuDNN's attention is switched off unless the user sets `CUDNN_RANK`: it takes milliseconds to make a plan for every
-    number of rows and slots, and has open bug reports of wrong results under a mask. Matrix products are summed in
-    float32, even if the dtype is float16 or bfloat16.
+    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
+    reports of wrong results under a mask. It is off unless the user sets `CUDNN_RANK`. Products are summed in float32,
+    also in float16 and bfloat16.
+
+    On a CPU, modules of transformers leave it to torch that query heads share keys and values. They would copy all keys
+    and values for each query head in every pass, which after long texts takes longer than the rest of the pass.
     """
+    if _GROUPED_BY_USER is None:
+        if device.type == "cpu" and fuses_grouped_heads():
+            os.environ[GROUPED] = "1"
+        else:
+            os.environ.pop(GROUPED, None)
     if device.type != "cuda":
         return
     if CUDNN_RANK not in os.environ:
@@ -119,6 +134,18 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
         products.allow_fp16_reduced_precision_reduction = False
     if dtype is torch.bfloat16:
         products.allow_bf16_reduced_precision_reduction = False
+
+
+@functools.cache
+def fuses_grouped_heads() -> bool:
+    """Whether torch's fused attention on a CPU takes a mask where query heads share keys; older releases do not."""
+    queries, keys = torch.zeros(1, 2, 2, 8), torch.zeros(1, 1, 2, 8)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(action="ignore"):
+        try:
+            scaled_dot_product_attention(queries, keys, keys, torch.zeros(1, 1, 2, 2), enable_gqa=True)
+        except RuntimeError:
+            return False
+    return True
 
 
 @contextmanager

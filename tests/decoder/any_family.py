@@ -1,6 +1,8 @@
 """Tiny random models of families that run by their Hugging Face modules: windows of 8 tokens, caches of every shape."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.methods import chosen
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
+from decoder.session.protocol import Outcome
 from tests import tiny
 
 WINDOW, VOCABULARY, CONTEXT = 8, 96, 160
@@ -84,8 +87,13 @@ EXPERT: Mapping[str, dict[str, Any]] = {
 UNLIMITED = {*SHAPED, "granitemoe"} - {"gemma4_text"}
 """Families without windows."""
 FAMILIES = {**WINDOWED, **SHAPED, **EXPERT}
+DISTINCT = 8
+"""Smallest number of different tokens in a text that tells wrong decoding from right."""
 PROMPT = torch.randint(5, VOCABULARY, (20,), generator=torch.Generator().manual_seed(11)).tolist()
 """Token ids, more than a window."""
+_CURVE = Curve({1: 0.003, 64: 0.006})
+COSTS = Costs(plain=_CURVE, catch_up=_CURVE, draft=Curve({1: 0.001, 64: 0.002}), verify=_CURVE, host=Curve({1: 0.0}))
+"""Made-up costs, by which trees pay."""
 
 
 def config_of(family: str, **changes: Any) -> Any:
@@ -122,20 +130,43 @@ def engine_of(target: Any, draft: Any = None) -> Engine:
     models = [
         LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module
     ]
-    curve = Curve({1: 0.003, 64: 0.006})
-    costs = Costs(plain=curve, catch_up=curve, draft=Curve({1: 0.001, 64: 0.002}), verify=curve, host=Curve({1: 0.0}))
     pair: Any = Pair(models[0], models[1] if draft else None, Any, VOCABULARY, frozenset(), CONTEXT)  # type: ignore[arg-type]
-    return Engine(pair, costs={1 << bits: costs for bits in range(12)})
+    return Engine(pair, costs={1 << bits: COSTS for bits in range(12)})
 
 
 @torch.inference_mode()
-def decoded(engine: Engine, prompt: Sequence[int], run: RunConfig) -> tuple[list[int], int]:
-    """The text of a run's only method after a prompt, and the number of its rounds."""
+def rounds_of(engine: Engine, prompt: Sequence[int], run: RunConfig) -> Iterator[Outcome]:
+    """The rounds of a run's only method after a prompt, which is read before the first."""
     (method,) = chosen(run.methods)
     session = method.open(engine.sampled(run.seed, Schedule(run.sampling)), prompt, run)
     session.prefill()
-    text, rounds, finished = list[int](), 0, None
+    finished = None
     while not finished:
         outcome = session.step(())
-        text, rounds, finished = text + outcome.committed, rounds + 1, outcome.finished
-    return text, rounds
+        finished = outcome.finished
+        yield outcome
+
+
+def decoded(engine: Engine, prompt: Sequence[int], run: RunConfig) -> tuple[list[int], int]:
+    """The text of a run's only method after a prompt, and the number of its rounds."""
+    rounds = list(rounds_of(engine, prompt, run))
+    return [token for outcome in rounds for token in outcome.committed], len(rounds)
+
+
+@contextmanager
+def counted(modules: Mapping[str, torch.nn.Module]) -> Iterator[Counter[str]]:
+    """Numbers of calls of modules so far, by name."""
+    counts = Counter[str]()
+    handles = [
+        each.register_forward_pre_hook(lambda *_, name=name: counts.update([name])) for name, each in modules.items()
+    ]
+    try:
+        yield counts
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def whole_and_layers(module: Any) -> dict[str, torch.nn.Module]:
+    """A module and its layers, by name."""
+    return {"whole": module} | {f"layer {number}": layer for number, layer in enumerate(module.base_model.layers)}

@@ -59,6 +59,8 @@ STEPWISE = ("mamba", "falcon_mamba", "jamba", "zamba")
 """Families whose scan of several tokens ignores the state that it should begin at."""
 SENSITIVE = ("zamba2",)
 """Families whose weights are smaller, since large ones multiply the rounding by which scans and steps differ."""
+DULL: Mapping[str, tuple[float, float]] = {"zaya": (2.0, 8.0)}
+"""Families that repeat one token unless their weights, and their embeddings, are larger by these factors."""
 FAMILIES = {**USUAL, **FURTHER}
 
 
@@ -70,9 +72,12 @@ def config_of(family: str, **changes: Any) -> Any:
 def target_of(family: str, **changes: Any) -> Any:
     """A tiny module of the family."""
     module = built(config_of(family, **changes))
-    if family in SENSITIVE:
-        with torch.no_grad():
-            for weight in module.parameters():
-                if weight.dim() > 1:
-                    weight.mul_(0.6)
+    inner, embedding = DULL.get(family, (1.0, 1.0))
+    first, last = module.get_input_embeddings().weight, module.get_output_embeddings().weight
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.dim() > 1 and family in SENSITIVE:
+                weight.mul_(0.6)
+            elif weight.dim() > 1 and weight is not last:
+                weight.mul_(embedding if weight is first else inner)
     return module

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decoder.forward.hf import Call, Layers, ModuleForward
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.recurrent.chunks import Chunks, at_most, chunks_of
 from decoder.forward.recurrent.layer_kinds import MASKED
 from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers, layers_of
 from decoder.forward.recurrent.owners import TRIED, Owner, find_owners
@@ -58,7 +59,10 @@ class RecurrentForward:
 
         def call(*rows: Any, **options: Any) -> Any:
             states = self._layers(rows[-1], held.states, len(batch.paths))
-            with by_paths(self.owners, batch, drafted, states, stepwise=self.stepwise):
+            with (
+                by_paths(self.owners, batch, drafted, states, stepwise=self.stepwise),
+                at_most(batch.padded.shape[1], self.chunks),
+            ):
                 output = self._output(*rows[:-1], states, **options)
             drafted.ends, drafted.after = batch.unpadded, states.after
             return output
@@ -69,7 +73,8 @@ class RecurrentForward:
         """See `Forward`."""
         held = cast("StateCache", cache)
         if not (held.states and self.stepwise):
-            return self._read(held, tokens)
+            with at_most(len(tokens), self.chunks):
+                return self._read(held, tokens)
         positions = range(held.length, held.length + len(tokens))
         logits = self.forward(held, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         held.keep(positions)
@@ -105,6 +110,13 @@ class RecurrentForward:
         return find_owners(self._module, partial(self._read, self.new_cache(len(TRIED)), TRIED))
 
     @cached_property
+    def chunks(self) -> Sequence[Chunks]:
+        """The chunks of the modules that own states; none on a GPU, where a package's kernels may take few sizes."""
+        if next(self._module.parameters()).device.type != "cpu":
+            return ()
+        return [chunks for owner in self.owners if (chunks := chunks_of(owner.module))]
+
+    @cached_property
     def stepwise(self) -> bool:
         """Whether a pass over several tokens ignores the state before them: NaNs in the state then have no effect."""
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
@@ -117,6 +129,7 @@ class RecurrentForward:
     def _replayed(self, cache: StateCache, path: Sequence[int]) -> States:
         """See `Replay`."""
         states = self._layers(Layers(_no_rows, cache.length), cache.states, 1)
-        for call in cache.drafted.calls:
-            computed_again(self.owners[call.owner], call, path, states, stepwise=self.stepwise)
+        with at_most(len(path), self.chunks):
+            for call in cache.drafted.calls:
+                computed_again(self.owners[call.owner], call, path, states, stepwise=self.stepwise)
         return states.after

@@ -92,5 +92,9 @@ class StateCache(KvCache):
         number = self.drafted.ends.get(tuple(path))
         if number is None:
             return self._replay(self, path)
-        # Cloned, since a slice would keep the whole tensor in memory.
-        return {state: after[number : number + 1].clone() for state, after in self.drafted.after.items()}
+        return {state: _alone(after[number : number + 1]) for state, after in self.drafted.after.items()}
+
+
+def _alone(state: Tensor) -> Tensor:
+    """A state that keeps no larger tensor in memory, of which it is a slice."""
+    return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()

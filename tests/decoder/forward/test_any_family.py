@@ -12,10 +12,13 @@ from decoder import RunConfig
 from decoder.errors import PairError
 from decoder.forward.hf import ModuleForward
 from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.windows import cache_bytes
 from decoder.models.compatibility import check_architecture, probe
+from decoder.system.device import GROUPED, fuses_grouped_heads
 from tests import tiny
 from tests.decoder.any_family import (
     CONTEXT,
+    DISTINCT,
     FAMILIES,
     PROMPT,
     SHAPED,
@@ -23,9 +26,11 @@ from tests.decoder.any_family import (
     WINDOWED,
     built,
     config_of,
+    counted,
     decoded,
     engine_of,
     greedy,
+    whole_and_layers,
 )
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
@@ -94,6 +99,7 @@ def test_every_method_writes_the_text_of_greedy_search(family: str) -> None:
     texts = {name: decoded(drafted, PROMPT, RunConfig((name,), COUNT))[0] for name in METHODS}
     texts["lookup"], _ = decoded(looked_up, PROMPT, RunConfig(("auto",), COUNT))
     assert texts == dict.fromkeys(texts, right)
+    assert len(set(right)) >= DISTINCT
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3", "llama4_text"])
@@ -118,6 +124,16 @@ def test_drafts_of_a_kin_are_accepted(family: str) -> None:
     assert decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))[1] < COUNT / 2
 
 
+@pytest.mark.parametrize("method", ["dynatree", "auto"])
+@pytest.mark.parametrize("family", ["mistral", "deepseek_v3"])
+def test_a_round_is_one_pass_of_every_layer(family: str, method: str) -> None:
+    """With windows as with latent attention; the prompt is one pass more."""
+    with counted(whole_and_layers(target(family))) as calls:
+        _, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig((method,), COUNT))
+    assert set(calls.values()) == {1 + rounds}
+    assert rounds < COUNT
+
+
 @pytest.mark.parametrize("family", WINDOWED)
 def test_the_windows_matter(family: str) -> None:
     wide = built(config_of(family, sliding_window=CONTEXT, attention_chunk_size=CONTEXT))
@@ -132,7 +148,36 @@ def test_keys_and_values_of_several_shapes_are_cached_by_part(family: str) -> No
     assert len({tuple(rows.shape) for rows, _ in cache.parts.values()}) > 1
 
 
-@pytest.mark.parametrize("family", ["mistral", "qwen2", "minicpm3"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_memory_of_the_cache_is_known_from_the_configuration(family: str) -> None:
+    form = ModuleForward(target(family))
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    positions = 0 if cache.positions is None else cache.positions.nbytes
+    assert cache.nbytes - positions == cache_bytes(target(family).config, CONTEXT, 4)[0]
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen3_moe"])
+def test_heads_that_share_keys_in_torch_give_the_same_bits(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fuses_grouped_heads()
+    monkeypatch.delenv(GROUPED, raising=False)
+    copied = after_a_tree(target(family))
+    monkeypatch.setenv(GROUPED, "1")
+    assert after_a_tree(target(family)).equal(copied)
+
+
+@torch.inference_mode()
+def after_a_tree(module: Any) -> Tensor:
+    """Logits of a tree after the prompt."""
+    form = ModuleForward(module)
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    paths = [path_of(node) for node in range(len(PARENTS))]
+    visible = np.array([[other in path for other in range(len(PARENTS))] for path in paths])
+    return form.forward(cache, range(5, 13), [len(PROMPT) + len(path) - 1 for path in paths], visible)
+
+
+@pytest.mark.parametrize("family", ["mistral", "minicpm3"])
 def test_exact_passes_take_windows_and_shapes(family: str) -> None:
     engine = engine_of(target(family), draft(family)).batch_invariant()
     texts = [decoded(engine, PROMPT, RunConfig((name,), 30))[0] for name in ("ar", "dynatree")]

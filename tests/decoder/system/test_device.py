@@ -1,5 +1,6 @@
 """What is set up for a device before models are loaded, and what is left as torch has it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import torch
 from decoder import load_pair
 from decoder.bench import shapes
 from decoder.run import loading
-from decoder.system.device import CUDNN_RANK, set_up
+from decoder.system import device
+from decoder.system.device import CUDNN_RANK, GROUPED, set_up
 from tests.decoder.makers import TinyModels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
@@ -18,6 +20,8 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 @pytest.fixture(autouse=True)
 def _as_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(CUDNN_RANK, raising=False)
+    monkeypatch.delenv(GROUPED, raising=False)
+    monkeypatch.setattr(device, "_GROUPED_BY_USER", None)
     products = torch.backends.cuda.matmul
     before = torch.backends.cuda.cudnn_sdp_enabled(), *sums_in_half_precision()
     torch.backends.cuda.enable_cudnn_sdp(enabled=True)
@@ -54,7 +58,25 @@ def test_sums_of_products_in_half_precision_are_in_float32_on_a_gpu() -> None:
     assert sums_in_half_precision() == (False, False)
 
 
-def test_a_cpu_needs_no_set_up() -> None:
+@pytest.mark.parametrize("fused", [True, False])
+def test_heads_that_share_keys_are_left_to_torch_on_a_cpu_if_it_fuses_them(
+    monkeypatch: pytest.MonkeyPatch, *, fused: bool
+) -> None:
+    monkeypatch.setattr(device, "fuses_grouped_heads", lambda: fused)
+    set_up(CPU, torch.float32)
+    assert os.environ.get(GROUPED) == ("1" if fused else None)
+    set_up(CUDA, torch.float32)
+    assert GROUPED not in os.environ
+
+
+def test_who_decides_on_heads_that_share_keys_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_GROUPED_BY_USER", "0")
+    monkeypatch.setenv(GROUPED, "0")
+    set_up(CPU, torch.float32)
+    assert os.environ[GROUPED] == "0"
+
+
+def test_a_cpu_needs_no_kernels_of_its_own() -> None:
     set_up(CPU, torch.float16)
     set_up(CPU, torch.bfloat16)
     assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -2,6 +2,7 @@
 
 import functools
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,22 @@ from torch import Tensor
 from decoder import RunConfig
 from decoder.forward.near_tie import Judge
 from decoder.forward.recurrent.forward import RecurrentForward
+from decoder.forward.windows import cache_bytes
 from decoder.models.compatibility import check_architecture, probe
+from decoder.session.protocol import Outcome
 from tests import tiny
 from tests.decoder import any_family
-from tests.decoder.any_family import CONTEXT, PROMPT, decoded, engine_of, greedy
+from tests.decoder.any_family import (
+    CONTEXT,
+    DISTINCT,
+    PROMPT,
+    counted,
+    decoded,
+    engine_of,
+    greedy,
+    rounds_of,
+    whole_and_layers,
+)
 from tests.decoder.recurrent_families import FAMILIES, FURTHER, STEPWISE, USUAL, target_of
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
@@ -98,7 +111,9 @@ def test_a_family_passes_the_checks_of_loading(family: str) -> None:
 def test_every_method_writes_the_text_of_greedy_search(family: str) -> None:
     engine = engine_of(target(family), draft(family))
     texts = {name: decoded(engine, PROMPT, RunConfig((name,), COUNT))[0] for name in METHODS}
-    assert texts == dict.fromkeys(METHODS, greedy(target(family), PROMPT, COUNT))
+    right = greedy(target(family), PROMPT, COUNT)
+    assert texts == dict.fromkeys(METHODS, right)
+    assert len(set(right)) >= DISTINCT
 
 
 @pytest.mark.parametrize("family", ["qwen3_5_text", "mamba2"])
@@ -113,6 +128,7 @@ def test_a_lookup_writes_the_text_of_greedy_search(family: str) -> None:
 def test_a_dynamic_tree_writes_the_text_of_greedy_search(family: str) -> None:
     text, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig(("dynatree",), COUNT))
     assert text == greedy(target(family), PROMPT, COUNT)
+    assert len(set(text)) >= DISTINCT
     assert rounds < COUNT
 
 
@@ -135,34 +151,48 @@ def test_families_whose_scan_ignores_a_state_are_called_token_by_token(family: s
     assert RecurrentForward(target(family)).stepwise == (family in STEPWISE)
 
 
-def calls_of(family: str, method: str) -> tuple[Counter[str], int]:
-    """Number of calls of the target and of the module that owns its last state, and number of rounds."""
+def calls_by_round(family: str, method: str) -> Iterator[tuple[Outcome, set[int], set[int]]]:
+    """Each round with how often it called the target and its layers, and how often the owners of states."""
     module = target_of(family)
-    engine, counts = engine_of(module, draft(family)), Counter[str]()
+    engine = engine_of(module, draft(family))
     form: Any = engine.pair.target.runs_by
-    owner = form.owners[-1].module
     _ = form.stepwise
-    handles = [
-        each.register_forward_pre_hook(lambda *_, name=name: counts.update([name]))
-        for name, each in (("whole", module), ("owner", owner))
-    ]
-    _, rounds = decoded(engine, PROMPT, RunConfig((method,), COUNT))
-    for handle in handles:
-        handle.remove()
-    return counts, rounds
+    owners = {f"owner {number}": owner.module for number, owner in enumerate(form.owners)}
+    others = whole_and_layers(module)
+    with counted(others | owners) as calls:
+        before = Counter(dict.fromkeys(others | owners, 1))  # the first round also reads the prompt
+        for outcome in rounds_of(engine, PROMPT, RunConfig((method,), COUNT)):
+            own = {name: calls[name] - before[name] for name in before}
+            before = calls.copy()
+            yield outcome, {own[name] for name in others}, {own[name] for name in owners}
 
 
-@pytest.mark.parametrize("family", ["lfm2", "mamba2"])
+@pytest.mark.parametrize("family", ["qwen3_5_text", "falcon_h1", "lfm2", "mamba2"])
 def test_a_round_is_one_pass_and_at_most_one_replay_of_the_owners(family: str) -> None:
-    counts, rounds = calls_of(family, "dynatree")
-    assert counts["whole"] == 1 + rounds
-    assert 1 + rounds < counts["owner"] <= 1 + 2 * rounds
+    """None where the accepted path is one of the longest of the tree, whose states are known."""
+    replays = 0
+    for outcome, layers, owners in calls_by_round(family, "dynatree"):
+        kept = len([0, *outcome.accepted][: len(outcome.committed)])
+        replayed = kept <= max(outcome.tree.depths)
+        assert layers == {1}
+        assert owners == {1 + replayed}
+        replays += replayed
+    assert replays
 
 
 @pytest.mark.parametrize("family", ["lfm2", "mamba2"])
 def test_a_round_without_a_draft_replays_nothing(family: str) -> None:
-    counts, rounds = calls_of(family, "ar")
-    assert counts["owner"] == counts["whole"] == 1 + rounds
+    assert all(layers == owners == {1} for _, layers, owners in calls_by_round(family, "ar"))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_memory_of_keys_and_values_is_known_from_the_configuration(family: str) -> None:
+    form = RecurrentForward(target(family))
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    other = [*cache.states.values(), *([] if cache.positions is None else [cache.positions])]
+    assert cache.nbytes - sum(tensor.nbytes for tensor in other) == cache_bytes(target(family).config, CONTEXT, 4)[0]
 
 
 @pytest.mark.parametrize("family", ["mamba2", "bamba", "jamba"])

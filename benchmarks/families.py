@@ -1,0 +1,375 @@
+"""Time of passes and commits, and memory of caches: windows, latent attention and states beside full attention.
+
+    OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR
+
+makes random models of equal size, reads a text with each, and measures passes of a row, a chain and a tree, and commits
+after the last two. Each repeat measures all models once, in random order, so that ratios compare neighbouring times;
+the time that the thread waited for a processor does not count. DIR keeps the log, from which the same command resumes,
+and report.md. All is computed on a CPU, in float32.
+"""
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoConfig, AutoModelForCausalLM
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from decoder.analysis.interval import Interval
+from decoder.bench.machine import ComputingClock, Machine
+from decoder.bench.progress import Progress, interrupted
+from decoder.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
+from decoder.bench.statistics import estimate, ratios
+from decoder.errors import DecoderError
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.windows import cache_bytes, windows_of
+from decoder.system.device import set_up
+from decoder.system.whole_files import made_folder, write_whole
+from decoder.tables.data import Cell, Column, Spec, Table, of_rows
+from decoder.tables.markdown import section
+from decoder.tree import depths
+
+TOKENS, REPEATS, SEED = (256, 4096), 20, 0
+COMMAND = "OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR"
+CPU = torch.device("cpu")
+INTERRUPTED = 130
+
+LAYERS = 12
+SHAPE: dict[str, Any] = {
+    "vocab_size": 16384, "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": LAYERS,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "max_position_embeddings": 8192,
+    "tie_word_embeddings": False, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+LATENT: dict[str, Any] = {
+    "num_key_value_heads": 8, "head_dim": 32, "q_lora_rank": 256, "kv_lora_rank": 128, "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 32, "v_head_dim": 64, "first_k_dense_replace": LAYERS,
+}  # fmt: skip
+DELTA: dict[str, Any] = {
+    "linear_key_head_dim": 64, "linear_value_head_dim": 64, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+    "intermediate_size": 1360,
+}  # fmt: skip
+SCAN: dict[str, Any] = {"num_heads": 16, "head_dim": 64, "n_groups": 1, "state_size": 128, "num_hidden_layers": 22}
+BOTH: dict[str, Any] = {
+    "mamba_d_ssm": 512, "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128,
+    "intermediate_size": 936,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A model to measure."""
+
+    name: str
+    family: str
+    config: Mapping[str, Any]
+    beside: str = "Llama"
+    """Name of the model with full attention, by the same route, to which times and memory are compared."""
+    native: bool = False
+    """Whether it runs by the engine's native form, not by its module."""
+
+    def configuration(self) -> Any:
+        """The configuration of its module."""
+        return AutoConfig.for_model(self.family, **self.config)
+
+
+KINDS = (
+    Kind("Llama, native", "llama", SHAPE, beside="Llama, native", native=True),
+    Kind("Llama", "llama", SHAPE),
+    Kind("Mistral, windows of 256", "mistral", SHAPE | {"sliding_window": 256}),
+    Kind("Gemma 3, windows of 256 in 5 of 6 layers", "gemma3_text",
+         SHAPE | {"sliding_window": 256, "query_pre_attn_scalar": 64}),
+    Kind("DeepSeek V3, latent attention", "deepseek_v3", SHAPE | LATENT),
+    Kind("Qwen 3.5, gated delta rule in 3 of 4 layers", "qwen3_5_text", SHAPE | DELTA),
+    Kind("Falcon-H1, attention and Mamba 2 in each layer", "falcon_h1", SHAPE | BOTH),
+    Kind("Mamba 2, no attention", "mamba2", SHAPE | SCAN),
+)  # fmt: skip
+"""Models of about 54 million weights; experts, which cost the same in a tree, are left out."""
+
+ROW: tuple[int, ...] = (-1,)
+CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
+TREE: tuple[int, ...] = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
+"""Nodes by their parents: rows of the measured passes."""
+WITHIN = (0, 1, 4)
+"""A path that ends within the tree."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
+    """What one model took once, after a text."""
+
+    model: str
+    tokens: int
+    """Length of the text."""
+    repeat: int
+    row_s: float
+    chain_s: float
+    tree_s: float
+    kept_s: float
+    """Seconds of committing the whole chain."""
+    replayed_s: float
+    """Seconds of committing a path that ends within the tree: states are computed again for its rows."""
+    cache_bytes: int
+    """Allocated bytes of the cache: rows of keys and values, and states."""
+    ring_bytes: int | None
+    """Bytes of its keys and values if layers with windows kept only these; None if no layer has windows."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """All that determines the results."""
+
+    models: dict[str, dict[str, Any]]
+    """Configuration of each model by its name."""
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True, tag="size"):
+    """Number of weights of a model."""
+
+    model: str
+    weights: int
+
+
+Header: TypeAlias = LogHeader[Request, None]
+Log: TypeAlias = RecordLog[Header, Turn | Size]
+FORMAT: LogFormat[Header, Turn | Size] = LogFormat(
+    msgspec.json.Decoder(Header | Turn | Size), 1, "let --output name another folder"
+)
+
+
+def visible(parents: Sequence[int]) -> NDArray[np.bool_]:
+    """The tree's attention mask, shape (N, N): each node sees itself and the nodes above it."""
+    mask = np.eye(len(parents), dtype=np.bool_)
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            mask[node] |= mask[parent]
+    return mask
+
+
+PASSES = {parents: (depths(parents), visible(parents)) for parents in (ROW, CHAIN, TREE)}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A model that has read a text."""
+
+    kind: Kind
+    model: LanguageModel
+    cache: KvCache
+    tokens: int
+    clock: ComputingClock
+
+    def turn(self, repeat: int) -> Turn:
+        """Measures all once; the text stays as long as it was."""
+        row_s, _ = self._round(ROW, (0,))
+        chain_s, kept_s = self._round(CHAIN, range(len(CHAIN)))
+        tree_s, replayed_s = self._round(TREE, WITHIN)
+        config = self.kind.configuration()
+        ring = cache_bytes(config, self.cache.capacity, torch.float32.itemsize)[1] if windows_of(config).sizes else None
+        return Turn(
+            model=self.kind.name,
+            tokens=self.tokens,
+            repeat=repeat,
+            row_s=row_s,
+            chain_s=chain_s,
+            tree_s=tree_s,
+            kept_s=kept_s,
+            replayed_s=replayed_s,
+            cache_bytes=self.cache.nbytes,
+            ring_bytes=ring,
+        )
+
+    @torch.inference_mode()
+    def _round(self, parents: tuple[int, ...], path: Sequence[int]) -> tuple[float, float]:
+        """Seconds of a pass, until its most probable tokens are known, and of a commit of one of its paths."""
+        levels, mask = PASSES[parents]
+        ids, places = range(1, 1 + len(parents)), [self.tokens + level for level in levels]
+        start = self.clock.now()
+        self.model.forward(self.cache, ids, places, mask).argmax(-1).tolist()
+        passed = self.clock.now()
+        self.cache.keep([self.tokens + node for node in path])
+        committed = self.clock.now()
+        self.cache.assume(self.tokens)  # states stay those after the path, which take as long as any others
+        return passed - start, committed - passed
+
+
+def made(kinds: Sequence[Kind]) -> dict[str, LanguageModel]:
+    """Random models by name; those of equal configuration share their weights."""
+    modules: dict[str, Any] = {}
+    models: dict[str, LanguageModel] = {}
+    for kind in kinds:
+        torch.manual_seed(SEED)
+        named = f"{kind.family} {kind.config}"
+        if named not in modules:
+            modules[named] = AutoModelForCausalLM.from_config(kind.configuration(), dtype=torch.float32).eval()
+        models[kind.name] = LanguageModel.of_module(modules[named], kind.name)
+        if not kind.native:
+            models[kind.name].run_by_module()
+    return models
+
+
+@torch.inference_mode()
+def reader(kind: Kind, model: LanguageModel, tokens: int) -> Reader:
+    """The model after a random text; its first passes, which are the slowest, are made."""
+    text = torch.randint(model.width, (tokens,), generator=torch.Generator().manual_seed(SEED)).tolist()
+    cache = model.new_cache(tokens + len(TREE))
+    model.read(cache, text)
+    found = Reader(kind, model, cache, tokens, ComputingClock(CPU))
+    found.turn(0)
+    return found
+
+
+def measured(log: Log, kinds: Sequence[Kind], texts: Sequence[int], repeats: int) -> Iterator[Progress]:
+    """Adds what is missing to the log, text by text."""
+    models: dict[str, LanguageModel] = {}
+    count = len(texts) * repeats * len(kinds)
+    done = {(turn.model, turn.tokens, turn.repeat) for turn in log.of(Turn)}
+    for tokens in texts:
+        turns = [
+            (kind, repeat)
+            for repeat in range(repeats)
+            for kind in Random(f"{SEED} {tokens} {repeat}").sample(kinds, len(kinds))
+            if (kind.name, tokens, repeat) not in done
+        ]
+        if not turns:
+            continue
+        if not models:
+            yield Progress("making the models", len(done) / count)
+            models = made(kinds)
+            known = {size.model for size in log.of(Size)}
+            for name in models.keys() - known:
+                log.add(Size(model=name, weights=models[name].hf.module.num_parameters()))
+        readers: dict[str, Reader] = {}
+        for kind in kinds:
+            yield Progress(f"{kind.name} reads {tokens} tokens", len(done) / count)
+            readers[kind.name] = reader(kind, models[kind.name], tokens)
+        gc.collect()
+        for kind, repeat in turns:
+            log.add(readers[kind.name].turn(repeat))
+            done.add((kind.name, tokens, repeat))
+            yield Progress(f"{len(done)} of {count} turns", len(done) / count)
+
+
+def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
+    """The page in Markdown, of the turns so far."""
+    turns = log.of(Turn)
+    texts = sorted({turn.tokens for turn in turns})
+    threads = f"{machine.threads} thread{'s' * (machine.threads > 1)} of {machine.processor}"
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items() if name != "dynatui")
+    about = (
+        f"Random models in float32. Times are medians of {len({turn.repeat for turn in turns})} repeats, in "
+        "milliseconds; a ratio is the median ratio to full attention by the same route, in the same repeats, with its "
+        "95 % bootstrap interval. The chain has 5 rows, the tree 16 on 6 paths. All rows of the chain are committed, "
+        "and 3 rows of the tree, a path that ends within it, so that states are computed again."
+    )
+    tables = [*(times(turns, kinds, tokens) for tokens in texts), memory(log, kinds, texts)]
+    parts = ["# Families", f"`{COMMAND}`, {threads}, {versions}.", about]
+    return "\n\n".join([*parts, *(part for table in tables for part in section(table) if part)]) + "\n"
+
+
+def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
+    """Times after a text, a line for each model."""
+
+    def of(kind: str, what: str) -> list[float]:
+        own = {turn.repeat: getattr(turn, what) for turn in turns if (turn.model, turn.tokens) == (kind, tokens)}
+        return [own[repeat] for repeat in sorted(own)]
+
+    def median_ms(what: str, kind: Kind) -> Cell:
+        found = estimate([of(kind.name, what)], SEED)
+        return found and found.value * 1000
+
+    def ratio(what: str, kind: Kind) -> Interval | None:
+        return estimate(ratios([of(kind.name, what)], [of(kind.beside, what)]), SEED)
+
+    columns: list[Spec[Kind]] = [(Column("model"), lambda kind: kind.name)]
+    for title, what in (("1 row", "row_s"), ("chain", "chain_s"), ("tree", "tree_s")):
+        columns.append((Column(title, "number", 1), partial(median_ms, what)))
+        columns.append((Column("ratio", "measured", 2), partial(ratio, what)))
+    for title, what in (("commit, chain", "kept_s"), ("commit, tree", "replayed_s")):
+        columns.append((Column(title, "number", 2), partial(median_ms, what)))
+    return of_rows(columns, kinds, title=f"Times after {tokens} tokens")
+
+
+def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
+    """Weights and memory of the caches, a line for each model."""
+    weights = {size.model: size.weights for size in log.of(Size)}
+    turns = {(turn.model, turn.tokens): turn for turn in log.of(Turn)}
+
+    def cache(tokens: int, kind: Kind) -> Cell:
+        turn = turns.get((kind.name, tokens))
+        return turn.cache_bytes / 1e6 if turn else None
+
+    def ring(tokens: int, kind: Kind) -> Cell:
+        turn = turns.get((kind.name, tokens))
+        return turn.ring_bytes / 1e6 if turn and turn.ring_bytes else None
+
+    def ratio(tokens: int, kind: Kind) -> Cell:
+        own, full = (turns.get((name, tokens)) for name in (kind.name, kind.beside))
+        return own.cache_bytes / full.cache_bytes if own and full else None
+
+    columns: list[Spec[Kind]] = [
+        (Column("model"), lambda kind: kind.name),
+        (Column("weights, millions", "number", 1), lambda kind: weights.get(kind.name, 0) / 1e6),
+    ]
+    for tokens in texts:
+        columns += [
+            (Column(f"cache after {tokens} tokens", "number", 1), partial(cache, tokens)),
+            (Column("ratio", "number", 2), partial(ratio, tokens)),
+            (Column("with ring buffers", "number", 1), partial(ring, tokens)),
+        ]
+    return of_rows(columns, kinds, title="Memory of caches, in MB")
+
+
+def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KINDS) -> int:
+    """Measures what is missing and writes the report; returns 0, 130 if interrupted, or 2 if the run cannot start."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--output", type=Path, required=True, help="folder of the log, from which a later run resumes")
+    parser.add_argument("--tokens", metavar="N,N", type=_numbers, default=TOKENS, help="lengths of the texts")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="number of turns of each model")
+    arguments = parser.parse_args(command_line)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    set_up(CPU, torch.float32)
+    request = Request(models={kind.name: {"family": kind.family, **kind.config} for kind in kinds})
+    count = len(kinds) * len(arguments.tokens) * arguments.repeats
+    try:
+        made_folder(arguments.output)
+        with opened(arguments.output / "results.jsonl", FORMAT) as log:
+            now = header_now(log, request, CPU, lambda: None, lambda _: None)
+            header = log.begin(now, complete=len(log.of(Turn)) >= count)
+            stopped = interrupted(_said(measured(log, kinds, arguments.tokens, arguments.repeats)))
+            write_whole(arguments.output / "report.md", report(header.machine, log, kinds).encode())
+    except DecoderError as error:
+        say(f"families.py: {error}")
+        return 2
+    say(f"wrote {arguments.output / 'report.md'}")
+    return INTERRUPTED if stopped else 0
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def _said(steps: Iterator[Progress]) -> Iterator[Progress]:
+    for step in steps:
+        say(f"{step.share:4.0%} {step.line}")
+        yield step
+
+
+def say(line: str) -> None:
+    """Prints a progress line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The benchmark of families: equal sizes, ratios to full attention, a log from which it resumes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import families
+from benchmarks.families import FORMAT, KINDS, Kind, Turn
+from decoder.bench.progress import Progress
+from decoder.bench.record_log import RecordLog
+from decoder.forward.hf import skeleton
+from tests.decoder.any_family import SHAPE, WINDOW
+from tests.decoder.recurrent_families import USUAL
+
+SMALL: dict[str, Any] = SHAPE | {"num_hidden_layers": 2}
+FEW = (
+    Kind("full, native", "llama", SMALL, beside="full, native", native=True),
+    Kind("full", "llama", SMALL, beside="full"),
+    Kind("windows", "mistral", SMALL | {"sliding_window": WINDOW}, beside="full"),
+    Kind("states", "mamba2", SMALL | USUAL["mamba2"], beside="full"),
+)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(families, "say", lines.append)
+    return lines
+
+
+def run(output: Path, repeats: int = 2, tokens: str = "20,40") -> int:
+    return families.main(["--output", str(output), "--tokens", tokens, "--repeats", str(repeats)], FEW)
+
+
+def turns(output: Path) -> list[Turn]:
+    return RecordLog(output / "results.jsonl", FORMAT).of(Turn)
+
+
+def cells(output: Path, title: str, model: str) -> list[str]:
+    """The cells of a model's line in a table of the report."""
+    lines = (output / "report.md").read_text(encoding="utf-8").partition(f"## {title}\n")[2].splitlines()
+    (line,) = [line for line in lines[: 4 + len(FEW)] if line.startswith(f"| {model} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_models_have_equal_numbers_of_weights() -> None:
+    counts = [skeleton(kind.configuration(), torch.float32).num_parameters() for kind in KINDS]
+    assert max(counts) < 1.02 * min(counts)
+    assert all(40e6 < count < 75e6 for count in counts)
+
+
+def test_every_model_is_measured_after_every_text_in_every_repeat(tmp_path: Path, said: list[str]) -> None:
+    assert run(tmp_path) == 0
+    found = turns(tmp_path)
+    assert {(turn.model, turn.tokens, turn.repeat) for turn in found} == {
+        (kind.name, tokens, repeat) for kind in FEW for tokens in (20, 40) for repeat in range(2)
+    }
+    assert len(found) == 16
+    assert all(min(turn.row_s, turn.chain_s, turn.tree_s, turn.kept_s, turn.replayed_s) > 0 for turn in found)
+    assert said[-2:] == ["100% 16 of 16 turns", f"wrote {tmp_path / 'report.md'}"]
+
+
+def test_full_attention_is_compared_with_itself_and_windows_with_a_ring_buffer(tmp_path: Path, said: list[str]) -> None:
+    run(tmp_path)
+    assert cells(tmp_path, "Times after 40 tokens", "full")[2::2][:3] == ["1.00, 1.00 to 1.00"] * 3
+    memory = {kind.name: cells(tmp_path, "Memory of caches, in MB", kind.name) for kind in FEW}
+    assert memory["full"][-2] == memory["full, native"][-2] == "1.00"
+    by_model = {turn.model: turn for turn in turns(tmp_path) if turn.tokens == 40}
+    assert by_model["windows"].ring_bytes == by_model["full"].cache_bytes * WINDOW // (40 + len(families.TREE))
+    assert memory["full"][-1] == "-"
+    assert said
+
+
+def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = families._said
+
+    def interrupting(steps: Iterator[Progress]) -> Iterator[Progress]:
+        for step in right(steps):
+            yield step
+            if step.line == "6 of 16 turns":
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(families, "_said", interrupting)
+        assert run(tmp_path) == 130
+    first = turns(tmp_path)
+    assert len(first) == 6
+    assert run(tmp_path) == 0
+    assert turns(tmp_path)[:6] == first
+    assert len(turns(tmp_path)) == 16
+    said.clear()
+    assert run(tmp_path) == 0
+    assert said == [f"wrote {tmp_path / 'report.md'}"]
+
+
+def test_a_log_of_other_models_is_refused_in_one_line(tmp_path: Path, said: list[str]) -> None:
+    run(tmp_path, 1, "20")
+    arguments = ["--output", str(tmp_path), "--tokens", "20", "--repeats", "1"]
+    assert families.main(arguments, FEW[:2]) == 2
+    assert "has other values of models; give the same values, or let --output name another folder" in said[-1]
