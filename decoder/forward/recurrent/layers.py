@@ -21,22 +21,25 @@ from decoder.forward.hf import Layers
 from decoder.forward.recurrent.states import State, States
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
+INDEXED_AXES = 3
+"""Number of positions that an indexer knows of each row: time, height and width, which are equal in text."""
 
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Items that are made when they are read by their number; iteration finds none."""
+    """Items that are made when they are read by their number; iteration finds the first `count`."""
 
     item: Callable[[int], Any]
+    count: int = 0
 
     def __getitem__(self, index: int) -> Any:
         return self.item(index)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(())
+        return map(self.item, range(self.count))
 
     def __len__(self) -> int:
-        return 0
+        return self.count
 
 
 class StateLayers(Cache):
@@ -45,12 +48,14 @@ class StateLayers(Cache):
     def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
         """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
         Cache.__init__(self, layers=[])
-        self._rows, self._before, self._paths = rows, before, paths
+        self.rows = rows
+        """Rows of keys and values."""
+        self._before, self._paths = before, paths
         self._stored = stored or (lambda: None)
         self._current: dict[State, Tensor] = {}
         # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
         # the states of a pass in memory.
-        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)))
+        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)), len(rows.starts))
         self.layers = layers
 
     @property
@@ -64,15 +69,19 @@ class StateLayers(Cache):
         """See `Layers`."""
         if len(key_states) > 1:
             raise ValueError(f"layer {layer_idx} attends to cached keys in the module that owns its state")
-        return self._rows.update(key_states, value_states, layer_idx)
+        return self.rows.update(key_states, value_states, layer_idx)
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
         """See `Layers`."""
-        return self._rows.update_indexer(indexer_key_states, layer_idx)
+        return self.rows.update_indexer(indexer_key_states, layer_idx)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
         """See `Layers`."""
-        return self._rows.get_seq_length(layer_idx)
+        return self.rows.get_seq_length(layer_idx)
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
+        """See `Layers`."""
+        return self.rows.get_mask_sizes(query_length, layer_idx)
 
     def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
         """Whether a layer has a state."""
@@ -135,9 +144,12 @@ class StateLayers(Cache):
 
 
 def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
-    """A layer's states as attributes."""
+    """What modules read of a layer as attributes."""
+    known = cache.rows.cached_positions
     return SimpleNamespace(
         record_past=True,
+        is_sliding=cache.rows.starts.get(number, 0) > 0,
+        indexer_position_ids=None if known is None else known.expand(INDEXED_AXES, 1, -1),
         conv_states=_Lookup(partial(cache.get_conv_state, number)),
         recurrent_states=_Lookup(partial(cache.get_recurrent_state, number)),
     )
