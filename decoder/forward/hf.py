@@ -6,7 +6,8 @@ than importing torch; models of native families do not need it.
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -68,7 +69,7 @@ class Layers(Cache):
             rows: Number of cached rows.
             positions: Positions of the new rows; None: they follow the cached rows.
             put_indexer: Stores the new keys of a layer's indexer.
-            key_positions: Positions of all rows, new ones included, on the host; None: their numbers.
+            key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
             starts: First row that the attention of each layer reads, by layer; row 0 where none is named.
         """
         super().__init__(layers=[])
@@ -88,6 +89,12 @@ class Layers(Cache):
         """Stores new keys of a layer's indexer, by which sparse attention chooses; returns all, shape (1, rows, I)."""
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
+    def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
+        """Positions of these rows, on the device of the pass; None in a pass that does not know them."""
+        if self._key_positions is None or self._positions is None:
+            return None
+        return self._key_positions[first:end].to(self._positions.device)
+
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
         """Number of cached rows before the pass; for a layer, the difference of a row's position and index in the pass.
 
@@ -96,24 +103,6 @@ class Layers(Cache):
         if layer_idx is None or self._positions is None:
             return self._rows
         return self._positions - torch.arange(len(self._positions), device=self._positions.device)
-
-    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """Number of rows that a layer's attention reads, and the differences of their positions and indices.
-
-        Layers that bias scores by distance (Inkling) add a row's index to its difference.
-        """
-        start = self.starts.get(layer_idx, 0)
-        count = self._rows + query_length - start
-        if self._key_positions is None or self._positions is None:
-            return count, start
-        return count, (self._key_positions[start:] - torch.arange(count)).to(self._positions.device)
-
-    @property
-    def cached_positions(self) -> Int[Tensor, "R"] | None:
-        """Positions of the cached rows; None if there are none, or if the pass does not know them."""
-        if not self._rows or self._key_positions is None or self._positions is None:
-            return None
-        return self._key_positions[: self._rows].to(self._positions.device)
 
 
 def appending(
@@ -171,7 +160,7 @@ def takes_positions(module: Any) -> bool:
     return "position_ids" in _arguments(module)
 
 
-def _arguments(module: Any) -> Set[str]:
+def _arguments(module: Any) -> AbstractSet[str]:
     return inspect.signature(module.forward).parameters.keys()
 
 

@@ -167,8 +167,8 @@ class LanguageModel:
         """
         if own := self._own_cache:
             raise PairError(
-                f"{self.name} {own}, which are not the same bit for bit after passes of other sizes; leave out --exact, "
-                "or choose models whose layers all attend to cached keys and values"
+                f"{self.name} {own}, which are not the same bit for bit after passes of other sizes; leave out "
+                "--exact, or choose models whose layers all attend to cached keys and values"
             )
         if self._native is None and self.runs_without_module:
             # The current form must be freed before the module is loaded.
@@ -202,8 +202,8 @@ class LanguageModel:
         """
         if own := self._own_cache:
             raise PairError(
-                f"{self.name} {own}, from which streaming cannot drop tokens; leave out streaming, or choose models whose "
-                "layers all attend to cached keys and values"
+                f"{self.name} {own}, from which streaming cannot drop tokens; leave out streaming, or choose "
+                "models whose layers all attend to cached keys and values"
             )
         frequencies = self._frequencies
         turn = None if frequencies is None else key_turn(self.runs_by, frequencies, self.context, self.dtype)

@@ -48,6 +48,7 @@ LARGEST = {
 """Upper bound of each size in a configuration: several times that of the largest models."""
 NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not take the attention mask, or the positions, that a tree needs"
+NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
@@ -164,8 +165,6 @@ def _computes_paths(model: LanguageModel) -> bool:
     """Whether a model whose trees differ from plain text computes whole paths that do not."""
     if model.hf.by_paths:
         return False
-    if not imported("decoder.forward.hf").takes_cache(model.hf.module):
-        raise PairError(f"{model.name} keeps no cache of a text; {REMEDY}")
     try:
         _check(model.by_paths())
     except PairError:
@@ -199,7 +198,9 @@ def _tree(model: LanguageModel) -> Tensor:
         cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
         return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
 
-    return _tried(model, as_tree, NO_TREE)
+    loaded = model.hf.loaded
+    known = loaded is None or imported("decoder.forward.hf").takes_cache(loaded)
+    return _tried(model, as_tree, NO_TREE if known else NO_CACHE)
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
@@ -289,16 +290,19 @@ def _check_beyond(model: LanguageModel) -> None:
 def _check_ends(model: LanguageModel) -> None:
     """Runs a module at the last positions of its context, and checks its room for a tree after the longest text.
 
-    Whole paths are never longer than the context.
+    Whole paths need no such room, and families that are known to compute them may need the text before a position.
     """
+    module, by_paths = model.hf.module, model.hf.by_paths
+    if takes_paths(module.config.get_text_config()):
+        return
 
     def at_the_end() -> Tensor:
         last = [max(0, model.context - 2), model.context - 1]
         return _by_module(model, [4, 5], position_ids=torch.tensor([last], device=model.device))
 
-    if imported("decoder.forward.hf").takes_positions(model.hf.module):
+    if not by_paths or imported("decoder.forward.hf").takes_positions(module):
         _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration names")
-    if not model.hf.by_paths and not model.has_room(1 + MOST):
+    if not by_paths and not model.has_room(1 + MOST):
         raise _no_tree(model, f"it has no room for a tree after a text of {model.context} tokens")
 
 

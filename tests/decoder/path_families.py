@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from tests.decoder.any_family import CONTEXT, SHAPE, built
+from tests.decoder.any_family import SHAPE, built
 from tests.decoder.survey.tiny_models import tiny_config
 
 USUAL = ("bloom", "mpt", "gpt_neo")
@@ -24,5 +24,8 @@ FAMILIES = (*USUAL, *FURTHER, *BY_TRIAL)
 def target_of(family: str) -> Any:
     """A tiny module of the family."""
     if family in BY_TRIAL:
-        return built(AutoConfig.for_model(family, **SHAPE | {"max_position_embeddings": CONTEXT} | BY_TRIAL[family]))
+        settings = {**SHAPE, **BY_TRIAL[family]}
+        return built(
+            AutoConfig.for_model(family, **{name: value for name, value in settings.items() if name != "head_dim"})
+        )
     return built(tiny_config(family))

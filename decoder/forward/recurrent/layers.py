@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.cache_utils import Cache
 
@@ -48,9 +48,7 @@ class StateLayers(Cache):
     def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
         """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
         Cache.__init__(self, layers=[])
-        self.rows = rows
-        """Rows of keys and values."""
-        self._before, self._paths = before, paths
+        self._rows, self._before, self._paths = rows, before, paths
         self._stored = stored or (lambda: None)
         self._current: dict[State, Tensor] = {}
         # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
@@ -69,19 +67,35 @@ class StateLayers(Cache):
         """See `Layers`."""
         if len(key_states) > 1:
             raise ValueError(f"layer {layer_idx} attends to cached keys in the module that owns its state")
-        return self.rows.update(key_states, value_states, layer_idx)
+        return self._rows.update(key_states, value_states, layer_idx)
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
         """See `Layers`."""
-        return self.rows.update_indexer(indexer_key_states, layer_idx)
+        return self._rows.update_indexer(indexer_key_states, layer_idx)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
         """See `Layers`."""
-        return self.rows.get_seq_length(layer_idx)
+        return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """See `Layers`."""
-        return self.rows.get_mask_sizes(query_length, layer_idx)
+        """Number of rows that a layer's attention reads, and the differences of their positions and indices.
+
+        Layers that bias scores by distance (Inkling) add a row's index to its difference.
+        """
+        start = self._rows.starts.get(layer_idx, 0)
+        end = self._rows.get_seq_length() + query_length
+        keys = self._rows.positions(start, end)
+        return end - start, start if keys is None else keys - torch.arange(end - start, device=keys.device)
+
+    def is_narrowed(self, layer: int) -> bool:
+        """Whether the attention of a layer reads only rows of its window."""
+        return self._rows.starts.get(layer, 0) > 0
+
+    @property
+    def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
+        """Positions of the cached rows on each axis that an indexer knows; None if there are none, or if they are unknown."""
+        known = self._rows.positions(0, self._rows.get_seq_length())
+        return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 
     def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
         """Whether a layer has a state."""
@@ -145,11 +159,10 @@ class StateLayers(Cache):
 
 def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
     """What modules read of a layer as attributes."""
-    known = cache.rows.cached_positions
     return SimpleNamespace(
         record_past=True,
-        is_sliding=cache.rows.starts.get(number, 0) > 0,
-        indexer_position_ids=None if known is None else known.expand(INDEXED_AXES, 1, -1),
+        is_sliding=cache.is_narrowed(number),
+        indexer_position_ids=cache.indexer_position_ids,
         conv_states=_Lookup(partial(cache.get_conv_state, number)),
         recurrent_states=_Lookup(partial(cache.get_recurrent_state, number)),
     )

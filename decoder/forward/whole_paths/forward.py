@@ -84,6 +84,8 @@ class PathForward:
         """Logits after B continuations of a text of `start` tokens, and the module's cache after them."""
         given = {"input_ids": torch.from_numpy(tokens).to(self._device)}
         if self._takes_positions:
-            given["position_ids"] = torch.arange(start, start + tokens.shape[1], device=self._device).expand(len(tokens), -1)
+            given["position_ids"] = torch.arange(start, start + tokens.shape[1], device=self._device).expand(
+                len(tokens), -1
+            )
         output = self._module(use_cache=True, **{self._cache_argument: state}, **given)
         return output.logits, getattr(output, self._cache_argument)

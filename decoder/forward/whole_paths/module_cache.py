@@ -5,7 +5,7 @@ trees nor paths.
 """
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -70,7 +70,7 @@ def _selected(cache: Any, rows: Int[Tensor, "B"]) -> Any:
     if isinstance(cache, Cache):
         # The copy shares its tensors until it is reordered, which makes new ones.
         twin = copy.deepcopy(cache, {id(tensor): tensor for tensor in tensors_of(contents)})
-        twin.reorder_cache(rows)
+        twin.reorder_cache(cast("torch.LongTensor", rows))
         return twin
     chosen = replaced(
         contents, lambda each: each.index_select(0, rows.to(each.device)) if isinstance(each, Tensor) else each

@@ -26,8 +26,8 @@ transformers' `generate`: greedy, and at temperature {SAMPLED} with the same Gum
 {{counts}}
 
 The route is the code that computes the target: native (without transformers' module), module, states (a module whose
-layers keep states), or paths (a module that takes no tree mask, and so computes each root-to-leaf path of a tree, which is
-slower). The largest difference is that of a tree node's logits from those of plain text, over the largest logit.
+layers keep states), or paths (a module that takes no tree mask, and so computes each root-to-leaf path of a tree, which
+is slower). The largest difference is that of a tree node's logits from those of plain text, over the largest logit.
 
 `python -m tests.decoder.survey --output DIR` measures them and writes this page."""
 

@@ -20,9 +20,9 @@ from decoder.run.decoding_path import PATHS, expected_path
 from decoder.tensor_parallel.check import require_plan
 from tests import tiny
 from tests.decoder import any_family
-from tests.decoder.any_family import CONTEXT, PROMPT, decoded, engine_of, greedy
-from tests.decoder.path_families import BY_TRIAL, FAMILIES, FURTHER, STATEFUL, USUAL, target_of
-from tests.decoder.tree_logits import VISIBLE, largest_difference, plain
+from tests.decoder.any_family import PROMPT, decoded, engine_of, greedy
+from tests.decoder.path_families import FAMILIES, FURTHER, USUAL, target_of
+from tests.decoder.tree_logits import largest_difference, plain
 
 COUNT = 60
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
@@ -67,9 +67,9 @@ def test_loading_chooses_whole_paths(family: str) -> None:
     assert isinstance(model.inexact().runs_by, PathForward)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "lfm2"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen3"])
 def test_loading_keeps_a_form_that_computes_trees(family: str) -> None:
-    model = LanguageModel.of_module(tiny.build(tiny.FAMILIES["gpt2"](), seed=1), "tiny")
+    model = LanguageModel.of_module(tiny.build(tiny.FAMILIES[family](), seed=1), family)
     probe(model)
     assert not model.hf.by_paths
 
