@@ -33,9 +33,10 @@ from decoder.bench.progress import Progress, interrupted
 from decoder.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
 from decoder.bench.statistics import estimate, ratios
 from decoder.errors import DecoderError
+from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import cache_bytes, windows_of
+from decoder.forward.windows import windows_of
 from decoder.system.device import set_up
 from decoder.system.whole_files import made_folder, write_whole
 from decoder.tables.data import Cell, Column, Spec, Table, of_rows

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from decoder.forward.text_length import longest_text
 
+T = TypeVar("T")
 FULL, SLIDING = "full_attention", "sliding_attention"
-ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
-"""Layer types that cache no rows of keys and values."""
+ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": SLIDING}
+"""Layer types that attend to cached keys and keep a state too, with the type of their attention."""
 SHAPED = "keys and values differ in shape, and a CUDA graph stores those of all layers in one tensor"
 """Reason why passes are not captured as CUDA graphs."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
@@ -67,7 +68,7 @@ class Windows:
     sizes: Mapping[str, int]
     """Size in tokens by layer type; empty if all layers attend to the whole text."""
     layers: Sequence[str]
-    """Type of each layer."""
+    """Type of the attention of each cached layer."""
 
     def masks(
         self,
@@ -98,10 +99,10 @@ def first_seen(mask: Bool[NDArray[np.bool_], "N S"]) -> int:
 
 def windows_of(config: Any) -> Windows:
     """Windows of a configuration; a window at least as long as the context limits no text, so it is left out."""
-    kinds = layer_types(config)
+    kinds = attention_types(config)
     sizes = {kind: max(window_sizes(config, kind), default=0) for kind in LIMITS if kind in kinds}
     longest = longest_text(config)
-    return Windows({kind: size for kind, size in sizes.items() if size < longest}, kinds)
+    return Windows({kind: size for kind, size in sizes.items() if size < longest}, cached(config, kinds))
 
 
 def layer_types(config: Any) -> Sequence[str]:
@@ -114,9 +115,32 @@ def layer_types(config: Any) -> Sequence[str]:
     return (SLIDING if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
 
 
+def attention_types(config: Any) -> Sequence[str]:
+    """Type of each layer's attention; of a layer without attention, the layer's type."""
+    return tuple(ATTENTION_OF.get(kind, kind) for kind in layer_types(config))
+
+
+def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
+    """Values of all cached layers, from those of the module's layers.
+
+    A module that computes some layers in a loop caches them again in each repetition, after all other layers.
+    """
+    first, end, repetitions = _loop(config)
+    return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))
+
+
+def _loop(config: Any) -> tuple[int, int, int]:
+    """First layer of a configuration's loop, the layer after its last one, and the number of repetitions."""
+    if hasattr(config, "loop_num_passes"):
+        return config.loop_layer_index_start, config.loop_layer_index_end, config.loop_num_passes
+    if getattr(config, "recurrent_kv_cache_mode", None) == "per_loop":
+        return config.n_input_layers, config.n_input_layers + config.n_recurrent_layers, config.n_recurrent_loops
+    return 0, 0, 1
+
+
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Window sizes of all layers of a type; more than one size if the layers differ."""
-    field, kinds = LIMITS[kind].field, layer_types(config)
+    """Window sizes of all layers whose attention has a type; more than one size if the layers differ."""
+    field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):
         sizes = [size for size, own in zip(sizes, kinds, strict=True) if own == kind]
@@ -130,33 +154,3 @@ def by_layers(config: Any, field: str) -> list[Any]:
     except RuntimeError:  # transformers raises it where the layers have different values
         return [getattr(layer, field, None) for layer in config.per_layer_config]
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of a text's keys and values: with all rows, as the cache keeps them, and with ring buffers for windows.
-
-    Args:
-        config: Configuration of a model.
-        tokens: Length of the text.
-        item_bytes: Bytes of one number.
-    """
-    kinds, windows = layer_types(config), windows_of(config)
-    queries = _by_layer(config, "num_attention_heads", [1] * len(kinds))
-    heads = _by_layer(config, "num_key_value_heads", queries)
-    widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
-    owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
-    if latent := getattr(config, "kv_lora_rank", None):  # one latent and one rotated key for all heads
-        width = latent + config.qk_rope_head_dim + (getattr(config, "index_head_dim", None) or 0)
-        row_bytes = [width * item_bytes] * len(kinds)
-    else:
-        row_bytes = [2 * own * width * item_bytes for own, width in zip(heads, widths, strict=True)]
-    rows = [0 if kind in ROWLESS else size for kind, size in zip(owners, row_bytes, strict=False)]
-    kept = [min(tokens, windows.sizes.get(kind, tokens)) for kind in owners]
-    return tokens * sum(rows), sum(size * count for size, count in zip(rows, kept, strict=True))
-
-
-def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
-    """Values of a configuration field in each layer; where the field is missing or empty, the values of `usual`."""
-    named = by_layers(config, field)
-    values = named if len(named) == len(usual) else named * len(usual)
-    return [value or other for value, other in zip(values, usual, strict=True)]

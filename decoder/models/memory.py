@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import weight_bytes
 from decoder.forward.text_length import longest_text
-from decoder.forward.windows import cache_bytes, windows_of
+from decoder.forward.windows import windows_of
 from decoder.models.quantisation import Quantisation
 from decoder.system.deferred import imported
 

@@ -18,8 +18,9 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
+from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
 from decoder.forward.windows import SHAPED, windows_of
-from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf.file import BY_PATHS, GgufFile
 from decoder.models.quantisation import quantisation_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs, has_room
@@ -30,6 +31,7 @@ HOST: Literal["host"] = "host"
 EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
+PATHS = f"{MODULE}, a batch of whole paths a pass (slower)"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
 """Fields that a model's configuration has if the model's keys and values have different shapes."""
@@ -74,7 +76,8 @@ def _computing(model: LanguageModel) -> str:
     if model.ranks:
         return f"{MODULE} over {len(model.ranks.devices)} processes"
     native = NATIVE if model.device.type == "cpu" else "native model"
-    return native if model.runs_without_module else MODULE
+    by_module = PATHS if model.hf.by_paths else MODULE
+    return native if model.runs_without_module else by_module
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
@@ -98,12 +101,10 @@ def expected_path(
     Raises:
         ConfigError: A model has quantised weights that this machine cannot load.
     """
-    if any(isinstance(config, GgufFile) for config in configs.values()):
+    if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
     archs = {role: _architecture(config, device) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
-    if not has_graphs(device):
-        return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     texts = [config.get_text_config() if unknown[role] else archs[role] for role, config in configs.items()]
     if reason := EXACT if exact else _uncaptured(texts) if "draft" in configs else LOOKED_UP:
         return DecodingPath(HOST, reason)
@@ -122,10 +123,13 @@ def expected_path(
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:
-    """Reason why models of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
+    """Reason why modules of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
     from decoder.session.cuda_graph.static_shapes import uncaptured
 
-    if any(keeps_states(config) for config in configs if not isinstance(config, Architecture)):
+    modules = [config for config in configs if not isinstance(config, Architecture)]
+    if any(map(takes_paths, modules)):
+        return UNCAPTURED
+    if any(map(keeps_states, modules)):
         return HOST_ROUNDS
     if reason := next(filter(None, (uncaptured(windows_of(config)) for config in configs)), ""):
         return reason
@@ -135,8 +139,11 @@ def _uncaptured(configs: Sequence[Any]) -> str:
 def _expected(config: Any, device: torch.device) -> str:
     """Form in which a model will run on the host."""
     if isinstance(config, GgufFile):
-        return f"llama.cpp, GGUF {config.quantisation}"
-    return MODULE if isinstance(_architecture(config, device), str) else NATIVE
+        told = f"llama.cpp, GGUF {config.quantisation}"
+        return f"{told}, {BY_PATHS}" if config.keeps_states else told
+    if not isinstance(_architecture(config, device), str):
+        return NATIVE
+    return PATHS if takes_paths(config.get_text_config()) else MODULE
 
 
 def _architecture(config: Any, device: torch.device) -> Architecture | str:

@@ -3,7 +3,6 @@
 import functools
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +11,6 @@ from decoder import RunConfig
 from decoder.errors import PairError
 from decoder.forward.hf import ModuleForward
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.windows import cache_bytes
 from decoder.models.compatibility import check_architecture, probe
 from decoder.system.device import GROUPED, fuses_grouped_heads
 from tests import tiny
@@ -22,7 +20,6 @@ from tests.decoder.any_family import (
     FAMILIES,
     PROMPT,
     SHAPED,
-    WINDOW,
     WINDOWED,
     built,
     config_of,
@@ -32,10 +29,11 @@ from tests.decoder.any_family import (
     greedy,
     whole_and_layers,
 )
+from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 
-PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""A tree's nodes by the parents above them: siblings, and branches of unequal length."""
 COUNT = 60
+KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
+"""Paths of the shared tree that are kept, one of each tree."""
 METHODS = ("ar", "linear", "dynatree", "auto")
 """Without a draft model, `auto` copies from earlier in the text."""
 
@@ -50,40 +48,9 @@ def draft(family: str) -> Any:
     return tiny.kin(target(family), seed=2, noise=0.005)
 
 
-def path_of(node: int) -> list[int]:
-    return [] if node < 0 else [*path_of(PARENTS[node]), node]
-
-
-@torch.inference_mode()
-def plain(module: Any, text: list[int]) -> Tensor:
-    """Logits after each token of a text, without a cache."""
-    logits: Tensor = module(input_ids=torch.tensor([text]), use_cache=False).logits[0]
-    return logits
-
-
-@torch.inference_mode()
-def largest_difference(module: Any) -> float:
-    """Largest difference of any node's logits from those of its path as plain text, over the largest logit."""
-    form, text, worst = ModuleForward(module), list(PROMPT), 0.0
-    cache = form.new_cache(CONTEXT)
-    form.read(cache, text[: WINDOW + 2])
-    form.read(cache, text[WINDOW + 2 :])
-    paths = [path_of(node) for node in range(len(PARENTS))]
-    visible = np.array([[other in path for other in range(len(PARENTS))] for path in paths])
-    for kept in ([0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]):
-        tokens = [(7 * node + len(text)) % 90 for node in range(len(PARENTS))]
-        logits = form.forward(cache, tokens, [len(text) + len(path) - 1 for path in paths], visible)
-        for path in (path for node, path in enumerate(paths) if node not in PARENTS):
-            right = plain(module, text + [tokens[node] for node in path])[len(text) :]
-            worst = max(worst, float((logits[path] - right).abs().max() / right.abs().max()))
-        cache.keep([cache.length + node for node in kept])
-        text += [tokens[node] for node in kept]
-    return worst
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nodes_of_trees_after_a_text_longer_than_windows_have_the_logits_of_plain_text(family: str) -> None:
-    assert largest_difference(target(family)) < 1e-4
+    assert largest_difference(ModuleForward(target(family)), target(family), KEEPING) < 1e-4
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "gemma3n_text", "llama4_text", "deepseek_v32", "gemma4_text"])
@@ -148,15 +115,6 @@ def test_keys_and_values_of_several_shapes_are_cached_by_part(family: str) -> No
     assert len({tuple(rows.shape) for rows, _ in cache.parts.values()}) > 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_memory_of_the_cache_is_known_from_the_configuration(family: str) -> None:
-    form = ModuleForward(target(family))
-    cache = form.new_cache(CONTEXT)
-    form.read(cache, PROMPT)
-    positions = 0 if cache.positions is None else cache.positions.nbytes
-    assert cache.nbytes - positions == cache_bytes(target(family).config, CONTEXT, 4)[0]
-
-
 @pytest.mark.parametrize("family", ["mistral", "qwen3_moe"])
 def test_heads_that_share_keys_in_torch_give_the_same_bits(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fuses_grouped_heads()
@@ -172,9 +130,7 @@ def after_a_tree(module: Any) -> Tensor:
     form = ModuleForward(module)
     cache = form.new_cache(CONTEXT)
     form.read(cache, PROMPT)
-    paths = [path_of(node) for node in range(len(PARENTS))]
-    visible = np.array([[other in path for other in range(len(PARENTS))] for path in paths])
-    return form.forward(cache, range(5, 13), [len(PROMPT) + len(path) - 1 for path in paths], visible)
+    return form.forward(cache, range(5, 13), [len(PROMPT) + len(path) - 1 for path in PATHS], VISIBLE)
 
 
 @pytest.mark.parametrize("family", ["mistral", "minicpm3"])

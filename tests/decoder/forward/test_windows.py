@@ -10,8 +10,9 @@ from transformers import AutoConfig, MistralConfig
 
 from decoder.forward.windows import (
     Windows,
+    attention_types,
     by_layers,
-    cache_bytes,
+    cached,
     chunked,
     first_seen,
     layer_types,
@@ -99,16 +100,24 @@ def test_a_field_may_be_a_list_by_layer() -> None:
     assert by_layers(config(intermediate_size=48), "intermediate_size") == [48]
 
 
-def test_the_memory_of_all_rows_is_told_beside_that_of_ring_buffers() -> None:
-    """A row has two heads of 4 numbers, a key and a value, of 2 bytes each."""
-    shape = config(
-        sliding_window=8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4,
-        num_key_value_heads=2, hidden_size=16,
-    )  # fmt: skip
-    row = 2 * 2 * 4 * 2
-    assert cache_bytes(shape, 40, 2) == (2 * 40 * row, (40 + 8) * row)
+def test_a_layer_with_a_state_has_the_window_of_its_attention() -> None:
+    kinds = ["hybrid_sliding", "hybrid", "conv"]
+    shape = config(sliding_window=8, layer_types=kinds, num_hidden_layers=3)
+    assert attention_types(shape) == ("sliding_attention", "full_attention", "conv")
+    assert windows_of(shape) == Windows({"sliding_attention": 8}, attention_types(shape))
 
 
-def test_layers_that_share_keys_take_no_memory() -> None:
-    shape = config(num_attention_heads=2, head_dim=4, hidden_size=16, num_kv_shared_layers=1)
-    assert cache_bytes(shape, 10, 1) == (2 * 2 * 4 * 10,) * 2
+DORY = {"n_input_layers": 1, "n_recurrent_layers": 2, "n_recurrent_loops": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "layers"),
+    [
+        ({}, "abcd"),
+        ({"loop_layer_index_start": 1, "loop_layer_index_end": 3, "loop_num_passes": 3}, "abcdbcbc"),
+        (DORY | {"recurrent_kv_cache_mode": "per_loop"}, "abcdbc"),
+        (DORY | {"recurrent_kv_cache_mode": "last_loop"}, "abcd"),
+    ],
+)
+def test_layers_in_a_loop_are_cached_once_a_repetition(fields: dict[str, Any], layers: str) -> None:
+    assert "".join(cached(config(**fields), "abcd")) == layers
