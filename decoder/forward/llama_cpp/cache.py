@@ -70,7 +70,7 @@ class LlamaCache(KvCache):
 
     @abstractmethod
     def _move(self, small: Context, large: Context) -> None:
-        """Brings the text, and drafted rows or not, from a context to a larger, empty one."""
+        """Moves to a larger, empty context; what is not brought there is noted as not computed yet."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Called before rows are drafted; returns their mask, which may get columns of the text."""

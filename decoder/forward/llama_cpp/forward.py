@@ -14,8 +14,9 @@ from torch import Tensor
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.llama_cpp.cache import Contexts, LlamaCache
 from decoder.forward.llama_cpp.context import Model
+from decoder.forward.llama_cpp.paths import STATES
 from decoder.forward.llama_cpp.row_cache import SEQUENCES, RowCache
-from decoder.forward.llama_cpp.state_cache import STATES, StateCache
+from decoder.forward.llama_cpp.state_cache import StateCache
 
 
 class LlamaForward:

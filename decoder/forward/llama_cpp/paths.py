@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 from decoder.forward.llama_cpp.drafted import TEXT, Copy, DraftedRows, Step
 
+STATES = 16
+"""Number of sequences of a context, each of which takes memory for a state: of the text, a mark in it, and drafts."""
+
 
 class Paths(DraftedRows):
     """Drafted rows of one text, and the sequences whose paths end in some of them."""

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from decoder.forward.llama_cpp.cache import Contexts, LlamaCache
 from decoder.forward.llama_cpp.context import MOST_ROWS, Context
 from decoder.forward.llama_cpp.drafted import TEXT
-from decoder.forward.llama_cpp.paths import Paths
+from decoder.forward.llama_cpp.paths import STATES, Paths
 
-STATES = 16
-"""Number of sequences of a context, the text's and that of the mark among them: each takes memory for a state."""
 MARK = STATES - 1
 """Number of the sequence of the mark."""
 MOST_OWED = 16

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from decoder.forward.llama_cpp.paths import STATES
 from decoder.models.gguf.file import BY_PATHS, GgufFile, gguf_file
 from decoder.models.gguf.limits import check_gguf
 
 MIB = 1 << 20
 FLOAT32_BYTES, FLOAT16_BYTES = 4, 2
+INTERVAL = "full_attention_interval"
+"""Entry of hybrid models: of so many layers, the last one attends, and the others keep a state."""
 
 
 def gguf_words(name: str) -> str:
@@ -18,6 +21,8 @@ def gguf_words(name: str) -> str:
     if each := row_bytes(file):
         whole = each * (file.size("context_length") or 0)
         memory += f", keys and values of {each / 1024:.0f} KiB a token, {whole / MIB:.0f} MiB for the whole context"
+    if state := state_bytes(file):
+        memory += f", {STATES} states of {state / MIB:.1f} MiB"
     form = f"llama.cpp, {BY_PATHS}" if file.keeps_states else "llama.cpp"
     return f"{shown}: {file.architecture}, {file.quantisation}, {memory}; computed by {form}"
 
@@ -31,7 +36,31 @@ def row_bytes(file: GgufFile) -> int | None:
         return None
     head = width // heads[0]
     lengths = (file.size("attention.key_length") or head) + (file.size("attention.value_length") or head)
-    return sum(shared) * lengths * (FLOAT32_BYTES if file.in_float32 else FLOAT16_BYTES)
+    interval = file.size(INTERVAL) or 1
+    attending = sum(shared[interval - 1 :: interval])
+    return attending * lengths * (FLOAT32_BYTES if file.in_float32 else FLOAT16_BYTES)
+
+
+def state_bytes(file: GgufFile) -> int:
+    """Bytes of one state in all layers that keep one; 0 if there are none, or if the metadata does not tell."""
+    kernel, inner, state, groups, width, head, latest = (
+        file.size(name) or 0
+        for name in ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count", "embedding_length",
+                     "wkv.head_size", "shortconv.l_cache")
+    )  # fmt: skip
+    scan = (kernel - 1) * (inner + 2 * groups * state) + state * inner if kernel else 0
+    shifted = width * (head + (file.size("token_shift_count") or 2)) if head else 0
+    convolution = width * (latest - 1) if latest else 0
+    return _keeping(file) * (scan + shifted + convolution) * FLOAT32_BYTES
+
+
+def _keeping(file: GgufFile) -> int:
+    """Number of layers that keep a state: all but those that attend in their place."""
+    layers, interval = file.size("block_count") or 0, file.size(INTERVAL)
+    shared = _by_layer(file, "attention.head_count_kv", layers)
+    if 0 in shared:
+        return shared.count(0)
+    return layers - layers // interval if interval else layers
 
 
 def _by_layer(file: GgufFile, key: str, layers: int | None) -> list[int]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from decoder.forward.llama_cpp.cache import LlamaCache
 from decoder.forward.llama_cpp.context import Context, Model
 from decoder.forward.llama_cpp.forward import LlamaForward
-from decoder.forward.llama_cpp.state_cache import STATES
+from decoder.forward.llama_cpp.paths import STATES
 from tests.gguf_pair import GgufStates, needs_llama_cpp
 from tests.gguf_states import LAYERS
 
@@ -192,6 +192,15 @@ def test_a_cache_that_grows_keeps_text_and_drafted_rows(model: LlamaForward) -> 
     draft(model, cache, [-1, 0], [40, 41])
     cache.keep([36])
     assert same(model.read(cache, [9]), plain(model, [*BEGINNING, *chain, 40, 9]))
+
+
+def test_a_tree_whose_paths_take_more_rows_than_the_cache_has_room_for_moves_to_a_larger_one(
+    hybrid: LlamaForward,
+) -> None:
+    cache, parents = begun(hybrid, 60), [*range(-1, 49), *[49] * 12]
+    logits = draft(hybrid, cache, parents, range(100, 162))
+    for node in (49, 50, 61):
+        assert same(logits[node], plain(hybrid, [*BEGINNING, *(100 + each for each in path_to(node, parents))]))
 
 
 def test_a_text_that_was_cut_may_grow_and_be_cut_again(model: LlamaForward) -> None:

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from decoder.errors import ConfigError
+from decoder.forward.llama_cpp.context import Context, Model
 from decoder.models.checkpoints import load_config, load_model, looks_like_a_path
 from decoder.models.compatibility import check_config
 from decoder.models.gguf.file import GgufFile, gguf_file, is_gguf
-from decoder.models.gguf.words import gguf_words, row_bytes
-from tests.gguf_pair import GgufPair, needs_llama_cpp
+from decoder.models.gguf.words import gguf_words, row_bytes, state_bytes
+from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp
+from tests.gguf_states import LAYERS
 
 STRING, UINT32, ARRAY = 8, 4, 9
+HEADERS = 64
+"""Most bytes beside the numbers of a row and a state in llama.cpp's copy of its memory."""
 
 
 def text(value: str) -> bytes:
@@ -144,6 +148,22 @@ def test_memory_of_a_token_counts_shared_heads_once() -> None:
     assert row_bytes(file_of({"llama.attention.head_count_kv": [2, 1]})) == (2 + 1) * (16 + 16) * 2
     assert row_bytes(replace(file_of({"llama.attention.key_length": 32}), in_float32=True)) == 2 * 2 * (32 + 16) * 4
     assert row_bytes(file_of({"llama.attention.head_count": None})) is None
+
+
+@needs_llama_cpp
+@pytest.mark.parametrize("architecture", LAYERS)
+def test_memory_of_a_state_is_what_llama_cpp_takes_for_a_sequence(gguf_states: GgufStates, architecture: str) -> None:
+    file = gguf_file(str(gguf_states.target(architecture)))
+    context, sizes = Context(Model(file.path), 100, 2, half=False, threads=1), list[int]()
+    for sequence in range(2):
+        context.decode([5], [0], [[sequence]], [True])
+        sizes.append(len(context.state()))
+    of_row = row_bytes(file) or 0
+    assert state_bytes(file) <= sizes[1] - sizes[0] - of_row < state_bytes(file) + HEADERS
+
+
+def test_a_model_without_states_takes_no_memory_for_them() -> None:
+    assert state_bytes(file_of({})) == 0
 
 
 @needs_llama_cpp
