@@ -56,9 +56,9 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
 def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
     """Size of a module's weights, in `dtype`; matrices other than embedding and head have `bits` bits, if given."""
     if bits is None:
-        return dtype.itemsize * sum(weight.numel() for weight in module.parameters())
+        count: int = sum(weight.numel() for weight in module.parameters())
+        return count * dtype.itemsize
     ends = [part.weight for part in (module.get_input_embeddings(), module.get_output_embeddings()) if part is not None]
     whole = {id(weight) for weight in (*ends, *(weight for weight in module.parameters() if weight.dim() < 2))}
-    return sum(
-        weight.numel() * (8 * dtype.itemsize if id(weight) in whole else bits) // 8 for weight in module.parameters()
-    )
+    sizes = [(weight.numel(), 8 * dtype.itemsize if id(weight) in whole else bits) for weight in module.parameters()]
+    return sum(count * size // 8 for count, size in sizes)

@@ -180,7 +180,7 @@ def _converts(name: str, method: Method, settings: dict[str, Any], device: torch
     logging.set_verbosity_error()
     by = f"{name} is quantised by {method.title}"
     if not method.loads:
-        raise ConfigError(f"{by}, which transformers quantises with but cannot load; {REMEDY}")
+        raise ConfigError(f"{by}, whose checkpoints transformers cannot load; {REMEDY}")
     if method.gpu and device.type != "cuda":
         raise ConfigError(f"{by}, which needs a CUDA GPU, and the device is {device}; {REMEDY}")
     try:

@@ -122,7 +122,7 @@ def texts(engine: Engine, run: RunConfig) -> tuple[Run, Summary, dict[str, list[
     return events[0], events[-1], tokens
 
 
-@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")  # of packages
+@pytest.mark.filterwarnings("ignore")  # those of the packages
 @pytest.mark.parametrize("method", [*ROUTES, *PACKAGES])
 def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> None:
     engine = saved.loaded(method)
@@ -130,7 +130,7 @@ def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> 
     right = greedy(saved.module(method), engine.pair.tokenizer(PROMPT).input_ids, COUNT)
     assert written == dict.fromkeys(METHODS, right)
     assert len(set(right)) > 3
-    assert summary.methods["dynatree"].tokens_per_round > 1.2
+    assert (summary.methods["dynatree"].tokens_per_round or 0) > 1.2
     assert (run.dtype, run.draft_dtype) == (PRECISIONS[method], "float32")
 
 
@@ -155,7 +155,7 @@ def test_a_quantised_draft_changes_no_token(saved: Saved, method: str) -> None:
     engine = load_pair(str(pair.draft), str(pair.target), device="cpu", dtype="float32")
     run, summary, written = texts(engine, RunConfig(("ar", "dynatree"), COUNT))
     assert written["dynatree"] == written["ar"]
-    assert summary.methods["dynatree"].tokens_per_round > 1.2
+    assert (summary.methods["dynatree"].tokens_per_round or 0) > 1.2
     assert (run.dtype, run.draft_dtype) == ("float32", PRECISIONS[method])
 
 
