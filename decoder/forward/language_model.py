@@ -225,7 +225,7 @@ class LanguageModel:
         """What the module keeps of a text in place of cached rows, in words; empty if it keeps rows."""
         if self.hf.by_paths:
             return "computes whole paths in caches of its own"
-        return "keeps states" if self.hf.keeps_states else ""
+        return "keeps states" if self.keeps_states else ""
 
     @property
     def embedding(self) -> Float[Tensor, "V X"]:

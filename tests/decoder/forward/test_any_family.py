@@ -133,7 +133,7 @@ def after_a_tree(module: Any) -> Tensor:
     return form.forward(cache, range(5, 13), [len(PROMPT) + len(path) - 1 for path in PATHS], VISIBLE)
 
 
-@pytest.mark.parametrize("family", ["mistral", "minicpm3"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "minicpm3"])
 def test_exact_passes_take_windows_and_shapes(family: str) -> None:
     engine = engine_of(target(family), draft(family)).batch_invariant()
     texts = [decoded(engine, PROMPT, RunConfig((name,), 30))[0] for name in ("ar", "dynatree")]
