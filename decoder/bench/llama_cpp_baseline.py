@@ -1,10 +1,11 @@
-"""llama.cpp's own greedy decoding as contenders, plain and speculative: its server, called without HTTP.
+"""llama.cpp's own greedy decoding as contenders: plain passes by its C API, and its server, plain and speculative.
 
-Its time is the time that its server reports. As for transformers' baselines, prefill ends with the first token, which
-does not count in rates.
+Nothing of the engine takes part. The server is called without HTTP, and its time is the time that it reports; as for
+transformers' baselines, its prefill ends with the first token, which does not count in rates.
 """
 
 import functools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,41 +13,63 @@ import torch
 
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
-from decoder.bench.contenders import Contender, Trial
+from decoder.bench.contenders import BASELINE, Contender, Trial, running
 from decoder.engine import Engine
+from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.library import require_package
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
+from decoder.session.protocol import Outcome, TokenLimit
+from decoder.tree import TokenTree
 
-NAME = "llama.cpp"
+PLAIN, SERVER = "llama.cpp", "llama-server"
 DRAFTED = (1, 2, 3, 5)
-"""Settings of speculative decoding: maximum number of drafted tokens a round; 3 is llama.cpp's default."""
+"""Settings of the server's speculative decoding: most drafted tokens a round; 3 is llama.cpp's default."""
 SILENT = -1
-"""Verbosity at which llama.cpp's server writes nothing."""
+"""Verbosity at which the server writes nothing."""
 MS = 1e-3
 """Seconds of a millisecond."""
 
 
 def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft: str | None) -> list[Contender]:
-    """The contenders, if `target` is a GGUF file and decoding is greedy; speculative ones if `draft` is one too."""
+    """The contenders for greedy decoding, if `target` is a GGUF file; speculative ones if `draft` is one too."""
     if target is None or not is_gguf(target) or config.sampling.temperature:
         return []
     drafts = DRAFTED if draft is not None and is_gguf(draft) and not pair.translation else ()
-    return [
+    served = [
         Contender(
-            f"{NAME} {count}" if count else NAME,
-            NAME,
-            functools.partial(_decoded, config=config, server=_Server(target, draft if count else None, count)),
+            f"{SERVER} {count}" if count else SERVER,
+            SERVER,
+            functools.partial(_served, config=config, server=_Server(target, draft if count else None, count)),
             {"n_max": count},
             foreign=True,
         )
         for count in (0, *drafts)
     ]
+    return [Contender(PLAIN, PLAIN, functools.partial(_decoded, config=config), {}), *served]
+
+
+def _decoded(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig) -> Trial:
+    pair = engine.pair
+    forward = pair.target.runs_by
+    assert isinstance(forward, LlamaForward), "as when the contender was made"  # noqa: S101 - a programmer's mistake
+    limit, outcomes = TokenLimit(pair.eos, config.max_new_tokens), list[tuple[Outcome, float]]()
+    opened = time.perf_counter()
+    tokens = forward.plain(prompt_ids, len(prompt_ids) + config.max_new_tokens, pair.vocabulary)
+    started = time.perf_counter()
+    for token in tokens:
+        committed, finished = limit.cut([token])
+        outcome = Outcome(TokenTree([prompt_ids[-1]]), committed=committed, target_forwards=1, draft_forwards=0)
+        outcomes.append((outcome, time.perf_counter() - started))
+        if finished:
+            break
+    tallies = running(started - opened, BASELINE, outcomes)
+    return Trial(tallies[-1], tallies)
 
 
 class _Server:
-    """llama.cpp's server for one text at a time, started by the first text."""
+    """llama.cpp's server, which decodes one text at a time; the first text starts it."""
 
     def __init__(self, target: str, draft: str | None, drafted: int) -> None:
         """Describes a server for the file `target`; the file `draft`, if any, drafts up to `drafted` tokens a round."""
@@ -79,7 +102,7 @@ class _Server:
         return xllamacpp.Server(params)
 
 
-def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
+def _served(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
     timed = server.complete(prompt_ids, config.max_new_tokens)
     # Token ids come only with log-probabilities, which take time.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]

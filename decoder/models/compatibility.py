@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.errors import DeviceError, PairError, quoted
+from decoder.errors import DeviceError, PairError, first_line, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel

@@ -1,11 +1,11 @@
-"""llama.cpp's plain decoding is a contender beside the methods on a GGUF target, with the same text as ar."""
+"""llama.cpp's own decoding, plain and speculative, is a contender beside the methods on a GGUF target."""
 
 import pytest
 
 from decoder import RunConfig, load_pair
 from decoder.bench.contenders import own
 from decoder.bench.job import OnTexts, measure_texts
-from decoder.bench.llama_cpp_baseline import NAME, llama_cpp_baselines
+from decoder.bench.llama_cpp_baseline import DRAFTED, PLAIN, SERVER, llama_cpp_baselines
 from decoder.bench.shapes import loaded_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -20,25 +20,35 @@ def engine(gguf_pair: GgufPair) -> Engine:
     return load_pair(str(gguf_pair.draft()), "lookup", run=CONFIG)
 
 
-def test_it_writes_the_text_of_ar(engine: Engine) -> None:
-    (contender,) = llama_cpp_baselines(engine.pair, CONFIG)
+def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None:
+    file = str(gguf_pair.draft())
     ids = engine.pair.tokenizer("Once upon a time").input_ids
-    plain = contender.run(engine, ids)
-    assert plain.tally.tokens == own("ar", "ar", "ar", CONFIG).run(engine, ids).tally.tokens
-    assert plain.tally.rounds == CONFIG.max_new_tokens
+    contenders = llama_cpp_baselines(engine.pair, CONFIG, file, file)
+    trials = {contender.name: contender.run(engine, ids).tally for contender in contenders}
+    text = own("ar", "ar", "ar", CONFIG).run(engine, ids).tally.tokens
+    assert list(trials) == [PLAIN, SERVER, *(f"{SERVER} {count}" for count in DRAFTED)]
+    assert all(tally.tokens == text for tally in trials.values())
+    assert trials[PLAIN].rounds == trials[SERVER].rounds == CONFIG.max_new_tokens
+    # The model drafts for itself, so it accepts all drafted tokens; the first token costs a round of its own.
+    assert all(tally.accepted == tally.drafted > 0 for tally in [*trials.values()][2:])
+    assert trials[f"{SERVER} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
 
 
-def test_it_draws_no_samples_and_needs_a_gguf_target(engine: Engine) -> None:
-    assert not llama_cpp_baselines(engine.pair, RunConfig(methods=("ar",), temperature=0.5))
-    assert not llama_cpp_baselines(load_pair(dtype="float32").pair, CONFIG)
+def test_they_draw_no_samples_and_need_gguf_files(engine: Engine, gguf_pair: GgufPair) -> None:
+    file = str(gguf_pair.draft())
+    assert not llama_cpp_baselines(engine.pair, RunConfig(methods=("ar",), temperature=0.5), file, file)
+    assert not llama_cpp_baselines(load_pair(dtype="float32").pair, CONFIG, None, None)
+    assert len(llama_cpp_baselines(engine.pair, CONFIG, file, "lookup")) == 2
 
 
-def test_a_benchmark_has_it_in_place_of_the_baselines_in_torch(gguf_pair: GgufPair) -> None:
+def test_a_benchmark_has_them_in_place_of_the_baselines_in_torch(gguf_pair: GgufPair) -> None:
     notes = list[str]()
     name = str(gguf_pair.draft())
-    asked = OnTexts(target=name, draft=name, prompts=("Once",), config=CONFIG, methods=("ar",), settings={}, repeats=1)
+    asked = OnTexts(
+        target=name, draft="lookup", prompts=("Once",), config=CONFIG, methods=("ar",), settings={}, repeats=1
+    )
     done = measure_texts(asked, notes.append)
-    assert [row.name for row in done.report.rows] == ["ar", NAME]
+    assert [row.name for row in done.report.rows] == ["ar", PLAIN, SERVER]
     assert any("transformers' own generation is left out" in note for note in notes)
 
 
