@@ -17,7 +17,7 @@ from tests import tiny
 from tests.decoder.family_models import MODELS, made, native_of
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
-from tests.decoder.tree_logits import errors
+from tests.decoder.random_trees import errors
 
 
 @pytest.mark.parametrize("name", MODELS)

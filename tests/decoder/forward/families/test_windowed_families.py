@@ -10,7 +10,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import NativeModel, Sequential
 from decoder.forward.language_model import LanguageModel
 from tests.decoder.family_models import like_llama, made, native_of
-from tests.decoder.tree_logits import path
+from tests.decoder.random_trees import path
 
 WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
 WINDOW, VOCABULARY = 8, 96

@@ -15,7 +15,7 @@ from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.slots import BEYOND, read
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests.decoder.family_models import made
-from tests.decoder.tree_logits import errors, path
+from tests.decoder.random_trees import errors, path
 
 WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
 TEXT = [(7 * place * place + 3) % 96 for place in range(40)]

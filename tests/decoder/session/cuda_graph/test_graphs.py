@@ -20,6 +20,7 @@ from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
 from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules, tree_rule
+from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
@@ -123,7 +124,7 @@ def played(
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "windows"])
 def test_graphs_give_the_rounds_of_plain_calls(tiny_models: TinyModels, family: str, dtype: str, method: str) -> None:
     prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
     by_graph = played(on_gpu(tiny_models, family, dtype), prompt, 60, METHODS[method])
@@ -136,7 +137,7 @@ def test_graphs_give_the_rounds_of_plain_calls(tiny_models: TinyModels, family: 
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "qwen3"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "qwen3", *tiny.WINDOWED])
 def test_graphs_give_the_rounds_of_the_host(tiny_models: TinyModels, family: str, method: str) -> None:
     prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
     match(on_gpu(tiny_models, family, "float64"), prompt, 100, METHODS[method])
