@@ -5,8 +5,8 @@ layout, of the speculators library, has the fields of the layer within `transfor
 on the head are ignored, also `auto_map`, so that the code it names never runs. Knows no weights.
 """
 
-from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import msgspec
@@ -127,7 +127,8 @@ def _architecture(name: str, layer: Layer) -> Architecture:
         given = layer.rope_parameters or layer.rope_scaling
         raise ModelError(f"{name} has rotary positions of an unsupported kind: {quoted(given)}; {REMEDY}")
     qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
-    arch = replace(Architecture.of(layer), rope_parameters=rope, dtype=None, **qwen3)
+    resolved = msgspec.structs.asdict(layer) | {"rope_parameters": rope, "dtype": None} | qwen3
+    arch = Architecture.of(SimpleNamespace(**resolved))
     if arch.num_attention_heads % arch.num_key_value_heads or arch.head_dim % 2:
         raise ModelError(
             f"the configuration of {name} has {arch.num_attention_heads} attention heads, "
