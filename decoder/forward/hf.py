@@ -7,6 +7,7 @@ than importing torch; models of native families do not need it.
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,6 +33,8 @@ META = torch.device("meta")
 FEW_ROWS = 2
 """Number of rows that every model can compute together."""
 INDEXER_KEYS = "indexer keys"
+CACHES = ("past_key_values", "cache", "cache_params", "state")
+"""Names of a module's argument for the cache."""
 Put = Callable[
     [int, Float[Tensor, "H N D"], Float[Tensor, "G N E"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]
 ]
@@ -50,11 +53,30 @@ class Layers(Cache):
     """KV cache with transformers' interface, for one pass after `rows` cached rows; `put` stores a layer's rows."""
 
     def __init__(
-        self, put: Put, rows: int, positions: Int[Tensor, "N"] | None = None, put_indexer: PutIndexer = _no_indexer
+        self,
+        put: Put,
+        rows: int,
+        positions: Int[Tensor, "N"] | None = None,
+        put_indexer: PutIndexer = _no_indexer,
+        *,
+        key_positions: Int[Tensor, "S"] | None = None,
+        starts: Mapping[int, int] | None = None,
     ) -> None:
-        """Makes the cache of one pass; `positions` are those of its new rows, None if they follow the cached rows."""
+        """Makes the cache of one pass.
+
+        Args:
+            put: Stores the new rows of a layer.
+            rows: Number of cached rows.
+            positions: Positions of the new rows; None: they follow the cached rows.
+            put_indexer: Stores the new keys of a layer's indexer.
+            key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
+            starts: First row that the attention of each layer reads, by layer; row 0 where none is named.
+        """
         super().__init__(layers=[])
         self._put, self._put_indexer, self._rows, self._positions = put, put_indexer, rows, positions
+        self._key_positions = key_positions
+        self.starts: Mapping[int, int] = starts or {}
+        """See the argument of this name."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
@@ -66,6 +88,12 @@ class Layers(Cache):
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
         """Stores new keys of a layer's indexer, by which sparse attention chooses; returns all, shape (1, rows, I)."""
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
+
+    def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
+        """Positions of these rows, on the device of the pass; None in a pass that does not know them."""
+        if self._key_positions is None or self._positions is None:
+            return None
+        return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
         """Number of cached rows before the pass; for a layer, the difference of a row's position and index in the pass.
@@ -87,7 +115,7 @@ def appending(
     Args:
         cache: Cache to write to.
         positions: See `Layers`.
-        starts: By layer, the first row that attention reads, if it is not row 0.
+        starts: See `Layers`.
     """
     reads_from = starts or {}
 
@@ -106,7 +134,10 @@ def appending(
     def put_indexer(layer: int, keys: Tensor) -> Tensor:
         return cache.append_part((INDEXER_KEYS, layer), keys, 0)
 
-    return Layers(put, cache.used, positions, put_indexer)
+    of_keys = None
+    if positions is not None and cache.positions is not None:
+        of_keys = cache.positions[: cache.used + len(positions)]
+    return Layers(put, cache.used, positions, put_indexer, key_positions=of_keys, starts=reads_from)
 
 
 def unknown_cache(layers: int, capacity: int) -> KvCache:
@@ -116,8 +147,21 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 def cache_argument(module: Any) -> str:
     """Name of the cache among a module's arguments and in its output; transformers 5.24 renamed it."""
-    known = inspect.signature(module.forward).parameters
-    return next((name for name in ("past_key_values", "cache", "cache_params") if name in known), "past_key_values")
+    return next((name for name in CACHES if name in _arguments(module)), CACHES[0])
+
+
+def takes_cache(module: Any) -> bool:
+    """Whether a module continues a text whose cache it gets."""
+    return not _arguments(module).isdisjoint(CACHES)
+
+
+def takes_positions(module: Any) -> bool:
+    """Whether a module is told the position of each token."""
+    return "position_ids" in _arguments(module)
+
+
+def _arguments(module: Any) -> AbstractSet[str]:
+    return inspect.signature(module.forward).parameters.keys()
 
 
 class ModuleForward:
@@ -161,7 +205,7 @@ class ModuleForward:
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
         biases = {kind: self._bias(mask[:, starts.get(kind, 0) :]) for kind, mask in masks.items()}
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
-        by_layer = {layer: starts[kind] for layer, kind in enumerate(self._windows.layers) if kind in starts}
+        by_layer = {layer: starts.get(kind, 0) for layer, kind in enumerate(self._windows.layers)}
         layers = appending(cache, places, by_layer)
         options = {"output_hidden_states": True} if self._states else {}
         output = call(given, places, biases, layers, **options)

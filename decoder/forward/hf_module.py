@@ -17,6 +17,7 @@ from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.layer_kinds import keeps_states
+from decoder.forward.whole_paths.families import takes_paths
 from decoder.system.deferred import imported
 
 Load = Callable[[torch.device], Any]
@@ -41,6 +42,7 @@ class HfModule:
         self._load = load
         self._module = module
         self._settings: Any = None
+        self._tried_by_paths = False
 
     @property
     def module(self) -> Any:
@@ -88,6 +90,15 @@ class HfModule:
         return self._module is not None and keeps_states(self._module.config)
 
     @property
+    def by_paths(self) -> bool:
+        """Whether draft trees are computed as whole paths: the module's family is known for it, or a trial chose so."""
+        return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
+
+    def choose_paths(self) -> None:
+        """Lets draft trees be computed as whole paths."""
+        self._tried_by_paths = True
+
+    @property
     def skeleton(self) -> Any:
         """The module if it is in memory, else a module of the same structure without weights."""
         return self._skeleton() if self._module is None else self._module
@@ -130,9 +141,13 @@ class HfModule:
     def forward_form(self) -> Forward:
         """The module as a `Forward`; loads the module."""
         module = self.module
-        form: Forward = (
-            _recurrent().RecurrentForward(module) if keeps_states(module.config) else _hf().ModuleForward(module)
-        )
+        form: Forward
+        if self.by_paths:
+            form = _whole_paths().PathForward(module)
+        elif keeps_states(module.config):
+            form = _recurrent().RecurrentForward(module)
+        else:
+            form = _hf().ModuleForward(module)
         return form
 
 
@@ -165,3 +180,5 @@ _hf = functools.partial(imported, "decoder.forward.hf")
 """Imports the module `decoder.forward.hf`, which needs transformers."""
 _recurrent = functools.partial(imported, "decoder.forward.recurrent.forward")
 """Imports the module `decoder.forward.recurrent.forward`, which needs transformers too."""
+_whole_paths = functools.partial(imported, "decoder.forward.whole_paths.forward")
+"""Imports the module `decoder.forward.whole_paths.forward`, which needs transformers too."""

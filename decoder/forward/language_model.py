@@ -111,6 +111,19 @@ class LanguageModel:
         self.drop_forward()
         self.runs_by = self.hf.forward_form()
 
+    def by_paths(self) -> "LanguageModel":
+        """The same model, whose module computes draft trees as whole paths, in caches of its own."""
+        twin = copy.copy(self)
+        twin.hf = copy.copy(self.hf)
+        twin.hf.choose_paths()
+        twin.run_by_module()
+        return twin
+
+    def run_by_paths(self) -> None:
+        """Lets the module compute draft trees as whole paths from now on, which is slower."""
+        self.hf.choose_paths()
+        self.run_by_module()
+
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""
         return self.runs_by.new_cache(capacity)
@@ -152,9 +165,9 @@ class LanguageModel:
         Raises:
             PairError: The model has no batch-invariant form.
         """
-        if self.hf.keeps_states:
+        if own := self._own_cache:
             raise PairError(
-                f"{self.name} keeps states, which are not the same bit for bit after passes of other sizes; leave out "
+                f"{self.name} {own}, which are not the same bit for bit after passes of other sizes; leave out "
                 "--exact, or choose models whose layers all attend to cached keys and values"
             )
         if self._native is None and self.runs_without_module:
@@ -185,11 +198,11 @@ class LanguageModel:
         """The same model, in which each token attends to a text's first `sinks` and latest `window` tokens only.
 
         Raises:
-            PairError: Its positions are not rotary, or it keeps states.
+            PairError: Its positions are not rotary, or it keeps other things than rows.
         """
-        if self.hf.keeps_states:
+        if own := self._own_cache:
             raise PairError(
-                f"{self.name} keeps states, from which streaming cannot drop tokens; leave out streaming, or choose "
+                f"{self.name} {own}, from which streaming cannot drop tokens; leave out streaming, or choose "
                 "models whose layers all attend to cached keys and values"
             )
         frequencies = self._frequencies
@@ -200,6 +213,13 @@ class LanguageModel:
                 "streaming, or choose models of another family"
             )
         return self.with_forward(Streaming(self.runs_by, turn, sinks, window))
+
+    @property
+    def _own_cache(self) -> str:
+        """What the module keeps of a text in place of cached rows, in words; empty if it keeps rows."""
+        if self.hf.by_paths:
+            return "computes whole paths in caches of its own"
+        return "keeps states" if self.hf.keeps_states else ""
 
     @property
     def embedding(self) -> Float[Tensor, "V X"]:

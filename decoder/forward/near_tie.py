@@ -90,7 +90,7 @@ class Judge:
             plain, chunked = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
             return self._compared(prefix, rivals, _joined(plain), [_joined(chunked)])
         module, place = self._module(), self._places[0]
-        parts = _parts(prefix, len(prefix) if keeps_states(module.config) else CHUNK)
+        parts = _parts(prefix, len(prefix) if self._model.hf.by_paths or keeps_states(module.config) else CHUNK)
         own = [_logits(self._model, parts)]
         if by_module:
             own.append(_by_module(module, parts, next(module.parameters()).device))

@@ -8,7 +8,7 @@ nor modules.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from decoder.forward.families.architecture import longest_text
 
+T = TypeVar("T")
 FULL = "full_attention"
 ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
 """Layer types that cache no rows of keys and values."""
+ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": "sliding_attention"}
+"""Layer types that attend to cached keys and keep a state too, with the type of their attention."""
 WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
 SHAPED = "keys and values differ in shape, and a CUDA graph stores those of all layers in one tensor"
 """Reasons why passes are not captured as CUDA graphs."""
@@ -63,7 +66,7 @@ class Windows:
     sizes: Mapping[str, int]
     """Size in tokens by layer type; empty if all layers attend to the whole text."""
     layers: Sequence[str]
-    """Type of each layer."""
+    """Type of the attention of each cached layer."""
 
     def masks(
         self,
@@ -87,10 +90,10 @@ def first_seen(mask: Bool[NDArray[np.bool_], "N S"]) -> int:
 
 def windows_of(config: Any) -> Windows:
     """Windows of a configuration; a window at least as long as the context limits no text, so it is left out."""
-    kinds = layer_types(config)
+    kinds = attention_types(config)
     sizes = {kind: max(window_sizes(config, kind), default=0) for kind in LIMITS if kind in kinds}
     longest = longest_text(config)
-    return Windows({kind: size for kind, size in sizes.items() if size < longest}, kinds)
+    return Windows({kind: size for kind, size in sizes.items() if size < longest}, cached(config, kinds))
 
 
 def layer_types(config: Any) -> Sequence[str]:
@@ -103,9 +106,32 @@ def layer_types(config: Any) -> Sequence[str]:
     return ("sliding_attention" if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
 
 
+def attention_types(config: Any) -> Sequence[str]:
+    """Type of each layer's attention; of a layer without attention, the layer's type."""
+    return tuple(ATTENTION_OF.get(kind, kind) for kind in layer_types(config))
+
+
+def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
+    """Values of all cached layers, from those of the module's layers.
+
+    A module that computes some layers in a loop caches them again in each repetition, after all other layers.
+    """
+    first, end, repetitions = _loop(config)
+    return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))
+
+
+def _loop(config: Any) -> tuple[int, int, int]:
+    """First layer of a configuration's loop, the layer after its last one, and the number of repetitions."""
+    if hasattr(config, "loop_num_passes"):
+        return config.loop_layer_index_start, config.loop_layer_index_end, config.loop_num_passes
+    if getattr(config, "recurrent_kv_cache_mode", None) == "per_loop":
+        return config.n_input_layers, config.n_input_layers + config.n_recurrent_layers, config.n_recurrent_loops
+    return 0, 0, 1
+
+
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Window sizes of all layers of a type; more than one size if the layers differ."""
-    field, kinds = LIMITS[kind].field, layer_types(config)
+    """Window sizes of all layers whose attention has a type; more than one size if the layers differ."""
+    field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):
         sizes = [size for size, own in zip(sizes, kinds, strict=True) if own == kind]

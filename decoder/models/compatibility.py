@@ -17,7 +17,8 @@ from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import NO_MEMORY, STATES
-from decoder.forward.windows import FULL, LIMITS, by_layers, layer_types, window_sizes
+from decoder.forward.whole_paths.families import takes_paths
+from decoder.forward.windows import FULL, LIMITS, attention_types, by_layers, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.gguf.file import GgufFile
@@ -25,7 +26,7 @@ from decoder.models.gguf.limits import check_gguf
 from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 
-REMEDY = "choose a decoder-only model whose layers all attend to cached keys and values"
+REMEDY = "choose a decoder-only language model of another family"
 KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}
 """Layer types that cache rows (full attention, attention to an indexer's choice of keys, windows), keep a state, or
 remember nothing."""
@@ -47,6 +48,7 @@ LARGEST = {
 """Upper bound of each size in a configuration: several times that of the largest models."""
 NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not take the attention mask, or the positions, that a tree needs"
+NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
@@ -79,22 +81,26 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError unless the model is a plain decoder whose layers only cache rows or keep states."""
-    _check_sizes(name, config)
+    """Raises PairError unless the model is a decoder whose layers cache rows, keep states, or compute plain paths."""
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
+    if getattr(config, "attn_type", None) == "bi":
+        raise PairError(f"{name} reads a text in both directions; {REMEDY}")
+    _check_sizes(name, config)
+    if takes_paths(config):
+        return  # Its module makes its own masks and caches.
     _check_windows(name, config)
     layers = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layers - KINDS):
         raise PairError(f"{name} has layers of type {', '.join(other)}; {REMEDY}")
     if not any(by_layers(config, "num_attention_heads")) and not STATES.intersection(layers):
-        raise PairError(f"{name} has no attention heads (a recurrent model?); {REMEDY}")
+        raise PairError(f"{name} has neither attention heads nor layers with a known state; {REMEDY}")
 
 
 def _check_windows(name: str, config: Any) -> None:
     """Refuses attention limits that masks by position do not express, or whose size is not a positive integer."""
     for kind, limit in LIMITS.items():
-        sizes = window_sizes(config, kind) if kind in layer_types(config) else set()
+        sizes = window_sizes(config, kind) if kind in attention_types(config) else set()
         if wrong := [size for size in sizes if not (isinstance(size, int) and size >= 1)]:
             raise PairError(f"{name} attends to {limit.name} of {quoted(wrong[0])} tokens; {REMEDY}")
         if len({min(size, longest_text(config)) for size in sizes}) > 1:
@@ -137,6 +143,8 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
     """Compares a small tree's logits with the logits of its paths as plain text, also beyond the configured sizes.
 
+    Where a tree differs and its whole paths do not, the model is set to compute whole paths, which is slower.
+
     Args:
         model: The model under test.
         plain: The same weights in another form, which computes the plain text if no module is loaded; None: `model`.
@@ -145,6 +153,27 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
         PairError: This model cannot compute a draft tree; the message says why.
         DeviceError: The device's memory is full.
     """
+    try:
+        _check(model, plain)
+    except PairError:
+        if plain is not None or model.ranks or model.hf.loaded is None or not _computes_paths(model):
+            raise
+        model.run_by_paths()
+
+
+def _computes_paths(model: LanguageModel) -> bool:
+    """Whether a model whose trees differ from plain text computes whole paths that do not."""
+    if model.hf.by_paths:
+        return False
+    try:
+        _check(model.by_paths())
+    except PairError:
+        return False
+    return True
+
+
+def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
+    """`probe` of one forward form."""
     _check_trees(model, _text(model, plain))
     if model.hf.loaded is not None:
         _check_ends(model)
@@ -154,7 +183,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
     """Refuses a model whose logits in trees differ from those in plain text, `text` after the probe's text."""
     _agree(model, _tree(model), text)
-    if model.hf.keeps_states:
+    if model.hf.keeps_states or model.hf.by_paths:
         _agree(model, _second_tree(model), _tried(model, lambda: _after(model, LATER), NO_TEXT))
 
 
@@ -169,7 +198,9 @@ def _tree(model: LanguageModel) -> Tensor:
         cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
         return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
 
-    return _tried(model, as_tree, NO_TREE)
+    loaded = model.hf.loaded
+    known = loaded is None or imported("decoder.forward.hf").takes_cache(loaded)
+    return _tried(model, as_tree, NO_TREE if known else NO_CACHE)
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
@@ -218,7 +249,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
         return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, lambda: _after(model, PATHS), NO_TEXT)
-    if model.hf.keeps_states:
+    if model.hf.keeps_states or model.hf.by_paths:
         return torch.cat([_after(model, ((),)).cpu(), text])
     kept = _tried(model, as_kept_text, "it keeps something else than keys and values")
     return torch.stack([kept, *text])
@@ -242,9 +273,8 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
         if PASSED < size < model.context and name not in LARGEST:
             module = hf.resized(model.hf.module, name, PASSED)
             if module is not None:
-                _check_beyond(
-                    LanguageModel.of_module(module, f"{model.name}, in a text longer than its {name} of {size},")
-                )
+                smaller = LanguageModel.of_module(module, f"{model.name}, in a text longer than its {name} of {size},")
+                _check_beyond(smaller.by_paths() if model.hf.by_paths else smaller)
 
 
 def _check_beyond(model: LanguageModel) -> None:
@@ -258,14 +288,21 @@ def _check_beyond(model: LanguageModel) -> None:
 
 
 def _check_ends(model: LanguageModel) -> None:
-    """Runs a module at the last positions of its context, and checks its room for a tree after the longest text."""
+    """Runs a module at the last positions of its context, and checks its room for a tree after the longest text.
+
+    Whole paths need no such room, and families that are known to compute them may need the text before a position.
+    """
+    module, by_paths = model.hf.module, model.hf.by_paths
+    if takes_paths(module.config.get_text_config()):
+        return
 
     def at_the_end() -> Tensor:
         last = [max(0, model.context - 2), model.context - 1]
         return _by_module(model, [4, 5], position_ids=torch.tensor([last], device=model.device))
 
-    _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration names")
-    if not model.has_room(1 + MOST):
+    if not by_paths or imported("decoder.forward.hf").takes_positions(module):
+        _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration names")
+    if not by_paths and not model.has_room(1 + MOST):
         raise _no_tree(model, f"it has no room for a tree after a text of {model.context} tokens")
 
 

@@ -18,6 +18,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
+from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
 from decoder.forward.windows import SHAPED, WINDOWED, windows_of
 from decoder.models.gguf.file import GgufFile
 from decoder.system.deferred import imported
@@ -29,6 +30,7 @@ HOST: Literal["host"] = "host"
 EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
+PATHS = f"{MODULE}, a batch of whole paths a pass (slower)"
 UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
 """Configuration fields by which a family is known to have keys and values of different shapes."""
@@ -72,7 +74,8 @@ def _computing(model: LanguageModel) -> str:
     if model.ranks:
         return f"{MODULE} over {len(model.ranks.devices)} processes"
     native = NATIVE if model.device.type == "cpu" else "native model"
-    return native if model.runs_without_module else MODULE
+    by_module = PATHS if model.hf.by_paths else MODULE
+    return native if model.runs_without_module else by_module
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
@@ -93,12 +96,10 @@ def expected_path(
     """Expected decoding path, determined before weights are loaded, from the models' configurations by role. If `dtype`
     is None, each model has the dtype of its configuration.
     """
-    if any(isinstance(config, GgufFile) for config in configs.values()):
+    if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config) for role, config in configs.items()}))
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
-    if not has_graphs(device):
-        return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     modules = [config.get_text_config() for role, config in configs.items() if unknown[role]]
     if reason := EXACT if exact else _uncaptured(modules) if "draft" in configs else LOOKED_UP:
         return DecodingPath(HOST, reason)
@@ -118,6 +119,8 @@ def expected_path(
 
 def _uncaptured(configs: Sequence[Any]) -> str:
     """Reason why modules of these configurations have no CUDA graphs; empty if nothing in them is against graphs."""
+    if any(map(takes_paths, configs)):
+        return UNCAPTURED
     if any(map(keeps_states, configs)):
         return HOST_ROUNDS
     if any(windows_of(config).sizes for config in configs):
@@ -129,7 +132,9 @@ def _expected(config: Any) -> str:
     """Form in which a model will run on the host."""
     if isinstance(config, GgufFile):
         return f"llama.cpp, GGUF {config.quantisation}"
-    return MODULE if isinstance(_architecture(config), str) else NATIVE
+    if not isinstance(_architecture(config), str):
+        return NATIVE
+    return PATHS if takes_paths(config.get_text_config()) else MODULE
 
 
 def _architecture(config: Any) -> Architecture | str:

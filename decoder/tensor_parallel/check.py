@@ -8,6 +8,7 @@ import torch
 
 from decoder.errors import ConfigError, require
 from decoder.forward.recurrent.layer_kinds import keeps_states
+from decoder.forward.whole_paths.families import takes_paths
 from decoder.forward.windows import by_layers
 from decoder.methods.method import Method
 from decoder.system.device import device_count
@@ -53,12 +54,14 @@ def require_plan(name: str, config: Any, count: int) -> None:
         count: Number of processes.
 
     Raises:
-        ConfigError: The target keeps states, its family has no tensor-parallel plan, or its heads are not divisible.
+        ConfigError: The target keeps other things than rows, its family has no tensor-parallel plan, or its heads are
+            not divisible.
     """
     config = config.get_text_config()
-    if keeps_states(config):
+    own = "states" if keeps_states(config) else "a cache of its own" if takes_paths(config) else ""
+    if own:
         raise ConfigError(
-            f"{name} keeps states, which --tensor-parallel cannot follow in each process; leave it out, or choose a "
+            f"{name} keeps {own}, which --tensor-parallel cannot follow in each process; leave it out, or choose a "
             "model whose layers all attend to cached keys and values"
         )
     if not getattr(config, "base_model_tp_plan", None):

@@ -18,7 +18,7 @@ from decoder.forward.recurrent.owners import TRIED, Owner, find_owners
 from decoder.forward.recurrent.path_hooks import by_paths, computed_again
 from decoder.forward.recurrent.paths import path_batch, with_parents
 from decoder.forward.recurrent.states import Drafted, StateCache, States
-from decoder.forward.windows import FULL, layer_types
+from decoder.forward.windows import FULL, attention_types
 
 
 def _ignore() -> None:
@@ -36,7 +36,7 @@ class RecurrentForward:
         self._module = module
         self._rows = ModuleForward(module)
         self._layers = layers_of(module)
-        kinds = MASKED.intersection(layer_types(module.config.get_text_config()))
+        kinds = MASKED.intersection(attention_types(module.config.get_text_config()))
         self._masked = {FULL, *kinds} if kinds else kinds
         """Layer types with a mask; `FULL` is also the name of a mask for all layers."""
 
@@ -44,7 +44,7 @@ class RecurrentForward:
         """See `Forward`."""
         rows = self._rows.new_cache(capacity)
         cache = StateCache(rows.store, self._replayed)
-        cache.positions = rows.positions
+        cache.positions = torch.arange(capacity)
         return cache
 
     def forward(
@@ -95,6 +95,8 @@ class RecurrentForward:
     def _output(self) -> Call:
         def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
             masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
+            if len(masks) > 1:
+                masks["linear_attention"] = None  # the mask of hybrid layers' states
             return self._rows.output(tokens, positions, masks, states, **options)
 
         return output

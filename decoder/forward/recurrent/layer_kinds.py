@@ -5,14 +5,14 @@ Pure functions of a configuration.
 
 from typing import Any
 
-from decoder.forward.windows import FULL, LIMITS, layer_types
+from decoder.forward.windows import ATTENTION_OF, FULL, LIMITS, layer_types
 
-STATES = frozenset({"linear_attention", "conv", "hybrid"})
-"""Layer types with a state; `hybrid` layers also attend to cached keys."""
+STATES = frozenset({"linear_attention", "conv", *ATTENTION_OF})
+"""Layer types with a state; hybrid layers also attend to cached keys."""
 NO_MEMORY = frozenset({"moe", "mlp"})
 """Layer types that compute each row from itself alone."""
-MASKED = frozenset({FULL, "hybrid", "attention", "indexed_attention", *LIMITS})
-"""Layer types that take an attention mask; the others must get none."""
+MASKED = frozenset({FULL, "attention", "indexed_attention", *LIMITS})
+"""Types of attention that take a mask; layers without attention must get none."""
 
 HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph runs without it"
 """Reason why passes of models with states are not captured as CUDA graphs."""

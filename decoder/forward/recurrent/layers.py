@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.cache_utils import Cache
 
@@ -21,22 +21,25 @@ from decoder.forward.hf import Layers
 from decoder.forward.recurrent.states import State, States
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
+INDEXED_AXES = 3
+"""Number of positions that an indexer knows of each row: time, height and width, which are equal in text."""
 
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Items that are made when they are read by their number; iteration finds none."""
+    """Items that are made when they are read by their number; iteration finds the first `count`."""
 
     item: Callable[[int], Any]
+    count: int = 0
 
     def __getitem__(self, index: int) -> Any:
         return self.item(index)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(())
+        return map(self.item, range(self.count))
 
     def __len__(self) -> int:
-        return 0
+        return self.count
 
 
 class StateLayers(Cache):
@@ -50,7 +53,7 @@ class StateLayers(Cache):
         self._current: dict[State, Tensor] = {}
         # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
         # the states of a pass in memory.
-        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)))
+        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)), len(rows.starts))
         self.layers = layers
 
     @property
@@ -73,6 +76,26 @@ class StateLayers(Cache):
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
         """See `Layers`."""
         return self._rows.get_seq_length(layer_idx)
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
+        """Number of rows that a layer's attention reads, and the differences of their positions and indices.
+
+        Layers that bias scores by distance (Inkling) add a row's index to its difference.
+        """
+        start = self._rows.starts.get(layer_idx, 0)
+        end = self._rows.get_seq_length() + query_length
+        keys = self._rows.positions(start, end)
+        return end - start, start if keys is None else keys - torch.arange(end - start, device=keys.device)
+
+    def is_narrowed(self, layer: int) -> bool:
+        """Whether the attention of a layer reads only rows of its window."""
+        return self._rows.starts.get(layer, 0) > 0
+
+    @property
+    def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
+        """Positions of the cached rows on each axis that an indexer knows; None if there are none, or if they are unknown."""
+        known = self._rows.positions(0, self._rows.get_seq_length())
+        return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 
     def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
         """Whether a layer has a state."""
@@ -135,9 +158,11 @@ class StateLayers(Cache):
 
 
 def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
-    """A layer's states as attributes."""
+    """What modules read of a layer as attributes."""
     return SimpleNamespace(
         record_past=True,
+        is_sliding=cache.is_narrowed(number),
+        indexer_position_ids=cache.indexer_position_ids,
         conv_states=_Lookup(partial(cache.get_conv_state, number)),
         recurrent_states=_Lookup(partial(cache.get_recurrent_state, number)),
     )

@@ -37,7 +37,9 @@ def with_parents(parents: Sequence[int], visible: Bool[NDArray[np.bool_], "N M"]
     for parent in known:
         depths.append(1 if parent == NO_PARENT else 1 + depths[parent])
     if not visible[:, : recent - drafted].all() or (seen.sum(1) != depths[len(parents) :]).any():
-        raise ValueError("each row of a model with states must attend to the whole text and to the rows of one path")
+        raise ValueError(
+            "each row of a model that computes paths must attend to the whole text and to the rows of one path"
+        )
     return known
 
 

@@ -11,10 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoder.errors import PairError
 from decoder.forward.cpu.packed import HALF, PublicLinear
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.registry import Arithmetic, native_model, reading_bytes, weight_bytes
 from decoder.forward.static.layers import NativeStatic
+from decoder.forward.whole_paths.families import UNCAPTURED
 from decoder.system.device import has_room, without_gradients
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 
 
 def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
+    if model.hf.by_paths:
+        raise PairError(UNCAPTURED)
     from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
 
     return ModuleStatic(model.hf.module, lacks)

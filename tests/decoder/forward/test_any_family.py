@@ -3,10 +3,8 @@
 import functools
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from decoder import RunConfig
 from decoder.errors import PairError
@@ -19,7 +17,6 @@ from tests.decoder.any_family import (
     FAMILIES,
     PROMPT,
     SHAPED,
-    WINDOW,
     WINDOWED,
     built,
     config_of,
@@ -27,10 +24,11 @@ from tests.decoder.any_family import (
     engine_of,
     greedy,
 )
+from tests.decoder.tree_logits import largest_difference, plain
 
-PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""A tree's nodes by the parents above them: siblings, and branches of unequal length."""
 COUNT = 60
+KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
+"""Paths of the shared tree that are kept, one of each tree."""
 METHODS = ("ar", "linear", "dynatree", "auto")
 """Without a draft model, `auto` copies from earlier in the text."""
 
@@ -45,40 +43,9 @@ def draft(family: str) -> Any:
     return tiny.kin(target(family), seed=2, noise=0.005)
 
 
-def path_of(node: int) -> list[int]:
-    return [] if node < 0 else [*path_of(PARENTS[node]), node]
-
-
-@torch.inference_mode()
-def plain(module: Any, text: list[int]) -> Tensor:
-    """Logits after each token of a text, without a cache."""
-    logits: Tensor = module(input_ids=torch.tensor([text]), use_cache=False).logits[0]
-    return logits
-
-
-@torch.inference_mode()
-def largest_difference(module: Any) -> float:
-    """Largest difference of any node's logits from those of its path as plain text, over the largest logit."""
-    form, text, worst = ModuleForward(module), list(PROMPT), 0.0
-    cache = form.new_cache(CONTEXT)
-    form.read(cache, text[: WINDOW + 2])
-    form.read(cache, text[WINDOW + 2 :])
-    paths = [path_of(node) for node in range(len(PARENTS))]
-    visible = np.array([[other in path for other in range(len(PARENTS))] for path in paths])
-    for kept in ([0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]):
-        tokens = [(7 * node + len(text)) % 90 for node in range(len(PARENTS))]
-        logits = form.forward(cache, tokens, [len(text) + len(path) - 1 for path in paths], visible)
-        for path in (path for node, path in enumerate(paths) if node not in PARENTS):
-            right = plain(module, text + [tokens[node] for node in path])[len(text) :]
-            worst = max(worst, float((logits[path] - right).abs().max() / right.abs().max()))
-        cache.keep([cache.length + node for node in kept])
-        text += [tokens[node] for node in kept]
-    return worst
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nodes_of_trees_after_a_text_longer_than_windows_have_the_logits_of_plain_text(family: str) -> None:
-    assert largest_difference(target(family)) < 1e-4
+    assert largest_difference(ModuleForward(target(family)), target(family), KEEPING) < 1e-4
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "gemma3n_text", "llama4_text", "deepseek_v32", "gemma4_text"])

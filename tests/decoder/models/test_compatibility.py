@@ -18,28 +18,31 @@ from transformers import (
     CLIPConfig,
     DogeConfig,
     GPTNeoConfig,
+    LlamaConfig,
     MptConfig,
-    RwkvConfig,
     T5Config,
     ViTConfig,
+    XLNetConfig,
 )
 
 from decoder.errors import DeviceError, PairError
-from decoder.forward.hf import ModuleForward, cache_argument
+from decoder.forward.hf import ModuleForward, cache_argument, has_room
 from decoder.forward.language_model import LanguageModel
+from decoder.knobs import MOST
 from decoder.models.compatibility import REMEDY, check_architecture, check_config, probe, tokenizers_of
 from tests import tiny
 
 REFUSED: dict[str, Callable[[], Any]] = {
     "an encoder-decoder": T5Config,
     "layers of type recurrent": lambda: SimpleNamespace(layer_types=["full_attention", "recurrent"]),
-    "local windows of 256 tokens": lambda: GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]),
+    "local windows of 256 tokens": lambda: SimpleNamespace(attention_layers=["global", "local"], window_size=256),
     "a choice of 8 tokens": lambda: DogeConfig(keep_window_size=8, max_position_embeddings=64),
     "a sliding window of 0 tokens": lambda: SimpleNamespace(layer_types=["sliding_attention"]),
     "a sliding window of 'wide' tokens": lambda: SimpleNamespace(
         sliding_window="wide", layer_types=["sliding_attention"]
     ),
-    "no attention heads": SimpleNamespace,
+    "neither attention heads nor layers with a known state": SimpleNamespace,
+    "in both directions": XLNetConfig,
 }
 ACCEPTED: dict[str, dict[str, Any]] = {
     "full attention in every layer": {"layer_types": ["full_attention"] * 2},
@@ -58,6 +61,10 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "states without attention": {"layer_types": ["linear_attention"], "num_attention_heads": None},
     "a size of each layer": {"intermediate_size": [48, 64]},
 }
+
+
+class RecurrentConfig(LlamaConfig):
+    layer_types = ("recurrent",)
 
 
 class Heterogeneous(SimpleNamespace):
@@ -80,7 +87,7 @@ def by_layers(*windows: int) -> Heterogeneous:
 
 @pytest.mark.parametrize(("kind", "config"), REFUSED.items(), ids=REFUSED)
 def test_a_configuration_tells_what_the_engine_cannot_decode(kind: str, config: Callable[[], Any]) -> None:
-    with pytest.raises(PairError, match=f"owner/model (is|has|attends to) {kind}.*; choose a decoder-only model"):
+    with pytest.raises(PairError, match=f"owner/model (is|has|attends to|reads a text) {kind}.*; {REMEDY}"):
         check_architecture("owner/model", config())
 
 
@@ -98,8 +105,8 @@ def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callabl
 
 
 def test_a_language_model_is_refused_for_its_layers() -> None:
-    with pytest.raises(PairError, match="owner/model has no attention heads"):
-        check_config("owner/model", RwkvConfig())
+    with pytest.raises(PairError, match="owner/model has layers of type recurrent"):
+        check_config("owner/model", RecurrentConfig())
     with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
         check_config("owner/model", T5Config())
 
@@ -158,17 +165,23 @@ def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("missed", ["attention_mask", "position_ids"])
 @pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_a_model_that_ignores_where_nodes_stand_is_refused(family: str, missed: str, dtype: torch.dtype) -> None:
-    probe(deaf(family, dtype, missed="nothing"))
+def test_a_model_that_ignores_where_nodes_stand_computes_whole_paths(
+    family: str, missed: str, dtype: torch.dtype
+) -> None:
+    hearing, model = deaf(family, dtype, missed="nothing"), deaf(family, dtype, missed)
+    probe(hearing)
+    assert not hearing.hf.by_paths
     with pytest.raises(PairError, match=rf"{family} computes other logits for a draft tree of 34 nodes .*by \d"):
-        probe(deaf(family, dtype, missed))
+        probe(model, plain=hearing)
+    probe(model)
+    assert model.hf.by_paths
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_model_that_counts_rows_for_its_biases_is_refused_in_half_precision_too(dtype: torch.dtype) -> None:
+def test_a_model_that_counts_rows_for_its_biases_is_noticed_in_half_precision_too(dtype: torch.dtype) -> None:
     config = MptConfig(d_model=32, n_layers=2, n_heads=2, max_seq_len=64, vocab_size=96)
     with pytest.raises(PairError, match="mpt computes other logits for a draft tree"):
-        probe(LanguageModel.of_module(tiny.build(config, seed=1).to(dtype), "mpt"))
+        probe(by_rows(tiny.build(config, seed=1).to(dtype), "mpt"))
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
@@ -197,11 +210,16 @@ def of_module(module: Any) -> LanguageModel:
     return LanguageModel.of_module(module, "tiny")
 
 
+def by_rows(module: Any, name: str = "tiny") -> LanguageModel:
+    """A model that runs with a row a node, whatever its family."""
+    return LanguageModel.of_module(module, name).with_forward(ModuleForward(module))
+
+
 def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
     module = tiny.build(BloomConfig(hidden_size=32, n_layer=2, n_head=2, vocab_size=96), seed=1)
     fault = "it does not take the attention mask, or the positions, that a tree needs"
     with pytest.raises(PairError, match=unfit(fault)):
-        probe(of_module(module))
+        probe(by_rows(module))
 
 
 def test_a_model_that_keeps_something_else_than_keys_and_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,21 +310,23 @@ def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_whose_own_mask_ends_with_its_longest_text_is_refused(dtype: torch.dtype) -> None:
+def test_a_model_whose_own_mask_ends_with_its_longest_text_has_no_room_for_a_tree_there(dtype: torch.dtype) -> None:
     """Its rounds would fail where the text and the nodes of a tree are together longer than that."""
     config = GPTNeoConfig(
         hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=64,
         vocab_size=96,
     )  # fmt: skip
-    with pytest.raises(PairError, match=unfit("it has no room for a tree after a text of 64 tokens")):
-        probe(of_module(tiny.build(config, seed=1).to(dtype)))
+    assert not has_room(tiny.build(config, seed=1).to(dtype), 64, 1 + MOST)
 
 
-def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_is_refused() -> None:
+def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_computes_whole_paths() -> None:
     """Its rounds would fail where a tree alone has more nodes than that."""
     config = BigBirdConfig(
         hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
         max_position_embeddings=64, is_decoder=True, attention_type="original_full",
     )  # fmt: skip
+    model = of_module(tiny.build(config, seed=1))
     with pytest.raises(PairError, match=unfit("it has no room for a tree after a text of 64 tokens")):
-        probe(of_module(tiny.build(config, seed=1)))
+        probe(model, plain=model)
+    probe(model)
+    assert model.hf.by_paths

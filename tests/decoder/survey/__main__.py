@@ -3,7 +3,7 @@
     python -m tests.decoder.survey --output DIR
 
 Each family runs in a process of its own with a time limit. DIR has the log, from which the same command resumes. With
---families nothing but the log is written.
+--families nothing but the log is written; --replace then replaces the kept results of these families.
 """
 
 import argparse
@@ -17,7 +17,19 @@ import transformers
 from decoder.bench.record_log import RecordLog, header_now, opened
 from decoder.errors import DecoderError
 from decoder.system.whole_files import made_folder
-from tests.decoder.survey.results import FORMAT, GREEDY, SAMPLED, Header, Request, Survey, result, write
+from tests.decoder.survey.results import (
+    FORMAT,
+    GREEDY,
+    SAMPLED,
+    Header,
+    Request,
+    Survey,
+    in_order,
+    merged,
+    read,
+    result,
+    write,
+)
 from tests.decoder.survey.tiny_models import FAMILIES
 from tests.decoder.survey.trial import Trial, isolated
 
@@ -30,6 +42,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the log, from which a later run resumes")
     parser.add_argument("--families", help="names of model types, with commas; default: all")
+    parser.add_argument("--replace", action="store_true", help="replace the kept results of --families")
     arguments = parser.parse_args(command_line)
     families = arguments.families.split(",") if arguments.families else FAMILIES
     torch.set_num_threads(1)
@@ -42,8 +55,9 @@ def main(command_line: Sequence[str] | None = None) -> int:
             for temperature in (GREEDY, SAMPLED):
                 measure(log, families, temperature)
             if not arguments.families:
-                trials = sorted(log.records, key=lambda trial: (trial.temperature, trial.family))
-                write(Survey(transformers=version, trials=tuple(trials)))
+                write(Survey(transformers=version, trials=in_order(log.records)))
+            elif arguments.replace:
+                write(merged(read(), Survey(transformers=version, trials=tuple(log.records))))
     except DecoderError as error:
         say(f"survey: {error}")
         return 2

@@ -1,12 +1,13 @@
 """The survey's results as files: the log of a run, the JSON that is kept, and the page made from it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
 from decoder.bench.record_log import LogFormat, LogHeader
+from decoder.errors import ModelError
 from decoder.system.whole_files import write_whole
 from decoder.tables.data import Column, Spec, of_rows
 from decoder.tables.markdown import section
@@ -24,9 +25,9 @@ tokens where the family has windows, float32, on a CPU. Each method ({", ".join(
 transformers' `generate`: greedy, and at temperature {SAMPLED} with the same Gumbel noise added to `generate`'s scores.
 {{counts}}
 
-The route is the code that computes the target: native (without transformers' module), module, or states (a module whose
-layers keep states). The largest difference is that of a tree node's logits from those of plain text, over the largest
-logit.
+The route is the code that computes the target: native (without transformers' module), module, states (a module whose
+layers keep states), or paths (a module that takes no tree mask, and so computes each root-to-leaf path of a tree, which
+is slower). The largest difference is that of a tree node's logits from those of plain text, over the largest logit.
 
 `python -m tests.decoder.survey --output DIR` measures them and writes this page."""
 
@@ -62,6 +63,27 @@ def write(survey: Survey, kept: Path = KEPT, page: Path = PAGE) -> None:
 def read(kept: Path = KEPT) -> Survey:
     """The kept results."""
     return msgspec.json.decode(kept.read_bytes(), type=Survey)
+
+
+def merged(kept: Survey, measured: Survey) -> Survey:
+    """The kept results with those of the measured families replaced.
+
+    Raises:
+        ModelError: The kept results are those of another release of transformers.
+    """
+    if kept.transformers != measured.transformers:
+        raise ModelError(
+            f"the kept results are those of transformers {kept.transformers}, not {measured.transformers}; leave out "
+            "--families and --replace, or install that release"
+        )
+    families = {trial.family for trial in measured.trials}
+    others = (trial for trial in kept.trials if trial.family not in families)
+    return Survey(transformers=kept.transformers, trials=in_order([*others, *measured.trials]))
+
+
+def in_order(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """Greedy trials before sampled ones, each by family."""
+    return tuple(sorted(trials, key=lambda trial: (trial.temperature, trial.family)))
 
 
 def markdown(survey: Survey) -> str:

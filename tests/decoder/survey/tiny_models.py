@@ -19,7 +19,7 @@ FACTORS = ((1.0, 1.0), (0.5, 1.0), (0.25, 4.0))
 """Factors of the weights inside a module and of its embeddings: with some weights, a family repeats one token."""
 
 _NAMES: Mapping[int, str] = {
-    VOCABULARY: "vocab_size vocab_size_per_layer_input pronunciation_vocab_size shape_vocab_size",
+    VOCABULARY: "vocab_size unpadded_vocab_size vocab_size_per_layer_input pronunciation_vocab_size shape_vocab_size",
     CONTEXT: "max_position_embeddings n_positions n_ctx max_seq_len seq_length context_length model_max_length",
     WINDOW: "sliding_window sliding_window_size attention_chunk_size window_size attention_window_size head_dim "
     "dim_head kv_channels attention_head_size d_head swa_head_dim linear_key_head_dim linear_value_head_dim "
@@ -58,6 +58,7 @@ SET_IF_NONE = {
 
 _ROPE: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 _ENCODER: dict[str, Any] = {"is_decoder": True}
+_INKLING: dict[str, Any] = {"layer_types": ["hybrid_sliding", "hybrid", "hybrid_sliding"], "log_scaling_n_floor": 8}
 OWN: Mapping[str, dict[str, Any]] = {
     **dict.fromkeys(
         ("bert", "bert-generation", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
@@ -89,8 +90,12 @@ OWN: Mapping[str, dict[str, Any]] = {
         "ple_embed_dim": 16, "ngram_vocab_size_base": 200, "make_ngram_vocab_size_divisible_by": 8,
         "split_ngram_parts": 1, "heads_per_ngram": 2, "indexer_n_heads": 4, "indexer_head_dim": 16,
         "indexer_kv_heads": 1, "indexer_budget": 8, "indexer_compress_ratio": 2, "ple_layer_ids": [1]},
+    "inkling_text": _INKLING, "inkling2_text": _INKLING | {"n_layers_per_attn_res_block": 2},
+    "inkling2_loop_text": _INKLING | {
+        "n_layers_per_attn_res_block": 1, "loop_layer_index_start": 1, "loop_layer_index_end": 3, "loop_num_passes": 3},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse", "full_attention"],
-                           "mlp_layer_types": ["dense", "sparse", "sparse"]},
+                           "mlp_layer_types": ["dense", "sparse", "sparse"], "index_n_heads": 2},
+    "xlstm": {"hidden_size": 64, "embedding_dim": 64, "qk_dim_factor": 1.0, "autocast_kernel_dtype": "float32"},
     "granite_swa": {"layer_rope_theta": [1e4, 5e3, 1e4]}, "granitemoe_swa": {"layer_rope_theta": [1e4, 5e3, 1e4]},
     "mllama": {
         "text_config": SHAPE | {"cross_attention_layers": [], "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}},

@@ -35,7 +35,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     family: str
     temperature: float
     route: str = ""
-    """Forward form that computed the target: native, module, or states (a module with states)."""
+    """Forward form that computed the target: native, module, states (a module with states), or paths (whole paths)."""
     not_built: str = ""
     """Reason why the survey has no tiny model, or no text of `generate` to compare with."""
     refused: str = ""
@@ -77,8 +77,9 @@ def tried(family: str, temperature: float) -> Trial:
             return replace(none, not_built=in_words(error))
         drafted, alone = engine_of(module, draft), engine_of(module)
         target = drafted.pair.target
-        target.name = family
-        probe(target)
+        for model in (*drafted.pair.models.values(), alone.pair.target):
+            model.name = family
+            probe(model)
     except DecoderError as error:
         return replace(none, refused=first_line(error))
     except Exception as error:  # noqa: BLE001 - an error other than a refusal is a result
@@ -89,11 +90,19 @@ def tried(family: str, temperature: float) -> Trial:
     found = {name: compared(module, *run, temperature, right) for name, run in runs.items()}
     return replace(
         none,
-        route="states" if target.hf.keeps_states else "native" if target.runs_without_module else "module",
+        route=route_of(target),
         exact=tuple(name for name, fault in found.items() if not fault),
         wrong={name: fault for name, fault in found.items() if fault},
         difference=None if temperature else float(f"{largest_difference(module, target):.1e}"),
     )
+
+
+def route_of(model: LanguageModel) -> str:
+    """See `Trial.route`."""
+    if model.runs_without_module:
+        return "native"
+    by_rows = "states" if model.hf.keeps_states else "module"
+    return "paths" if model.hf.by_paths else by_rows
 
 
 def lively(family: str, config: Any, temperature: float) -> tuple[Any, Any, list[int]]:

@@ -4,10 +4,7 @@ import functools
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
 from decoder import RunConfig
 from decoder.forward.near_tie import Judge
@@ -15,11 +12,10 @@ from decoder.forward.recurrent.forward import RecurrentForward
 from decoder.models.compatibility import check_architecture, probe
 from tests import tiny
 from tests.decoder import any_family
-from tests.decoder.any_family import CONTEXT, PROMPT, decoded, engine_of, greedy
+from tests.decoder.any_family import PROMPT, decoded, engine_of, greedy
 from tests.decoder.recurrent_families import FAMILIES, FURTHER, STEPWISE, USUAL, target_of
+from tests.decoder.tree_logits import largest_difference, plain
 
-PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""A tree's nodes by the parents above them: siblings, and branches of unequal length."""
 COUNT = 60
 METHODS = ("ar", "linear", "dynatree", "auto")
 
@@ -34,58 +30,18 @@ def draft(family: str) -> Any:
     return tiny.kin(target(family), seed=2, noise=0.008)
 
 
-def path_of(node: int) -> list[int]:
-    return [] if node < 0 else [*path_of(PARENTS[node]), node]
-
-
-PATHS = [path_of(node) for node in range(len(PARENTS))]
-VISIBLE = np.array([[other in path for other in range(len(PARENTS))] for path in PATHS])
-
-
-@torch.inference_mode()
-def plain(module: Any, text: list[int]) -> Tensor:
-    """Logits after each token of a text, without a cache."""
-    logits: Tensor = module(input_ids=torch.tensor([text]), use_cache=False).logits[0]
-    return logits
-
-
-@torch.inference_mode()
-def largest_difference(module: Any, keeping: list[list[int]], levels: list[range]) -> float:
-    """Largest difference of any node's logits from those of its path as plain text, over the largest logit.
-
-    Trees are computed in these levels, and each is followed by one of the kept paths.
-    """
-    form, text, worst = RecurrentForward(module), list(PROMPT), 0.0
-    cache = form.new_cache(CONTEXT)
-    form.read(cache, text[:9])
-    form.read(cache, text[9:])
-    for kept in keeping:
-        tokens = [(7 * node + len(text)) % 90 for node in range(len(PARENTS))]
-        parts = []
-        for level in levels:
-            places = [len(text) + len(PATHS[node]) - 1 for node in level]
-            visible = VISIBLE[level.start : level.stop, : level.stop]
-            parts.append(form.forward(cache, [tokens[node] for node in level], places, visible))
-        logits = torch.cat(parts)
-        for path in (path for node, path in enumerate(PATHS) if node not in PARENTS):
-            right = plain(module, text + [tokens[node] for node in path])[len(text) :]
-            worst = max(worst, float((logits[path] - right).abs().max() / right.abs().max()))
-        cache.keep([cache.length + node for node in kept])
-        text += [tokens[node] for node in kept]
-    return worst
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nodes_of_trees_have_the_logits_of_plain_text(family: str) -> None:
     """Also after paths that end within the tree, at a leaf of a short branch, and at a deepest leaf."""
     keeping = [[0, 2, 5], [0, 1, 4], [0, 2, 5, 6], [0]]
-    assert largest_difference(target(family), keeping, [range(len(PARENTS))]) < 1e-3
+    assert largest_difference(RecurrentForward(target(family)), target(family), keeping) < 1e-3
 
 
 @pytest.mark.parametrize("family", ["qwen3_next", "lfm2", "mamba2", "jamba"])
 def test_trees_may_grow_level_by_level(family: str) -> None:
     levels = [range(1), range(1, 3), range(3, 6), range(6, 8)]
-    assert largest_difference(target(family), [[0, 1, 3], [0, 2, 5, 6], [0]], levels) < 1e-3
+    form = RecurrentForward(target(family))
+    assert largest_difference(form, target(family), [[0, 1, 3], [0, 2, 5, 6], [0]], levels) < 1e-3
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"bailing_hybrid", "qwen3_5_moe_text"}))
