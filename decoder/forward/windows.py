@@ -18,8 +18,6 @@ from decoder.forward.families.architecture import longest_text
 
 T = TypeVar("T")
 FULL = "full_attention"
-ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
-"""Layer types that cache no rows of keys and values."""
 ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": "sliding_attention"}
 """Layer types that attend to cached keys and keep a state too, with the type of their attention."""
 WINDOWED = "layers with attention windows need masks of their own, and a CUDA graph has one mask"
@@ -145,33 +143,3 @@ def by_layers(config: Any, field: str) -> list[Any]:
     except RuntimeError:  # transformers raises it where the layers have different values
         return [getattr(layer, field, None) for layer in config.per_layer_config]
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of a text's keys and values: with all rows, as the cache keeps them, and with ring buffers for windows.
-
-    Args:
-        config: Configuration of a model.
-        tokens: Length of the text.
-        item_bytes: Bytes of one number.
-    """
-    kinds, windows = layer_types(config), windows_of(config)
-    queries = _by_layer(config, "num_attention_heads", [1] * len(kinds))
-    heads = _by_layer(config, "num_key_value_heads", queries)
-    widths = _by_layer(config, "head_dim", [config.hidden_size // own for own in queries])
-    owners = kinds[: len(kinds) - (getattr(config, "num_kv_shared_layers", None) or 0)]
-    if getattr(config, "kv_lora_rank", None):  # transformers caches expanded keys and values, not the latent
-        key_and_value = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
-        row_bytes = [own * key_and_value * item_bytes for own in queries]
-    else:
-        row_bytes = [2 * own * width * item_bytes for own, width in zip(heads, widths, strict=True)]
-    rows = [0 if kind in ROWLESS else size for kind, size in zip(owners, row_bytes, strict=False)]
-    kept = [min(tokens, windows.sizes.get(kind, tokens)) for kind in owners]
-    return tokens * sum(rows), sum(size * count for size, count in zip(rows, kept, strict=True))
-
-
-def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
-    """Values of a configuration field in each layer; where the field is missing or empty, the values of `usual`."""
-    named = by_layers(config, field)
-    values = named if len(named) == len(usual) else named * len(usual)
-    return [value or other for value, other in zip(values, usual, strict=True)]

@@ -266,8 +266,8 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
     A few tokens then exceed an attention window of any size. Sizes of at least the context length are skipped, since
     no text exceeds them.
     """
-    if model.runs_without_module:
-        return  # All sizes of a native model's configuration are known.
+    if model.runs_without_module or takes_paths(model.hf.module.config.get_text_config()):
+        return  # All sizes of these configurations are known, and RWKV divides weights in place by one of them.
     hf = imported("decoder.forward.hf")
     for name, size in hf.sizes_of(model.hf.module).items():
         if PASSED < size < model.context and name not in LARGEST:

@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 
+from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.families.registry import weight_bytes
-from decoder.forward.windows import cache_bytes, windows_of
+from decoder.forward.windows import windows_of
 from decoder.system.deferred import imported
 
 

@@ -93,7 +93,7 @@ class StateLayers(Cache):
 
     @property
     def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
-        """Positions of the cached rows on each axis that an indexer knows; None if there are none, or if they are unknown."""
+        """Positions of the cached rows on each axis of an indexer; None if there are none, or if they are unknown."""
         known = self._rows.positions(0, self._rows.get_seq_length())
         return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 

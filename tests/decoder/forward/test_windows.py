@@ -11,7 +11,6 @@ from transformers import AutoConfig, MistralConfig
 from decoder.forward.windows import (
     Windows,
     by_layers,
-    cache_bytes,
     chunked,
     first_seen,
     layer_types,
@@ -97,18 +96,3 @@ def test_a_window_of_a_family_that_has_none_limits_nothing() -> None:
 def test_a_field_may_be_a_list_by_layer() -> None:
     assert by_layers(config(intermediate_size=[48, 64]), "intermediate_size") == [48, 64]
     assert by_layers(config(intermediate_size=48), "intermediate_size") == [48]
-
-
-def test_the_memory_of_all_rows_is_told_beside_that_of_ring_buffers() -> None:
-    """A row has two heads of 4 numbers, a key and a value, of 2 bytes each."""
-    shape = config(
-        sliding_window=8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4,
-        num_key_value_heads=2, hidden_size=16,
-    )  # fmt: skip
-    row = 2 * 2 * 4 * 2
-    assert cache_bytes(shape, 40, 2) == (2 * 40 * row, (40 + 8) * row)
-
-
-def test_layers_that_share_keys_take_no_memory() -> None:
-    shape = config(num_attention_heads=2, head_dim=4, hidden_size=16, num_kv_shared_layers=1)
-    assert cache_bytes(shape, 10, 1) == (2 * 2 * 4 * 10,) * 2

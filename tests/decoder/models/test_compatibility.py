@@ -18,7 +18,6 @@ from transformers import (
     CLIPConfig,
     DogeConfig,
     GPTNeoConfig,
-    LlamaConfig,
     MptConfig,
     T5Config,
     ViTConfig,
@@ -63,10 +62,6 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 }
 
 
-class RecurrentConfig(LlamaConfig):
-    layer_types = ("recurrent",)
-
-
 class Heterogeneous(SimpleNamespace):
     """A configuration whose layers differ, as transformers makes them: what differs cannot be read from the whole."""
 
@@ -105,8 +100,8 @@ def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callabl
 
 
 def test_a_language_model_is_refused_for_its_layers() -> None:
-    with pytest.raises(PairError, match="owner/model has layers of type recurrent"):
-        check_config("owner/model", RecurrentConfig())
+    with pytest.raises(PairError, match="owner/model has neither attention heads"):
+        check_config("owner/model", AutoConfig.for_model("blt"))
     with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
         check_config("owner/model", T5Config())
 

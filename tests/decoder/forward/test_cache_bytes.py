@@ -1,0 +1,85 @@
+"""The memory of a text, told from a configuration, is that of the cache."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from decoder.forward.cache_bytes import cache_bytes
+from decoder.forward.hf import traits_of
+from decoder.forward.hf_module import HfModule
+from decoder.forward.whole_paths.path_cache import PathCache
+from tests.decoder.any_family import PROMPT
+from tests.decoder.survey.results import read
+from tests.decoder.survey.tiny_models import FACTORS, tiny_config, tiny_module
+
+ITEM_BYTES = 4
+SEVERAL = (
+    "llama", "falcon", "gpt_bigcode", "gemma4_text", "gemma3n_text", "deepseek_v3", "hy_v4", "dots3_note",
+    "mimo_v2_flash", "dory", "inkling_text", "inkling2_loop_text", "qwen4_exp_text", "zamba2", "bloom",
+    "minimax_m3_vl_text",
+)  # fmt: skip
+"""Families that name heads, widths, or the number of cached layers in a way of their own."""
+COMPRESSED = {"deepseek_v4"}
+"""Families that keep less of a text than a row a token; the larger size is told."""
+STATES_ALONE = {"rwkv", "xlstm"}
+"""Families whose own caches have no rows; their states do not grow with the text."""
+
+
+@torch.inference_mode()
+def told_and_kept(family: str) -> tuple[int, int]:
+    """Bytes of the prompt's rows, as told and as kept."""
+    config = tiny_config(family)
+    module = tiny_module(family, config, FACTORS[0])
+    form = HfModule(traits_of(module), module=module).forward_form()
+    cache = form.new_cache(len(PROMPT))
+    form.read(cache, PROMPT)
+    told, _ = cache_bytes(config.get_text_config(), len(PROMPT), ITEM_BYTES)
+    if isinstance(cache, PathCache):
+        return told, cache.nbytes
+    return told, sum(rows.nbytes for rows in ([rows for rows, _ in cache.parts.values()] or [cache.store]))
+
+
+@pytest.mark.parametrize("family", SEVERAL)
+def test_what_a_configuration_tells_is_what_a_text_takes(family: str) -> None:
+    told, kept = told_and_kept(family)
+    assert told == kept > 0
+
+
+def test_it_is_told_of_every_family_that_the_survey_decodes() -> None:
+    families = {trial.family for trial in read().trials if trial.route} - COMPRESSED - STATES_ALONE
+    wrong = {family: found for family in sorted(families) if len(set(found := told_and_kept(family))) > 1}
+    assert len(families) > 100
+    assert not wrong
+
+
+@pytest.mark.parametrize("family", sorted(STATES_ALONE))
+def test_states_do_not_grow_with_the_text(family: str) -> None:
+    assert cache_bytes(tiny_config(family).get_text_config(), 1000, ITEM_BYTES) == (0, 0)
+
+
+class Config(SimpleNamespace):
+    """A configuration of a family that may have a window in all layers."""
+
+    def __init__(self, sliding_window: int | None = None, **fields: Any) -> None:
+        super().__init__(sliding_window=sliding_window, **fields)
+
+
+def config(**fields: Any) -> Config:
+    return Config(**{"max_position_embeddings": 64, "num_hidden_layers": 2, "hidden_size": 16} | fields)
+
+
+def test_the_memory_of_all_rows_is_told_beside_that_of_ring_buffers() -> None:
+    """A row has two heads of 4 numbers, a key and a value, of 2 bytes each."""
+    shape = config(
+        sliding_window=8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4,
+        num_key_value_heads=2,
+    )  # fmt: skip
+    row = 2 * 2 * 4 * 2
+    assert cache_bytes(shape, 40, 2) == (2 * 40 * row, (40 + 8) * row)
+
+
+def test_layers_that_share_keys_take_no_memory() -> None:
+    shape = config(num_attention_heads=2, head_dim=4, num_kv_shared_layers=1)
+    assert cache_bytes(shape, 10, 1) == (2 * 2 * 4 * 10,) * 2
