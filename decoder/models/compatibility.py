@@ -52,6 +52,8 @@ NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
+AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
+TOLD = "with the positions 0, 1, 2, ..., which generate tells, than with those that it counts itself"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
 """Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
@@ -168,8 +170,18 @@ def _computes_paths(model: LanguageModel) -> bool:
     try:
         _check(model.by_paths())
     except PairError:
+        _check_counting(model)
         return False
     return True
+
+
+def _check_counting(model: LanguageModel) -> None:
+    """Refuses a module whose positions differ where it counts them and where it is told them."""
+    if not imported("decoder.forward.hf").takes_positions(model.hf.module):
+        return
+    places = torch.arange(len(TEXT), device=model.device)[None]
+    told = _tried(model, lambda: _by_module(model, TEXT, position_ids=places), NO_TEXT)
+    _agree(model, told, _tried(model, lambda: _by_module(model, TEXT), NO_TEXT), TOLD)
 
 
 def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
@@ -329,8 +341,15 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
     return PairError(f"{model.name} cannot run a draft tree: {fault}; {REMEDY}")
 
 
-def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
-    """Refuses a model whose logits, shape (P, V), differ between tree and plain text by more than rounding."""
+def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = AS_TREE) -> None:
+    """Refuses a model whose logits differ from those of plain text by more than rounding.
+
+    Args:
+        model: The model.
+        computed: Its logits, shape (..., V).
+        as_text: Those of plain text.
+        how: How it computed them, in words.
+    """
     if not as_text.isfinite().all():
         raise PairError(
             f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "
@@ -338,9 +357,6 @@ def _agree(model: LanguageModel, as_tree: Tensor, as_text: Tensor) -> None:
         )
     scale = max(1.0, float(as_text.abs().max()))
     tolerance = scale * (1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1)
-    worst = float((as_tree - as_text).abs().max())
+    worst = float((computed - as_text).abs().max())
     if not worst <= tolerance:  # NaN fails too
-        raise PairError(
-            f"{model.name} computes other logits for a draft tree of {SIBLINGS + 2} nodes than for plain text "
-            f"(by {worst:.2g}); {REMEDY}"
-        )
+        raise PairError(f"{model.name} computes other logits {how} (by {worst:.2g}); {REMEDY}")

@@ -59,8 +59,9 @@ SET_IF_NONE = {
 _ROPE: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 _ENCODER: dict[str, Any] = {"is_decoder": True}
 _INKLING: dict[str, Any] = {
-    "layer_types": ["hybrid_sliding", "hybrid", "hybrid_sliding"], "log_scaling_n_floor": 8, "swa_num_key_value_heads": 4,
-    "swa_head_dim": 12}  # fmt: skip
+    "layer_types": ["hybrid_sliding", "hybrid", "hybrid_sliding"], "log_scaling_n_floor": 8,
+    "swa_num_key_value_heads": 4, "swa_head_dim": 12,
+}  # fmt: skip
 OWN: Mapping[str, dict[str, Any]] = {
     **dict.fromkeys(
         ("bert", "bert-generation", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
