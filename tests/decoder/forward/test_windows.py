@@ -10,7 +10,9 @@ from transformers import AutoConfig, MistralConfig
 
 from decoder.forward.windows import (
     Windows,
+    attention_types,
     by_layers,
+    cached,
     chunked,
     first_seen,
     layer_types,
@@ -96,3 +98,26 @@ def test_a_window_of_a_family_that_has_none_limits_nothing() -> None:
 def test_a_field_may_be_a_list_by_layer() -> None:
     assert by_layers(config(intermediate_size=[48, 64]), "intermediate_size") == [48, 64]
     assert by_layers(config(intermediate_size=48), "intermediate_size") == [48]
+
+
+def test_a_layer_with_a_state_has_the_window_of_its_attention() -> None:
+    kinds = ["hybrid_sliding", "hybrid", "conv"]
+    shape = config(sliding_window=8, layer_types=kinds, num_hidden_layers=3)
+    assert attention_types(shape) == ("sliding_attention", "full_attention", "conv")
+    assert windows_of(shape) == Windows({"sliding_attention": 8}, attention_types(shape))
+
+
+DORY = {"n_input_layers": 1, "n_recurrent_layers": 2, "n_recurrent_loops": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "layers"),
+    [
+        ({}, "abcd"),
+        ({"loop_layer_index_start": 1, "loop_layer_index_end": 3, "loop_num_passes": 3}, "abcdbcbc"),
+        (DORY | {"recurrent_kv_cache_mode": "per_loop"}, "abcdbc"),
+        (DORY | {"recurrent_kv_cache_mode": "last_loop"}, "abcd"),
+    ],
+)
+def test_layers_in_a_loop_are_cached_once_a_repetition(fields: dict[str, Any], layers: str) -> None:
+    assert "".join(cached(config(**fields), "abcd")) == layers

@@ -19,6 +19,8 @@ from transformers import (
     DogeConfig,
     GPTNeoConfig,
     MptConfig,
+    OpenAIGPTConfig,
+    RobertaConfig,
     T5Config,
     ViTConfig,
     XLNetConfig,
@@ -325,3 +327,18 @@ def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_computes
         probe(model, plain=model)
     probe(model)
     assert model.hf.by_paths
+
+
+def test_a_model_that_counts_positions_in_its_own_way_is_refused() -> None:
+    config = RobertaConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
+        max_position_embeddings=64, is_decoder=True,
+    )  # fmt: skip
+    with pytest.raises(PairError, match=r"tiny computes other logits with the positions .* that it counts itself \(by"):
+        probe(of_module(tiny.build(config, seed=1)))
+
+
+def test_a_model_without_a_cache_is_refused() -> None:
+    config = OpenAIGPTConfig(n_embd=32, n_layer=1, n_head=2, vocab_size=96, n_positions=64)
+    with pytest.raises(PairError, match=unfit("it keeps no cache of a text")):
+        probe(of_module(tiny.build(config, seed=1)))

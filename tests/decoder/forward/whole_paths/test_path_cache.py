@@ -1,5 +1,6 @@
 """The module's own cache behind whole paths: accepted rows enter it once, rejected rows never."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +14,14 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.whole_paths.forward import PathForward
 from decoder.forward.whole_paths.path_cache import PathCache
 from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
-from tests.decoder.path_families import STATEFUL, target_of
+from tests.decoder.path_families import STATEFUL
+from tests.decoder.path_families import target_of as new_target
 from tests.decoder.tree_logits import plain
 
 FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
 """A root, two children, and a child of the first."""
 TOKENS, PLACES = [5, 6, 7, 8], [20, 21, 21, 22]
+target_of = functools.cache(new_target)
 
 
 @pytest.fixture(params=["bloom", "gpt_neo", "minimax_m3_vl_text", "deepseek_v4", "rwkv", "xlstm"])

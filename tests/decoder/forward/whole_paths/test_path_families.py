@@ -21,7 +21,7 @@ from decoder.tensor_parallel.check import require_plan
 from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.any_family import PROMPT, decoded, engine_of, greedy
-from tests.decoder.path_families import FAMILIES, FURTHER, USUAL, target_of
+from tests.decoder.path_families import BY_TRIAL, FAMILIES, FURTHER, USUAL, target_of
 from tests.decoder.tree_logits import largest_difference, plain
 
 COUNT = 60
@@ -87,6 +87,24 @@ def test_a_dynamic_tree_writes_the_text_of_greedy_search(family: str) -> None:
     text, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig(("dynatree",), COUNT))
     assert text == greedy(target(family), PROMPT, COUNT)
     assert rounds < COUNT
+
+
+@pytest.mark.parametrize("family", BY_TRIAL)
+def test_a_family_that_a_trial_finds_writes_the_text_of_greedy_search(family: str) -> None:
+    engine = engine_of(target(family), draft(family))
+    for model in engine.pair.models.values():
+        probe(model)
+    text, rounds = decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))
+    assert text == greedy(target(family), PROMPT, COUNT)
+    assert rounds < COUNT
+
+
+def test_loading_leaves_the_weights_as_they_are() -> None:
+    """RWKV divides weights in place by a size of its configuration, so that size is not tried."""
+    module = target_of("rwkv")
+    before = plain(module, PROMPT)
+    probe(LanguageModel.of_module(module, "rwkv"))
+    assert torch.equal(plain(module, PROMPT), before)
 
 
 @pytest.mark.parametrize("family", ["bloom", "rwkv"])
