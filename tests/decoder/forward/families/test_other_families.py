@@ -19,9 +19,9 @@ from transformers import (
     IQuestCoderConfig,
     MixtralConfig,
     MptConfig,
+    OpenAIGPTConfig,
     OPTConfig,
     Phi3Config,
-    RwkvConfig,
     WhisperConfig,
 )
 
@@ -66,35 +66,26 @@ EXACT: dict[str, Callable[[], Any]] = {
         **BARE, d_model=32, decoder_layers=2, encoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=64,
         encoder_attention_heads=4, encoder_ffn_dim=64, max_target_positions=CONTEXT, is_encoder_decoder=False,
     ),
+    "local windows": lambda: GPTNeoConfig(
+        **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=8, max_position_embeddings=CONTEXT,
+    ),
+    "a mask as wide as the context": lambda: GPTNeoConfig(
+        **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]],
+        max_position_embeddings=CONTEXT,
+    ),
+    "no positions": lambda: MptConfig(**BARE, d_model=32, n_layers=2, n_heads=2, max_seq_len=CONTEXT),
 }  # fmt: skip
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "a recurrence in place of attention": (
-        lambda: RwkvConfig(vocab_size=tiny.VOCABULARY, hidden_size=16, num_hidden_layers=2, context_length=CONTEXT),
-        "target has no attention heads",
-    ),
-    "local windows": (
-        lambda: GPTNeoConfig(
-            **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
-            window_size=CONTEXT - 1, max_position_embeddings=CONTEXT,
-        ),
-        f"target attends to local windows of {CONTEXT - 1} tokens, not to its whole text",
-    ),
-    "a mask as wide as the context": (
-        lambda: GPTNeoConfig(
-            **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]],
-            max_position_embeddings=CONTEXT,
-        ),
-        f"target cannot run a draft tree: it has no room for a tree after a text of {CONTEXT} tokens",
-    ),
     "a mask by values": (
         lambda: DogeConfig(**LLAMA, keep_window_size=8),
         "target attends to a choice of 8 tokens, not to its whole text",
     ),
-    "no positions": (
-        lambda: MptConfig(vocab_size=tiny.VOCABULARY, d_model=32, n_layers=2, n_heads=2, max_seq_len=CONTEXT),
-        "target computes other logits for a draft tree of 34 nodes than for plain text",
+    "no cache": (
+        lambda: OpenAIGPTConfig(vocab_size=tiny.VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=CONTEXT),
+        "target cannot run a draft tree: it keeps no cache of a text",
     ),
-}  # fmt: skip
+}
 
 
 def saved(home: Path, config: Any) -> tiny.TinyPair:
