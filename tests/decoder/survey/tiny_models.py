@@ -95,7 +95,7 @@ OWN: Mapping[str, dict[str, Any]] = {
         "indexer_kv_heads": 1, "indexer_budget": 8, "indexer_compress_ratio": 2, "ple_layer_ids": [1]},
     "inkling_text": _INKLING, "inkling2_text": _INKLING | {"n_layers_per_attn_res_block": 2},
     "inkling2_loop_text": _INKLING | {
-        "n_layers_per_attn_res_block": 1, "loop_layer_index_start": 1, "loop_layer_index_end": 3, "loop_num_passes": 3},
+        "n_layers_per_attn_res_block": 1, "loop_layer_index_start": 1, "loop_layer_index_end": 3, "loop_num_passes": 2},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse", "full_attention"],
                            "mlp_layer_types": ["dense", "sparse", "sparse"], "index_n_heads": 2},
     "xlstm": {"hidden_size": 64, "embedding_dim": 64, "qk_dim_factor": 1.0, "autocast_kernel_dtype": "float32"},
