@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from decoder.errors import ModelError
 from tests.decoder.survey import __main__ as survey
-from tests.decoder.survey.results import ALL, PAGE, Survey, markdown, read
+from tests.decoder.survey.results import ALL, PAGE, Survey, markdown, merged, read
 from tests.decoder.survey.trial import Trial, isolated
 
 
@@ -19,7 +20,7 @@ def test_the_page_is_made_from_the_kept_results() -> None:
 def test_every_family_that_the_engine_accepts_is_exact_in_the_kept_results() -> None:
     trials = read().trials
     assert not [trial for trial in trials if trial.route and trial.exact != ALL]
-    assert len([trial for trial in trials if trial.exact == ALL and not trial.temperature]) >= 138
+    assert len([trial for trial in trials if trial.exact == ALL and not trial.temperature]) >= 165
 
 
 def test_a_different_text_is_a_section_of_the_page_with_the_place_of_the_difference() -> None:
@@ -29,6 +30,17 @@ def test_a_different_text_is_a_section_of_the_page_with_the_place_of_the_differe
     page = markdown(Survey(transformers="5", trials=(trial,)))
     assert "## Different text\n" in page
     assert "| llama | native | ar differs from token 3 on | not measured |" in page
+
+
+def test_results_of_some_families_replace_the_kept_ones() -> None:
+    def trial(family: str, temperature: float, reason: str) -> Trial:
+        return Trial(family=family, temperature=temperature, refused=reason)
+
+    kept = Survey(transformers="5", trials=(trial("a", 0.0, "old"), trial("b", 0.0, "old"), trial("b", 0.7, "old")))
+    found = merged(kept, Survey(transformers="5", trials=(trial("b", 0.0, "new"),)))
+    assert found.trials == (trial("a", 0.0, "old"), trial("b", 0.0, "new"))
+    with pytest.raises(ModelError, match="are those of transformers 5, not 6"):
+        merged(kept, Survey(transformers="6", trials=()))
 
 
 def crash(family: str, temperature: float) -> Trial:
