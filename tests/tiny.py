@@ -21,9 +21,9 @@ from transformers import (
     LlamaConfig,
     PreTrainedTokenizerFast,
     Qwen3Config,
-    RwkvConfig,
     T5Config,
     T5ForConditionalGeneration,
+    XLNetConfig,
 )
 
 VOCABULARY = 288
@@ -238,9 +238,7 @@ def strangers_tongue(home: Path) -> TinyPair:
 
 
 UNFIT: dict[str, Callable[[], Any]] = {
-    "rwkv": lambda: _from_config(
-        RwkvConfig(vocab_size=VOCABULARY, hidden_size=16, attention_hidden_size=16, num_hidden_layers=2)
-    ),
+    "xlnet": lambda: _from_config(XLNetConfig(vocab_size=VOCABULARY, d_model=16, n_layer=1, n_head=2, d_inner=32)),
     "t5": lambda: T5ForConditionalGeneration(
         T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, BloomConfig
+from transformers import AutoModelForCausalLM, OpenAIGPTConfig
 
 from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
@@ -48,7 +48,7 @@ def test_a_draft_that_does_more_than_cache_rows_is_refused(tmp_path: Path, kind:
 
 @pytest.mark.parametrize("turned", [False, True], ids=["target", "draft"])
 def test_a_model_that_only_a_trial_shows_to_be_unfit_is_refused(tmp_path: Path, *, turned: bool) -> None:
-    unfit = tiny.build(BloomConfig(vocab_size=tiny.VOCABULARY, hidden_size=32, n_layer=2, n_head=2), seed=1)
+    unfit = tiny.build(OpenAIGPTConfig(vocab_size=tiny.VOCABULARY, n_embd=32, n_layer=2, n_head=2), seed=1)
     pair = tiny.save_pair(tmp_path, unfit, tiny.build(tiny.FAMILIES["neox"](), seed=1))
     with pytest.raises(PairError, match="cannot run a draft tree") as refusal:
         load(*((pair.draft, pair.target) if turned else (pair.target, pair.draft)))

@@ -506,7 +506,7 @@ def test_float64_leaves_nothing_to_round_to(tiny_models: TinyModels) -> None:
 def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
     module = tiny.build(BloomConfig(hidden_size=32, n_layer=1, n_head=2, vocab_size=96), seed=1)
     with pytest.raises(PairError, match="BloomForCausalLM has its own attention function"):
-        LanguageModel.of_module(module.bfloat16(), "tiny").exact()
+        ExactModule(module.bfloat16())
 
 
 def test_an_attention_with_more_to_it_is_refused() -> None:
