@@ -205,7 +205,7 @@ class ModuleForward:
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
         biases = {kind: self._bias(mask[:, starts.get(kind, 0) :]) for kind, mask in masks.items()}
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
-        by_layer = {layer: starts.get(kind, 0) for layer, kind in enumerate(self._windows.layers)}
+        by_layer = {layer: starts.get(kind, 0) for layer, kind in enumerate(self._windows.layers) if starts}
         layers = appending(cache, places, by_layer)
         options = {"output_hidden_states": True} if self._states else {}
         output = call(given, places, biases, layers, **options)

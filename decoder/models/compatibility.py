@@ -53,7 +53,7 @@ SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
-TOLD = "with the positions 0, 1, 2, ..., which generate tells, than with those that it counts itself"
+TOLD = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with those that it counts itself"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
 """Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
@@ -210,9 +210,9 @@ def _tree(model: LanguageModel) -> Tensor:
         cache.keep([cache.length + node for node in (0, 1, SIBLINGS + 1)])
         return torch.cat((drafted, model.read(cache, [FOURTH])[None])).float()
 
-    loaded = model.hf.loaded
-    known = loaded is None or imported("decoder.forward.hf").takes_cache(loaded)
-    return _tried(model, as_tree, NO_TREE if known else NO_CACHE)
+    module = model.hf.loaded
+    continues = module is None or imported("decoder.forward.hf").takes_cache(module)
+    return _tried(model, as_tree, NO_TREE if continues else NO_CACHE)
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
