@@ -30,7 +30,7 @@ from tests.decoder.any_family import (
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
 """A tree's nodes by the parents above them: siblings, and branches of unequal length."""
-COUNT = 60
+COUNT = 36
 METHODS = ("ar", "linear", "dynatree", "auto")
 """Without a draft model, `auto` copies from earlier in the text."""
 
