@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -62,7 +62,7 @@ class DurationRecorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
-        if report.when == "setup":
+        if report.when == "teardown":  # whose report has what all parts of the test have noted
             waits = (value for name, value in report.user_properties if name == WAITED_S)
             self.seconds[report.nodeid] -= sum(wait for wait in waits if isinstance(wait, float))
 
@@ -150,6 +150,18 @@ def _timed_alone(_turn: IO[bytes], request: pytest.FixtureRequest) -> Iterator[N
     request.node.user_properties.append((WAITED_S, time.perf_counter() - began))
     yield
     fcntl.flock(_turn, fcntl.LOCK_UN)
+
+
+@pytest.fixture
+def alone(_turn: IO[bytes], _timed_alone: None, request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Waits until no other test runs, and lets none begin before this one ends: for tests that time their end alone."""
+
+    def wait() -> None:
+        began = time.perf_counter()
+        fcntl.flock(_turn, fcntl.LOCK_EX)
+        request.node.user_properties.append((WAITED_S, time.perf_counter() - began))
+
+    return wait
 
 
 @pytest.fixture(scope="session")

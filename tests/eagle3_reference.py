@@ -1,11 +1,12 @@
 """An EAGLE-3 head as slowly and as plainly as it can be written, from the paper and the published layout alone.
 
-In numpy and float64, head by head, without a cache or a tree: each question goes over the whole text once more. The
-target's states are read by hooks on a plain module. Nothing here is shared with the engine.
+In numpy and float64, head by head, without a cache or a tree: each new question goes over the whole text once more, and
+its answer is kept. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.
 """
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,13 @@ Rows: TypeAlias = NDArray[np.float64]
 NEVER = -1e4
 
 
+@cache
+def turns(count: int, half: int, theta: float) -> NDArray[np.complex128]:
+    """How far each position turns each pair of numbers, shape (count, half)."""
+    found: NDArray[np.complex128] = np.exp(1j * np.outer(np.arange(count), theta ** -(np.arange(half) / half)))
+    return found
+
+
 class Checkpoint:
     """What lies in a folder, in either layout."""
 
@@ -28,21 +36,21 @@ class Checkpoint:
         config = json.loads((folder / "config.json").read_text())
         self.layer = config.get("transformer_layer_config", config)
         self.config = config
-        self.weights = {
-            name.replace("midlayer.", "layers.0."): tensor
-            for name, tensor in load_file(folder / "model.safetensors").items()
-        }
+        read = load_file(folder / "model.safetensors")
+        own = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in read.items()}
+        self.weights = {name: own[name] if name == "d2t" else own[name].astype(np.float64) for name in own}
 
     def flag(self, name: str) -> bool:
         return bool(self.config.get(name, False))
 
     def norm(self, rows: Rows, name: str) -> Rows:
         scale = np.sqrt((rows**2).mean(-1, keepdims=True) + self.layer["rms_norm_eps"])
-        found: Rows = rows / scale * self.weights[f"{name}.weight"].astype(np.float64)
+        found: Rows = rows / scale * self.weights[f"{name}.weight"]
         return found
 
     def times(self, rows: Rows, name: str) -> Rows:
-        return rows @ self.weights[f"{name}.weight"].astype(np.float64).T
+        found: Rows = rows @ self.weights[f"{name}.weight"].T
+        return found
 
     def fused(self, states: list[Rows]) -> Rows:
         if self.flag("fc_norm"):
@@ -81,8 +89,7 @@ class Checkpoint:
         if self.layer.get("model_type") == "qwen3":
             rows = self.norm(rows, f"layers.0.self_attn.{part}_norm")
         half = rows.shape[1] // 2
-        angles = np.outer(np.arange(len(rows)), self.layer["rope_theta"] ** -(np.arange(half) / half))
-        turned = (rows[:, :half] + 1j * rows[:, half:]) * np.exp(1j * angles)
+        turned = (rows[:, :half] + 1j * rows[:, half:]) * turns(len(rows), half, self.layer["rope_theta"])
         return np.concatenate([turned.real, turned.imag], -1)
 
     def logits(self, outputs: Rows) -> Rows:
@@ -102,6 +109,8 @@ class Eagle3Oracle(SampledOracle):
 
     folder: Path = Path()
     _states: dict[reference.Path, list[Rows]] = field(default_factory=dict)
+    _hidden: dict[tuple[reference.Path, int], Rows] = field(default_factory=dict)
+    _outputs: dict[tuple[reference.Path, int], Rows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.checkpoint = Checkpoint(self.folder)
@@ -111,21 +120,32 @@ class Eagle3Oracle(SampledOracle):
         self.layers = named or [2, layers // 2, layers - 3]
 
     def _draft_scores(self, text: reference.Path, drafted: int) -> torch.Tensor:
-        known = text[: len(text) - drafted]
-        hidden = self.checkpoint.fused(self.states(known[:-1]))
-        tokens = list(known[1:])
-        for token in text[len(known) :]:
-            output = self.checkpoint.outputs(self.embedded(tokens), hidden)[-1:]
-            carried = self.checkpoint.norm(output, "norm") if self.checkpoint.flag("norm_output") else output
-            tokens.append(token)
-            hidden = np.concatenate([hidden, carried])
-        outputs = self.checkpoint.outputs(self.embedded(tokens), hidden)
-        return torch.from_numpy(self.checkpoint.logits(outputs[-1:])[0])
+        return torch.from_numpy(self.checkpoint.logits(self.output(text, drafted))[0])
+
+    def output(self, text: reference.Path, drafted: int) -> Rows:
+        """The layer's last row after a text whose `drafted` last tokens are guesses, shape (1, width)."""
+        if (text, drafted) not in self._outputs:
+            found = self.checkpoint.outputs(self.embedded(list(text[1:])), self.hidden(text, drafted))
+            self._outputs[text, drafted] = found[-1:]
+        return self._outputs[text, drafted]
+
+    def hidden(self, text: reference.Path, drafted: int) -> Rows:
+        """The target's states before each token of a text but the first; before a guess, the head's own output."""
+        if (text, drafted) not in self._hidden:
+            self._hidden[text, drafted] = self._given(text, drafted)
+        return self._hidden[text, drafted]
+
+    def _given(self, text: reference.Path, drafted: int) -> Rows:
+        if not drafted:
+            return self.checkpoint.fused(self.states(text[:-1]))
+        output = self.output(text[:-1], drafted - 1)
+        carried = self.checkpoint.norm(output, "norm") if self.checkpoint.flag("norm_output") else output
+        return np.concatenate([self.hidden(text[:-1], drafted - 1), carried])
 
     def embedded(self, tokens: list[int]) -> Rows:
         own = self.checkpoint.weights.get("embed_tokens.weight")
         rows = self.target.get_input_embeddings().weight.detach().numpy() if own is None else own
-        return rows.astype(np.float64)[tokens]
+        return rows[tokens].astype(np.float64)
 
     def states(self, text: reference.Path) -> list[Rows]:
         """What enters each of the head's layers of the target, as a plain module computes it."""

@@ -6,6 +6,7 @@ is shared with the engine but its parameter objects.
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
@@ -35,6 +36,12 @@ def uniform(seed: int, position: int, token: int) -> float:
 def gumbel(seed: int, position: int, token: int) -> float:
     """One number of the noise."""
     return -math.log(-math.log(uniform(seed, position, token)))
+
+
+@cache
+def noise(seed: int, position: int, width: int) -> torch.Tensor:
+    """The noise of all tokens at a position, shape (width,)."""
+    return torch.tensor([gumbel(seed, position, token) for token in range(width)], dtype=torch.float64)
 
 
 def kept(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
@@ -78,5 +85,4 @@ class SampledOracle(Oracle):
     def _noise(self, text: Path) -> torch.Tensor:
         if not self.sampling.temperature:
             return torch.zeros(self.width, dtype=torch.float64)
-        noise = [gumbel(self.seed, len(text), token) for token in range(self.width)]
-        return self.sampling.temperature * torch.tensor(noise, dtype=torch.float64)
+        return self.sampling.temperature * noise(self.seed, len(text), self.width)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from decoder.draft.tree_size import cost_profile
 from tests.decoder.makers import TinyModels
 
 
@@ -15,6 +16,14 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _costs_measured_briefly() -> Iterator[None]:
+    """Three passes of each size instead of half a second of them, because no text depends on what rounds cost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost_profile, "REPEATS", 3)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def books() -> Texts:
     texts = sorted(folder.glob("*.txt"))
     if not texts:
         pytest.skip("DYNATUI_DATA names no folder with books_test/")
-    return Texts(tuple(text.read_text(encoding="utf-8")[:1000] for text in texts[:5]), 32)
+    return Texts(tuple(text.read_text(encoding="utf-8")[:1000] for text in texts[:5]), 20)
 
 
 both = pytest.mark.parametrize(

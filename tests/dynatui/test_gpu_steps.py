@@ -177,32 +177,37 @@ def without_a_gpu(command: Sequence[str], shape: str, folder: Path) -> list[str]
     return found if "cpu" in found else [*found, "--device", "cpu"]
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "last"),
-    [
-        ("truncated", 0, "waits for the device"),
-        ("profile", 1, "no kernel was recorded"),
-        ("auto", 1, "no CUDA graphs are captured"),
-    ],
-)
-def test_a_measurement_runs_without_the_packages_of_the_screen(
-    bare: dict[str, str], shape: str, tmp_path: Path, name: str, code: int, last: str
-) -> None:
-    done = subprocess.run(
-        [sys.executable, *without_a_gpu(BY_NAME[name].command, shape, tmp_path)],
-        cwd=ROOT,
-        env=bare,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "native CPU kernels" in done.stdout
-    if code:
-        assert last in done.stdout
-    else:
-        setup = json.loads((tmp_path / "result.jsonl").read_text())["setup"]
-        assert (setup["path"], setup["temperature"], setup["top_k"], setup["top_p"]) == ("host", 1.0, 50, 0.95)
+MEASURE = """
+import contextlib, io, json, runpy, sys
+
+def measured(command):
+    module = command[0] == "-m"
+    sys.argv = command[module:]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            (runpy.run_module if module else runpy.run_path)(sys.argv[0], run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+    return code, printed.getvalue()
+
+print(json.dumps([measured(command) for command in json.loads(sys.argv[1])]))
+"""
+"""Several programs in one process, which imports torch once: exit code and output of each."""
+
+
+def test_measurements_run_without_the_packages_of_the_screen(bare: dict[str, str], shape: str, tmp_path: Path) -> None:
+    ends = {"truncated": (0, ""), "profile": (1, "no kernel was recorded"), "auto": (1, "no CUDA graphs are captured")}
+    commands = [without_a_gpu(BY_NAME[name].command, shape, tmp_path) for name in ends]
+    asked = [sys.executable, "-c", MEASURE, json.dumps(commands)]
+    done = subprocess.run(asked, cwd=ROOT, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for (code, last), (found, printed) in zip(ends.values(), json.loads(done.stdout), strict=True):
+        assert found == code, done.stderr
+        assert "native CPU kernels" in printed
+        assert last in printed
+    setup = json.loads((tmp_path / "result.jsonl").read_text())["setup"]
+    assert (setup["path"], setup["temperature"], setup["top_k"], setup["top_p"]) == ("host", 1.0, 50, 0.95)
 
 
 def test_the_runner_itself_needs_none_of_them_nor_those_that_have_to_be_brought(

@@ -22,11 +22,11 @@ SHORT = {
 }
 """Number of texts of each case."""
 SEEN_SOON = {
-    "coins: the draft's": 400,
+    "coins: the draft's": 250,
     "target rows: those of the parents": 200,
-    "target rows: no top-p": 100,
-    "mask: siblings see each other": 200,
-    "cache: refused rows kept": 200,
+    "target rows: no top-p": 60,
+    "mask: siblings see each other": 150,
+    "cache: refused rows kept": 100,
 }
 """Mistakes around the verifier that few texts reveal."""
 ALL = [pytest.param(case, id=f"{group.title}: {case.name}") for group in GROUPS for case in group.cases]

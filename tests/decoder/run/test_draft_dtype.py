@@ -42,13 +42,13 @@ def test_every_method_writes_what_the_target_alone_writes(
     pair = tiny_models.pair(family)
     engine = mixed(pair, draft_dtype=draft_dtype)
     for temperature in (0.0, 0.8):
-        alone = texts(tiny_models.loaded(pair, "float32"), RunConfig(("ar",), 24, temperature=temperature))
-        found = texts(engine, RunConfig(METHODS, 24, temperature=temperature))
+        alone = texts(tiny_models.loaded(pair, "float32"), RunConfig(("ar",), 16, temperature=temperature))
+        found = texts(engine, RunConfig(METHODS, 16, temperature=temperature))
         assert found == dict.fromkeys(METHODS, alone["ar"])
 
 
 def test_it_stays_exact_in_half_precision(tiny_models: TinyModels) -> None:
-    found = texts(mixed(tiny_models.pair("neox"), "bfloat16", "float16", exact=True), RunConfig(METHODS, 40))
+    found = texts(mixed(tiny_models.pair("neox"), "bfloat16", "float16", exact=True), RunConfig(METHODS, 24))
     assert found == dict.fromkeys(METHODS, found["ar"])
 
 

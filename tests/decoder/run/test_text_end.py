@@ -163,7 +163,7 @@ def test_the_identities_hold_in_runs_of_every_length(
 ) -> None:
     engine = tiny_models.loaded(tiny_models.pair(family), "float32")
     path = tmp_path / "run.jsonl"
-    for length in (1, 2, 3, 5, 9, 17):
+    for length in (1, 2, 3, 5, 12):
         config = RunConfig(methods_of(family), length, seed=length, temperature=temperature)
         events = list(decode(engine, PROMPT, config))
         assert_consistent(events)

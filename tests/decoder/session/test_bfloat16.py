@@ -26,10 +26,10 @@ from tests.decoder.session.all_methods import PROMPT
 )
 def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, name: str, prompt: str) -> None:
     methods = tuple(method for method in methods_of(name) if same_until(method, {}, 0) == WHOLE)
-    played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(methods, 48, dynatree=DynaTree()))
+    played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(methods, 24, dynatree=DynaTree()))
     for method in methods:
         figures = played.figures(method)
-        assert len(played.tokens(method)) == 48
+        assert len(played.tokens(method)) == 24
         assert figures.identical_to_ar is (played.tokens(method) == played.tokens("ar"))
         assert figures.near_tie is (None if figures.identical_to_ar else True)
         assert (figures.first_difference_gap is None) is figures.identical_to_ar

@@ -26,7 +26,7 @@ from tests.tiny import FAMILIES
 
 PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
-TEXT = 24
+TEXT, SHORT = 24, 12
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=60)
 TREES = {
     "dynatree": RunConfig(("dynatree",), TEXT, dynatree=BUSHY),
@@ -111,8 +111,8 @@ def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyModels, family: str) -> None:
-    pair, config = name(family, "flat"), RunConfig(METHODS, TEXT, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
-    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), TEXT)
+    pair, config = name(family, "flat"), RunConfig(METHODS, SHORT, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), SHORT)
     played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
@@ -122,8 +122,8 @@ def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyMo
 def test_every_method_writes_what_plain_sampling_does(
     tiny_models: TinyModels, layout: str, seed: int, sampling: Sampling
 ) -> None:
-    pair, config = name("llama", layout), RunConfig(METHODS, TEXT, seed, parameters={SAMPLING: sampling})
-    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), TEXT)
+    pair, config = name("llama", layout), RunConfig(METHODS, SHORT, seed, parameters={SAMPLING: sampling})
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), SHORT)
     played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 

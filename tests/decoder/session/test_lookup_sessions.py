@@ -22,7 +22,7 @@ from tests.tiny import FAMILIES, SENTENCES
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 WITHOUT_MODEL = tuple(name for name, method in METHODS.items() if not method.needs_model)
 EXACT = tuple(name for name in WITHOUT_MODEL if METHODS[name].same_until is None)
-LIMIT = 60
+LIMIT = 40
 DEAR_DRAFT = Costs(Curve({1: 1.0}), Curve({1: 1e3}), Curve({1: 1e3}), Curve({1: 1.0, 64: 1.5}), Curve({1: 1e-6}))
 """A pass of the draft costs more than anything can bring, a verified node next to nothing."""
 
@@ -69,7 +69,7 @@ def test_some_of_these_trees_were_accepted(tiny_models: TinyModels) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_the_embedded_target_alone_writes_its_own_text(temperature: float) -> None:
     engine = load_pair(None, "lookup", device="cpu", dtype="float32")
-    played = play(engine, RunConfig(EXACT, 48, temperature=temperature), "Once upon a time, once upon a time, once")
+    played = play(engine, RunConfig(EXACT, 32, temperature=temperature), "Once upon a time, once upon a time, once")
     assert {name: played.tokens(name) for name in EXACT} == dict.fromkeys(EXACT, played.tokens("ar"))
 
 

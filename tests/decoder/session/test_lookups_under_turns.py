@@ -24,7 +24,7 @@ from tests.tiny import SENTENCES
 
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 ALONE = tuple(method for method, found in METHODS.items() if not found.needs_model)
-LIMIT = 72
+LIMIT = 48
 REPEATING = name("qwen3", "flat")
 Turns = Mapping[int, tuple[KnobName, float]]
 

@@ -20,7 +20,7 @@ from tests.tiny import FAMILIES
 
 PROMPT = "A small model guesses; "
 COUPLED = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto", "alg1", "streaming")
-TEXT = 40
+TEXT = 24
 
 
 def oracle(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig) -> SampledOracle:

@@ -27,7 +27,7 @@ from tests.decoder.session.made_costs import FREE, priced
 DRAFTING = ("linear", "dynatree", "auto", "fixed")
 REFUSING = [name for name, method in METHODS.items() if method.needs_model]
 TEXTS = ("The tree 😀 grows", "  日本語の\n\n\tテキスト", "a", "def f(x):\n    return 1\n\n\n")
-LENGTH = 200
+LENGTH = 96
 CONTEXT = 400
 
 
@@ -68,7 +68,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize(("prompt", "temperature"), zip(TEXTS, (0.0, 0.7, 0.0, 0.7), strict=True))
 def test_every_method_writes_the_text_of_plain_decoding(engine: Engine, prompt: str, temperature: float) -> None:
     free = priced(engine, FREE)
-    assert_all_alike(play(free, prompt, length=24, temperature=temperature, seed=3), DRAFTING, 24)
+    assert_all_alike(play(free, prompt, length=16, temperature=temperature, seed=3), DRAFTING, 16)
 
 
 def permuted(source: Path, home: Path) -> Path:

@@ -34,7 +34,7 @@ def tokens_of(events: list[Any], method: str) -> list[int]:
 def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_keeps_up(
     tiny_models: TinyModels, family: str, temperature: float
 ) -> None:
-    run = RunConfig(SPREAD, 40, temperature=temperature, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))
+    run = RunConfig(SPREAD, 20, temperature=temperature, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))
     found = led(tiny_models, family)
     with torch.inference_mode():
         events = list(decode(found.engine, PROMPT, run))

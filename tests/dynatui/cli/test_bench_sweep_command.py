@@ -2,9 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -77,40 +81,54 @@ def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixtu
     assert "secret" not in said
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A sweep of `SMALL`, and what it printed."""
+
+    folder: Path
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def measured(models: list[str], tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    folder = tmp_path_factory.mktemp("sweep") / "new" / "folder"
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        assert main(["bench", "sweep", "thresholds", *SMALL, *models, "--output", str(folder)]) == 0
+    return Measured(folder, out.getvalue(), err.getvalue())
+
+
 def test_a_grid_is_measured_kept_and_shown_again(
-    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    measured: Measured, models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = ["--output", str(tmp_path / "new" / "folder"), "--json", str(tmp_path / "report")]
-    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
-    printed = capsys.readouterr()
-    assert "T=6, tau_l across" in printed.out
-    assert "4 of 4 settings of thresholds" in printed.out
-    assert "4 of 4: tau_h=" in printed.err
-    assert "Warning" not in printed.err
-    assert "[I " not in printed.err
+    assert "T=6, tau_l across" in measured.out
+    assert "4 of 4 settings of thresholds" in measured.out
+    assert "4 of 4: tau_h=" in measured.err
+    assert "Warning" not in measured.err
+    assert "[I " not in measured.err
+    kept = ["--output", str(measured.folder), "--json", str(tmp_path / "report")]
+    assert main(["bench", "sweep", "--show", *kept]) == 0
+    assert capsys.readouterr().out == measured.out
     report = json.loads((tmp_path / "report").read_text(encoding="utf-8"))
     assert [trial["state"] for trial in report["trials"]] == ["done"] * 4
     (machine,) = report["machines"].values()
     assert machine["versions"]["torch"]
-    assert main(["bench", "sweep", "--show", *kept]) == 0
-    assert capsys.readouterr().out == printed.out
     assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
     again = capsys.readouterr()
-    assert again.out == printed.out
+    assert again.out == measured.out
     assert "4 of 4 settings are measured" in again.err
-    assert main(["bench", "sweep", "thresholds", *SMALL, "--repeats", "2", *models, *kept]) == 0
-    capsys.readouterr()
-    assert main(["bench", "sweep", "--show", *kept]) == 2
-    assert "let --study name one" in capsys.readouterr().err
 
 
-def test_a_study_that_was_asked_otherwise_is_refused(
-    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_second_study_has_its_own_name_and_is_refused_where_it_was_asked_otherwise(
+    measured: Measured, models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = ["--output", str(tmp_path), "--study", "mine"]
-    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
-    assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *kept]) == 2
+    folder = ["--output", shutil.copytree(measured.folder, str(tmp_path / "copy"))]
+    mine = [*folder, "--study", "mine"]
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *mine]) == 0
+    assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *mine]) == 2
     assert "dynatui: the study 'mine' has other values of seed; give the same values" in capsys.readouterr().err
+    assert main(["bench", "sweep", "--show", *folder]) == 2
+    assert "let --study name one" in capsys.readouterr().err
 
 
 def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(
@@ -125,7 +143,7 @@ class Started:
     """The program in a process of its own, on a sweep that takes long."""
 
     def __init__(self, models: Sequence[str], output: Path) -> None:
-        grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "20", "--prompt", "The tree grows"]
+        grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "6", "--prompt", "The tree grows"]
         command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", IMPATIENT, *command],

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(sys.executable).with_name("dynatui")
+NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def environment() -> dict[str, str]:
-    """The program on the path, and the shell named instead of looked for."""
+    """The program on the path, nobody's settings, and the shell named instead of looked for."""
     path = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    return {**os.environ, "PATH": path, "DYNATUI_CONFIG": os.devnull, **NAMED}
 
 
 def run(*command: str, environment: dict[str, str]) -> str:
@@ -32,6 +33,12 @@ def test_every_shell_gets_a_script_that_asks_the_program(environment: dict[str, 
     assert f"_DYNATUI_COMPLETE=complete_{shell}" in script
 
 
+@pytest.fixture(scope="module")
+def script(environment: dict[str, str]) -> str:
+    """What bash is given."""
+    return run("dynatui", "--show-completion", "bash", environment=environment)
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize(
     ("words", "offered"),
@@ -44,14 +51,14 @@ def test_every_shell_gets_a_script_that_asks_the_program(environment: dict[str, 
         ("dynatui replay --fp", "--fps"),
     ],
 )
-def test_bash_completes_with_the_script(environment: dict[str, str], words: str, offered: str) -> None:
+def test_bash_completes_with_the_script(environment: dict[str, str], script: str, words: str, offered: str) -> None:
     ask = f"""
-        eval "$(dynatui --show-completion bash)"
+        eval "$SCRIPT"
         COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}
         _dynatui_completion dynatui
         echo "${{COMPREPLY[@]}}"
     """
-    assert run("bash", "-c", ask, environment=environment) == f"{offered}\n"
+    assert run("bash", "-c", ask, environment=environment | {"SCRIPT": script}) == f"{offered}\n"
 
 
 def test_zsh_and_fish_get_answers_in_their_own_way(environment: dict[str, str]) -> None:

@@ -44,7 +44,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
 def test_three_processes_write_what_one_writes(
     pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--methods", SPREAD, "--max-new-tokens", "48"]
+    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--methods", SPREAD, "--max-new-tokens", "16"]
     found = spread_as_whole(asked, 3, tmp_path, capsys)
     assert found["ranks"] == ["cpu"] * 3
     assert len(found["peak_bytes_by_rank"]) == 3

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from decoder.events import Round, Run, Summary
 from dynatui.record.reader import read
+from tests import tiny
 from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
 from tests.dynatui.one_job_shell import STOPPED
 from tests.dynatui.prometheus.scraping import answer, by_method
@@ -77,7 +78,10 @@ def test_what_needs_the_whole_target_is_refused_in_one_line(tmp_path: Path) -> N
 
 
 def test_a_target_whose_heads_do_not_divide_is_refused_in_one_line(tmp_path: Path) -> None:
-    assert "6 attention heads, which 4 processes" in refused("--device", "cpu", "--tensor-parallel", "4", cwd=tmp_path)
+    target = tiny.build(tiny.FAMILIES["neox"](hidden_size=48, num_attention_heads=3), seed=1)
+    pair = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
+    given = ("--target", str(pair.target), "--draft", str(pair.draft), *FLOAT32)
+    assert "3 attention heads, which 2 processes" in refused(*given, cwd=tmp_path)
 
 
 @contextmanager
@@ -125,14 +129,14 @@ def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
     return code
 
 
-@pytest.mark.wall_time
-def test_the_leader_alone_serves_metrics_until_a_signal_ends_all(tmp_path: Path) -> None:
+def test_the_leader_alone_serves_metrics_until_a_signal_ends_all(tmp_path: Path, alone: Callable[[], None]) -> None:
     """A follower that took the port too would find it in use, and end the run."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with running(2, tmp_path, "--metrics-port", str(port), *SLOWLY) as (launcher, ranks):
         page = answer(f"http://127.0.0.1:{port}/metrics").page
+        alone()
         launcher.send_signal(signal.SIGTERM)
         assert ended(launcher, ranks) == 130
     counted = by_method(page, "vllm:generation_tokens_total")
@@ -160,7 +164,6 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
-@pytest.mark.wall_time
 @pytest.mark.parametrize(
     ("rank", "code", "said"),
     [
@@ -168,8 +171,11 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
         (2, 3, "process 2 of the target was ended by SIGKILL"),
     ],
 )
-def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, said: str) -> None:
+def test_a_rank_that_is_killed_ends_all(
+    tmp_path: Path, alone: Callable[[], None], rank: int, code: int, said: str
+) -> None:
     with running(3, tmp_path, *SLOWLY) as (launcher, ranks):
+        alone()
         os.kill(ranks[rank], signal.SIGKILL)
         assert ended(launcher, ranks) == code
     errors = (tmp_path / "errors").read_text()
@@ -179,9 +185,9 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, sa
     assert_readable(tmp_path / "run.jsonl")
 
 
-@pytest.mark.wall_time
-def test_a_launcher_that_is_killed_ends_all(tmp_path: Path) -> None:
+def test_a_launcher_that_is_killed_ends_all(tmp_path: Path, alone: Callable[[], None]) -> None:
     with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
+        alone()
         launcher.kill()
         ended(launcher, ranks)
     assert_readable(tmp_path / "run.jsonl")
@@ -224,8 +230,7 @@ def on_screen(start: Start, *further: str) -> tuple[Any, dict[int, int]]:
     return terminal, ranks
 
 
-@pytest.mark.wall_time
-def test_ctrl_z_stops_the_launcher_too_fg_goes_on_and_a_key_ends_all(start: Start) -> None:
+def test_ctrl_z_stops_the_launcher_too_fg_goes_on_and_a_key_ends_all(start: Start, alone: Callable[[], None]) -> None:
     job = ("-m", "dynatui", "--tensor-parallel", "2", *FLOAT32)
     terminal = start("-m", "tests.dynatui.one_job_shell", *job, size=(140, 40))
     terminal.wait_for("2 processes on cpu")
@@ -237,6 +242,7 @@ def test_ctrl_z_stops_the_launcher_too_fg_goes_on_and_a_key_ends_all(start: Star
     terminal.send("\n")
     assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 2)
     terminal.wait_for("2 processes on cpu")
+    alone()
     terminal.send("q")
     assert terminal.end(GONE_WITHIN_S) == 0
     assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
@@ -245,10 +251,10 @@ def test_ctrl_z_stops_the_launcher_too_fg_goes_on_and_a_key_ends_all(start: Star
     assert "--tensor-parallel 2" in terminal.afterwards
 
 
-@pytest.mark.wall_time
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.soak)])
-def test_a_rank_that_is_killed_leaves_a_clean_terminal(start: Start, rank: int) -> None:
+def test_a_rank_that_is_killed_leaves_a_clean_terminal(start: Start, alone: Callable[[], None], rank: int) -> None:
     terminal, ranks = on_screen(start)
+    alone()
     os.kill(ranks[rank], signal.SIGKILL)
     assert terminal.end(GONE_WITHIN_S) == (137 if rank == 0 else 3)
     assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S

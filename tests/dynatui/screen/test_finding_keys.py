@@ -6,6 +6,7 @@ from rich.console import Console
 from textual.command import CommandList
 from textual.containers import VerticalScroll
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from decoder.events import Run
 from dynatui.keymap import KEYMAP, Keymap
@@ -21,7 +22,7 @@ async def found(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
     """The lines of the palette for some words."""
     await pilot.press("ctrl+p")
     await pilot.pause()
-    await pilot.press(*words)
+    app.screen.query_one(Input).value = words
     await pilot.pause(0.1)
     await pilot.app.workers.wait_for_complete()
     listed = app.screen.query_one(CommandList)

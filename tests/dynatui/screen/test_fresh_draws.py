@@ -107,7 +107,7 @@ async def cells_of(theme: str) -> list[list[Seen]]:
 async def test_a_theme_that_is_chosen_later_looks_as_if_it_had_been_there_from_the_start() -> None:
     app = DynaApp(ScriptedSource(MIDWAY), ticking=False, clock=(clock := Clock()))
     async with pictured(app, (120, 40)) as (pilot, driver):
-        for name in sorted(app.available_themes)[::3]:
+        for name in sorted(app.available_themes)[::5]:
             app.set_theme(name)
             await pilot.pause()
             clock.now += 10  # every panel is due

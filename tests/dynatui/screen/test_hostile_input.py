@@ -37,7 +37,7 @@ PASTES = (
 def assert_goes_on(terminal: Terminal, sent: bytes) -> None:
     """It answers a key after this."""
     terminal.send(sent)
-    terminal.read(0.4)
+    terminal.read(0.2)
     terminal.send("?")
     terminal.wait_for(HELP)
     terminal.send("\x1b[27u")

@@ -34,9 +34,9 @@ def in_bash(start: Start, line: str) -> Terminal:
     "line",
     [
         "echo It was late | dynatui --prompt-file -",
-        "(sleep 1; echo It was late) | dynatui --prompt-file -",
+        "(sleep 0.3; echo It was late) | dynatui --prompt-file -",
         "echo It was late > file; dynatui --prompt-file - < file",
-        "mkfifo pipe; (sleep 1; echo It was late > pipe) & dynatui --prompt-file - < pipe",
+        "mkfifo pipe; (sleep 0.3; echo It was late > pipe) & dynatui --prompt-file - < pipe",
         "echo It was late | dynatui --prompt-file /dev/stdin",
         "dynatui --prompt-file - <<< 'It was late'",
     ],

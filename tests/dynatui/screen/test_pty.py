@@ -75,9 +75,9 @@ def test_a_garbled_screen_is_drawn_anew(start: Start, recording: str) -> None:
     terminal.wait_for("L-bar")
     terminal.send("P")
     terminal.wait_for("PAUSED")
-    terminal.read(0.5)
+    terminal.read(0.3)
     terminal.screen.reset()
-    assert "L-bar" not in terminal.read(0.5)
+    assert "L-bar" not in terminal.read(0.3)
     terminal.send("\x0c")
     terminal.wait_for("L-bar")
     assert "PAUSED" in terminal.shown
@@ -120,7 +120,6 @@ def test_a_fault_of_our_own_leaves_a_clean_terminal_and_names_the_log(start: Sta
     assert "Traceback" not in terminal.afterwards
 
 
-@pytest.mark.wall_time
 def test_an_engine_that_hangs_is_left_behind(start: Start) -> None:
     terminal = start("-c", script(HUNG))
     terminal.wait_for("loading a fake")
@@ -131,7 +130,6 @@ def test_an_engine_that_hangs_is_left_behind(start: Start) -> None:
     assert_left_clean(terminal)
 
 
-@pytest.mark.wall_time
 def test_losing_the_terminal_ends_the_program_though_the_engine_hangs(start: Start) -> None:
     terminal = start("-c", script(HUNG))
     terminal.wait_for("loading a fake")
@@ -177,7 +175,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Term
     terminal, shows = screen
     terminal.send("\x1a")
     assert terminal.wait_until(lambda: LEAVE in terminal.written)
-    terminal.read(0.5)
+    terminal.read(0.2)
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     terminal.screen.erase_in_display(2)
     terminal.child.kill(signal.SIGCONT)
@@ -188,14 +186,14 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Term
     assert_left_clean(terminal, screens=2)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGSTOP, signal.SIGCONT])
-def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal, str], stop: signal.Signals) -> None:
+def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal, str]) -> None:
     terminal, shows = screen
-    terminal.child.kill(stop)
-    terminal.read(0.5)
-    terminal.screen.erase_in_display(2)
-    terminal.child.kill(signal.SIGCONT)
-    terminal.wait_for(shows)
+    for stop in (signal.SIGSTOP, signal.SIGCONT):
+        terminal.child.kill(stop)
+        terminal.read(0.3)
+        terminal.screen.erase_in_display(2)
+        terminal.child.kill(signal.SIGCONT)
+        terminal.wait_for(shows)
     terminal.send("q")
     assert terminal.end() == 0
     assert_left_clean(terminal, screens=terminal.written.count(ENTER))
@@ -204,7 +202,7 @@ def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal,
 
 def test_ctrl_l_draws_a_garbled_screen_anew(screen: tuple[Terminal, str]) -> None:
     terminal, shows = screen
-    terminal.read(0.5)
+    terminal.read(0.3)
     terminal.screen.erase_in_display(2)
     assert shows not in terminal.shown
     terminal.send("\x0c")
@@ -315,9 +313,9 @@ def test_a_terminal_far_too_large_is_drawn_as_far_as_it_can_be_and_obeyed(
         assert terminal.goes_on()
         terminal.read(0.1)
     terminal.child.setwinsize(40, 120)
-    terminal.read(1.0)
+    terminal.read(0.5)
     terminal.child.setwinsize(60000, 60000)
-    terminal.read(1.0)
+    terminal.read(0.5)
     began = time.monotonic()
     terminal.send("q")
     assert terminal.end() == 0

@@ -74,7 +74,7 @@ def clock(tmp_path: Path) -> Iterator[Terminal]:
 @pytest.mark.wall_time
 def test_a_screen_costs_no_more_than_it_may(tmp_path: Path) -> None:
     fps, bar = SCREENS[SIZE]
-    found = cost(steady_recording(tmp_path, 3.0), SIZE, "braille", fps, 3.0)
+    found = cost(steady_recording(tmp_path, 2.0), SIZE, "braille", fps, 2.0)
     assert found.bytes_per_second <= bar.bytes_per_second
     assert found.reference_tasks_per_frame <= BUSY_MACHINE * bar.reference_tasks_per_frame
     assert found.frames > fps, "it was drawn at all"
@@ -87,7 +87,7 @@ def test_what_was_patched_for_seconds_is_what_a_full_repaint_shows(tmp_path: Pat
         while FRAME not in terminal.written:
             terminal.read(0.1)
         picture = Picture(terminal)
-        terminal.read(3.0)
+        terminal.read(1.5)
         terminal.press("P")
         patched = picture.at_rest()
         terminal.press("?")
@@ -112,7 +112,7 @@ def test_a_reading_of_a_watched_server_costs_a_slow_line_little() -> None:
         read_all(terminals, 1.0)
         for terminal in terminals:
             terminal.written.clear()
-        read_all(terminals, 4.0)
+        read_all(terminals, 3.0)
         for terminal in terminals:
             frames = terminal.written.count(FRAME)
             assert frames > 4

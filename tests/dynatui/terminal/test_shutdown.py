@@ -81,7 +81,7 @@ def test_it_ends_soon_though_its_thread_is_stuck(start: Start, tmp_path: Path, w
     terminal.wait_for(" w9")
     assert modes(terminal) != before
     terminal.send("x")
-    terminal.read(0.5)
+    terminal.read(0.2)
     assert_ends_soon(terminal, way)
     assert read(tmp_path / "run.jsonl")
 

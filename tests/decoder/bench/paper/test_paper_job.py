@@ -18,13 +18,13 @@ from decoder.bench.paper import header
 from decoder.bench.paper import job as paper_job
 from decoder.bench.paper.job import Prepared, measure, prepared
 from decoder.bench.paper.lanes import ASSISTANT
-from decoder.bench.paper.records import FORMAT, Block, CostCurve, blocks_of
+from decoder.bench.paper.records import FORMAT, Block, blocks_of
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.summary import report
 from decoder.bench.record_log import RecordLog
 from decoder.errors import ConfigError, PromptError
 from tests import tiny
-from tests.decoder.bench.paper.tiny_measurements import BOOKS, EXTENT, TEXTS, WIKITEXT, done, job, readied
+from tests.decoder.bench.paper.tiny_measurements import BOOKS, EXTENT, KNOWN_COSTS, TEXTS, WIKITEXT, done, job, readied
 from tests.decoder.makers import TinyModels
 
 ONE = replace(EXTENT, experiments=("main",), lanes=("linear K=4",), warm_up=0)
@@ -42,8 +42,7 @@ def unheard(_line: str) -> None:
 @pytest.fixture(autouse=True)
 def _known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes are measured for one measurement alone, which is made before: it takes seconds."""
-    costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)
+    monkeypatch.setattr(header, "cost_curve", lambda *_: KNOWN_COSTS)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ TREES = {
 def test_every_method_writes_the_text_of_plain_greedy_search(
     tiny_models: TinyModels, family: str, kinship: str, dtype: str
 ) -> None:
-    pair, limit, methods = tiny_models.pair(family + kinship), 12 if kinship else 24, methods_of(family)
+    pair, limit, methods = tiny_models.pair(family + kinship), 12 if kinship else 16, methods_of(family)
     played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods, limit, dynatree=PAPER))
     assert_all_write(played, tiny_models.generate(pair, dtype, PROMPT, limit), methods)
 

@@ -44,7 +44,7 @@ NATIVE = (
 )
 THROUGH_MODULES = ("neox", "llama", "qwen3", "gpt2")
 OWN = ("ar", "dynatree", "linear", "fixed", "alg1")
-TREES = RunConfig(OWN, 40, dynatree=DynaTree(rho_stop=0.02), linear=Linear(7), fixed=Fixed(4, 2))
+TREES = RunConfig(OWN, 24, dynatree=DynaTree(rho_stop=0.02), linear=Linear(7), fixed=Fixed(4, 2))
 
 
 def native_model(name: str, dtype: str) -> LanguageModel:
@@ -477,7 +477,7 @@ def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict
 def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
     engine = load_pair(device="cpu", dtype="bfloat16", exact=True)
     for prompt in load.embedded()[:2]:
-        assert_alike(decoded(engine, engine.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 64)))
+        assert_alike(decoded(engine, engine.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 32)))
 
 
 # What is told and refused

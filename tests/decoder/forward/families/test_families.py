@@ -50,7 +50,7 @@ def test_in_half_precision_the_error_is_smaller_than_the_module_s_own(name: str,
 def test_logits_of_the_embedded_pair_are_the_module_s(folder: Path) -> None:
     module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     model = native_of(module)
-    assert max(errors(model, module, seed, module)[0] for seed in range(3)) < 5e-5
+    assert max(errors(model, module, seed, module)[0] for seed in range(2)) < 5e-5
 
 
 @pytest.mark.parametrize("name", ["neox", "llama"])

@@ -73,15 +73,14 @@ class Record:
         made: dict[int, Tensor] = {}
         with without_gradients():
             for call in self.calls:
-                args, kwargs = list(call.args), dict(call.kwargs)
+                args = list(call.args)
                 for index in call.tensors:
                     args[index] = _found(args[index], made)
-                for name in call.named:
-                    kwargs[name] = _found(kwargs[name], made)
+                kwargs = {**call.kwargs, **{name: _found(call.kwargs[name], made) for name in call.named}}
                 result = call.operation(*args, **kwargs)
                 results = (result,) if isinstance(result, Tensor) else tree_leaves(result)
                 numbered = zip(call.results, results, strict=True)
-                made.update((number, result) for number, result in numbered if number is not None)
+                made.update({number: one for number, one in numbered if number is not None})
 
 
 def _found(place: Any, made: Mapping[int, Tensor]) -> Any:

@@ -28,7 +28,7 @@ from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots
 
 PROMPT = "The tree grows"
-RULES = DynaTree(selection="best", n_max=15)
+RULES = DynaTree(selection="best", n_max=7)
 PASSES = passes([None, RULES.rule()])
 NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - a type's only value here
 

@@ -55,8 +55,8 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 ) -> None:
     pair = tiny_models.pair(name)
     loaded = recorded(tiny_models.loaded(pair, "float64"), by_module=by_module)
-    rounds = played(loaded, tiny_models.prompt_tokens(pair, PROMPT), 80, RandomSizes(seed))
-    assert tokens(rounds) == tiny_models.generate(pair, "float64", PROMPT, 80)
+    rounds = played(loaded, tiny_models.prompt_tokens(pair, PROMPT), 48, RandomSizes(seed))
+    assert tokens(rounds) == tiny_models.generate(pair, "float64", PROMPT, 48)
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
 
 

@@ -238,7 +238,7 @@ def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str,
         ):
             for layout in layouts:
                 grow(draft, state, layout, slots(300), verifier)
-            for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
+            for nodes, deepest in ((1, 0), (8, 3)):
                 verify.verify(target, draft if deepest else None, state, nodes, deepest, slots(300), verifier.choose)
 
 

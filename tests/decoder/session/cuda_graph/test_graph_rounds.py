@@ -89,7 +89,7 @@ def test_every_round_is_that_of_the_host(
 def test_so_it_is_for_pairs_with_a_peculiarity(tiny_models: TinyModels, recordings: Recordings, name: str) -> None:
     pair = tiny_models.pair(name)
     for rules in (None, LIVELY, METHODS["best"]):
-        match(recordings(name, "float32"), tiny_models.prompt_tokens(pair, PROMPT), 24, rules)
+        match(recordings(name, "float32"), tiny_models.prompt_tokens(pair, PROMPT), 16, rules)
 
 
 TIED = METHODS.keys() - {"ar"}

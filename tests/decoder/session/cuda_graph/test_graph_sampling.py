@@ -86,7 +86,7 @@ def test_every_round_is_that_of_the_host(
 ) -> None:
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     for seed in (0, 7):
-        rounds = match(recordings("neox").sampled(seed, Schedule(sampling)), prompt, 30, METHODS[method])
+        rounds = match(recordings("neox").sampled(seed, Schedule(sampling)), prompt, 20, METHODS[method])
         drafted = [outcome.tree for outcome in rounds if len(outcome.tree) > 1]
         assert all(tree.draft_logprobs for tree in drafted)
         assert bool(drafted) == (method != "ar")
@@ -99,14 +99,14 @@ def test_so_it_is_for_other_families_and_in_single_precision(
 ) -> None:
     prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
     for seed, sampling in ((4, Sampling(1.0)), (HUGE_SEED, Sampling(1.0, top_p=0.9))):
-        match(recordings(family, dtype).sampled(seed, Schedule(sampling)), prompt, 30, METHODS[method])
+        match(recordings(family, dtype).sampled(seed, Schedule(sampling)), prompt, 16, METHODS[method])
 
 
 @pytest.mark.parametrize("name", ["twins", "wide-draft", "wide-target", "begin"])
 def test_so_it_is_for_pairs_with_a_peculiarity(tiny_models: TinyModels, recordings: Recordings, name: str) -> None:
     prompt = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
     for rules in (None, LIVELY):
-        match(recordings(name, "float32").sampled(1, Schedule(Sampling(0.9, top_p=0.8))), prompt, 24, rules)
+        match(recordings(name, "float32").sampled(1, Schedule(Sampling(0.9, top_p=0.8))), prompt, 16, rules)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -116,15 +116,15 @@ def test_all_methods_write_one_text_whatever_sizes_are_chosen(
 ) -> None:
     engine = recordings("neox").sampled(seed, Schedule(sampling))
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    texts = {name: committed(finished(graph_session(engine, prompt, 60, rules))) for name, rules in METHODS.items()}
-    chosen = finished(graph_session(engine, prompt, 60, WIDE, RandomSizes(seed)))
+    texts = {name: committed(finished(graph_session(engine, prompt, 36, rules))) for name, rules in METHODS.items()}
+    chosen = finished(graph_session(engine, prompt, 36, WIDE, RandomSizes(seed)))
     texts["any size"] = committed(chosen)
     assert {len(outcome.tree) > 1 for outcome in chosen} == {False, True}
-    texts["auto"] = committed(finished(graph_session(engine, prompt, 60, Auto())))
-    texts["host"] = committed(finished(host_session(engine, prompt, 60, None)))
+    texts["auto"] = committed(finished(graph_session(engine, prompt, 36, Auto())))
+    texts["host"] = committed(finished(host_session(engine, prompt, 36, None)))
     assert len(set(map(tuple, texts.values()))) == 1
     other = engine.sampled(seed + 1, Schedule(sampling))
-    assert committed(finished(graph_session(other, prompt, 60, None))) != texts["ar"]
+    assert committed(finished(graph_session(other, prompt, 36, None))) != texts["ar"]
 
 
 def test_a_session_that_the_engine_opens_is_sampled_by_its_seed_and_settings(
@@ -186,9 +186,9 @@ def test_settings_are_turned_at_the_same_token_as_on_the_host_and_the_text_stays
     before, sampled = TURNS[turns]
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     engine = recordings("neox").sampled(3, Schedule(before))
-    rounds = match(engine, prompt, 160, METHODS[method], sampled=sampled)
+    rounds = match(engine, prompt, 110, METHODS[method], sampled=sampled)
     never = engine.sampled(3, Schedule(before))
-    plain = committed(finished(graph_session(never, prompt, 160, None)))
+    plain = committed(finished(graph_session(never, prompt, 110, None)))
     text = committed(rounds)
     assert text[:60] == plain[:60]
     assert text != plain
@@ -223,10 +223,10 @@ def test_other_seeds_and_settings_are_decoded_by_what_was_captured_for_the_first
     engine = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     rules = replace(Fixed(), tau=0.0, n_max=6) if method == "fixed" else METHODS[method]
-    match(engine.sampled(0, Schedule(Sampling(0.6, top_p=0.9))), prompt, 150, rules)
+    match(engine.sampled(0, Schedule(Sampling(0.6, top_p=0.9))), prompt, 90, rules)
     before = records(engine)
     sampled = {2: [Sampling(0.3, top_p=0.5)]}
-    match(engine.sampled(9, Schedule(Sampling(1.0, top_k=7))), prompt, 150, rules, sampled=sampled)
+    match(engine.sampled(9, Schedule(Sampling(1.0, top_k=7))), prompt, 90, rules, sampled=sampled)
     assert records(engine) == before
 
 
@@ -301,7 +301,7 @@ def test_graphs_give_the_sampled_rounds_of_plain_calls(tiny_models: TinyModels, 
         rounds = []
         for graphs in (True, False):
             engine = on_gpu(tiny_models, family, dtype, graphs=graphs).sampled(1, Schedule(sampling))
-            rounds.append(finished(graph_session(engine, prompt, 60, rules)))
+            rounds.append(finished(graph_session(engine, prompt, 36, rules)))
         by_graph, by_call = rounds
         assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
         assert committed(by_graph) == committed(by_call)

@@ -72,7 +72,7 @@ def models(engine: Engine) -> Iterator[LanguageModel]:
 
 def texts(engine: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {name: [] for name in methods}
-    for event in decode(engine, PROMPT, RunConfig(methods, 40, dynatree=DynaTree())):
+    for event in decode(engine, PROMPT, RunConfig(methods, 20, dynatree=DynaTree())):
         if isinstance(event, Round):
             found[event.method] += event.committed
     return found
@@ -98,7 +98,7 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(
 def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, tiny_models: TinyModels) -> None:
     assert prepared(engine) is None
     without_modules = tuple(name for name in METHODS if name != "hf")
-    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 20)
     assert texts(engine, without_modules) == dict.fromkeys(without_modules, expected)
     assert all(model.hf.loaded is None for model in models(engine))
     match(recorded(engine), tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 30, DynaTree())
@@ -106,7 +106,7 @@ def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine
 
 def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engine, tiny_models: TinyModels) -> None:
     assert prepared(engine) is None
-    assert texts(engine, ("ar", "hf"))["hf"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
+    assert texts(engine, ("ar", "hf"))["hf"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 20)
     assert engine.pair.target.hf.loaded is not None
     for model in models(engine):
         model.slim()
@@ -138,7 +138,7 @@ def test_a_family_without_a_native_model_runs_by_its_module_and_holds_it(tiny_mo
     for model in models(pair):
         model.slim()
     assert [model.hf.loaded for model in models(pair)] == held
-    assert texts(pair, ("ar", "alg1"))["alg1"] == tiny_models.generate(tiny_models.pair("qwen3"), "float32", PROMPT, 40)
+    assert texts(pair, ("ar", "alg1"))["alg1"] == tiny_models.generate(tiny_models.pair("qwen3"), "float32", PROMPT, 20)
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
@@ -249,7 +249,7 @@ def test_a_form_that_cannot_be_made_leaves_the_modules(
     assert prepared(engine) == "CUDA out of memory. Tried to allocate 2.00 GiB"
     assert all(isinstance(model.runs_by, ModuleForward) for model in models(engine))
     assert not any(graph_slots(engine).form(model) for model in models(engine))
-    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 20)
     assert texts(engine) == dict.fromkeys(METHODS, expected)
 
 
@@ -260,7 +260,7 @@ def test_rounds_that_fail_leave_the_modules_and_no_seats(
     assert prepared(engine) == "they do not run"
     assert graph_slots(engine)._free == []
     assert graph_slots(engine)._forwards == {}
-    assert texts(engine, ("ar",))["ar"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
+    assert texts(engine, ("ar",))["ar"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 20)
 
 
 def test_what_was_made_is_gone_before_modules_come_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
