@@ -16,7 +16,7 @@ from decoder.append_only import TokenLog
 from decoder.bench.contenders import BASELINE, Contender, Trial, running
 from decoder.engine import Engine
 from decoder.forward.llama_cpp.forward import LlamaForward
-from decoder.forward.llama_cpp.library import require_package
+from decoder.forward.llama_cpp.library import library
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
@@ -82,7 +82,7 @@ class _Server:
 
     @functools.cached_property
     def _started(self) -> Any:
-        require_package()
+        messages = library()
         import xllamacpp  # noqa: PLC0415 - few benchmarks need it
 
         params = xllamacpp.CommonParams()
@@ -99,7 +99,9 @@ class _Server:
             model.cpuparams.n_threads = model.cpuparams_batch.n_threads = torch.get_num_threads()
             if file and gguf_file(file).in_float32:
                 model.cache_type_k = model.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
-        return xllamacpp.Server(params)
+        server = xllamacpp.Server(params)
+        messages.listen()  # The server has taken its place.
+        return server
 
 
 def _served(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:

@@ -44,12 +44,16 @@ class Library:
                 setattr(self, name.removeprefix("llama_"), function)
         except (OSError, AttributeError) as error:
             raise _unfit(str(error)) from error
-        self.log_set(self._log, None)
+        self.listen()
         self.backend_init()
         self._check()
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"llama_{name} is not among the functions in use")
+
+    def listen(self) -> None:
+        """Receives llama.cpp's messages, of which there is one receiver in a process."""
+        self.log_set(self._log, None)
 
     def last_error(self) -> str:
         """Latest error messages of llama.cpp, in one line; forgets them."""

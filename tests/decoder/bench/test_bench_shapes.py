@@ -95,7 +95,7 @@ NEOX = {
         ),
         ({"model_type": "vit"}, ConfigError, "gives no language model"),
         ({"model_type": "t5"}, PairError, "is an encoder-decoder"),
-        ({"model_type": "rwkv", "num_hidden_layers": 1}, PairError, "has no attention heads"),
+        ({"model_type": "blt"}, PairError, "has neither attention heads nor layers with a known state"),
         (NEOX | {"vocab_size": 4}, PairError, "cannot run a draft tree"),
     ],
 )

@@ -1,5 +1,7 @@
 """llama.cpp's own decoding, plain and speculative, is a contender beside the methods on a GGUF target."""
 
+from pathlib import Path
+
 import pytest
 
 from decoder import RunConfig, load_pair
@@ -32,6 +34,15 @@ def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None
     # The model drafts for itself, so it accepts all drafted tokens; the first token costs a round of its own.
     assert all(tally.accepted == tally.drafted > 0 for tally in [*trials.values()][2:])
     assert trials[f"{SERVER} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
+
+
+def test_errors_of_llama_cpp_are_still_heard_once_a_server_has_started(gguf_pair: GgufPair, tmp_path: Path) -> None:
+    file = gguf_pair.draft()
+    engine = load_pair(str(file), "lookup", run=CONFIG)
+    llama_cpp_baselines(engine.pair, CONFIG, str(file), None)[1].run(engine, engine.pair.tokenizer("Once").input_ids)
+    (tmp_path / "short.gguf").write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ConfigError, match="corrupted or incomplete"):
+        load_pair(str(tmp_path / "short.gguf"), "lookup", run=CONFIG)
 
 
 def test_they_draw_no_samples_and_need_gguf_files(engine: Engine, gguf_pair: GgufPair) -> None:

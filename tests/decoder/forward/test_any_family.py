@@ -31,9 +31,9 @@ from tests.decoder.any_family import (
 )
 from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 
-PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""A tree's nodes by the parents above them: siblings, and branches of unequal length."""
 COUNT = 36
+KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
+"""Paths of the shared tree that are kept, one of each tree."""
 METHODS = ("ar", "linear", "dynatree", "auto")
 """Without a draft model, `auto` copies from earlier in the text."""
 

@@ -185,7 +185,7 @@ def test_it_is_refused_before_weights_are_read(tmp_path: Path) -> None:
     words = json.loads((tmp_path / "draft" / "tokenizer.json").read_text())
     words["model"]["vocab"]["!"], words["model"]["vocab"]['"'] = words["model"]["vocab"]['"'], 1
     (tmp_path / "draft" / "tokenizer.json").write_text(json.dumps(words))
-    with pytest.raises(ConfigError, match="hf cannot do"):
+    with pytest.raises(ConfigError, match="hf cannot use draft"):
         load_pair(str(EMBEDDED_DRAFT), str(tmp_path / "draft"), device="cpu", run=RunConfig(("hf",)))
 
 

@@ -41,7 +41,7 @@ def test_a_deterministic_tree_takes_nothing_else(name: str) -> None:
 
 
 def test_unknown_names_are_refused_with_those_that_exist() -> None:
-    with pytest.raises(ConfigError, match=r"verifier is 'best'; .*choose from coupled, nss, naive,"):
+    with pytest.raises(ConfigError, match=r"verifier is 'best', .*choose from coupled, nss, naive,"):
         require_lossless("best", "iid")
-    with pytest.raises(ConfigError, match=r"drafting is 'wild'; .*choose from tree, iid, delayed, selector"):
+    with pytest.raises(ConfigError, match=r"drafting is 'wild', .*choose from tree, iid, delayed, selector"):
         require_lossless("nss", "wild")
