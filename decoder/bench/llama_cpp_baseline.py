@@ -1,11 +1,10 @@
-"""llama.cpp's own greedy decoding as contenders: plain passes by its C API, and its server, plain and speculative.
+"""llama.cpp's own greedy decoding as contenders, plain and speculative: its server, called without HTTP.
 
-Nothing of the engine takes part. The server is called without HTTP, and its time is the time that it reports; as for
-transformers' baselines, its prefill ends with the first token, which does not count in rates.
+Nothing of the engine takes part. The time of a text is the time that the server reports; as for transformers'
+baselines, prefill ends with the first token, which does not count in rates.
 """
 
 import functools
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +12,14 @@ import torch
 
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
-from decoder.bench.contenders import BASELINE, Contender, Trial, running
+from decoder.bench.contenders import Contender, Trial
 from decoder.engine import Engine
-from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.library import library
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
-from decoder.session.protocol import Outcome, TokenLimit
-from decoder.tree import TokenTree
 
-PLAIN, SERVER = "llama.cpp", "llama-server"
+NAME = "llama.cpp"
 DRAFTED = (1, 2, 3, 5)
 """Settings of the server's speculative decoding: most drafted tokens a round; 3 is llama.cpp's default."""
 SILENT = -1
@@ -37,35 +33,16 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
     if target is None or not is_gguf(target) or config.sampling.temperature:
         return []
     drafts = DRAFTED if draft is not None and is_gguf(draft) and not pair.translation else ()
-    served = [
+    return [
         Contender(
-            f"{SERVER} {count}" if count else SERVER,
-            SERVER,
-            functools.partial(_served, config=config, server=_Server(target, draft if count else None, count)),
+            f"{NAME} {count}" if count else NAME,
+            NAME,
+            functools.partial(_decoded, config=config, server=_Server(target, draft if count else None, count)),
             {"n_max": count},
             foreign=True,
         )
         for count in (0, *drafts)
     ]
-    return [Contender(PLAIN, PLAIN, functools.partial(_decoded, config=config), {}), *served]
-
-
-def _decoded(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig) -> Trial:
-    pair = engine.pair
-    forward = pair.target.runs_by
-    assert isinstance(forward, LlamaForward), "as when the contender was made"  # noqa: S101 - a programmer's mistake
-    limit, outcomes = TokenLimit(pair.eos, config.max_new_tokens), list[tuple[Outcome, float]]()
-    opened = time.perf_counter()
-    tokens = forward.plain(prompt_ids, len(prompt_ids) + config.max_new_tokens, pair.vocabulary)
-    started = time.perf_counter()
-    for token in tokens:
-        committed, finished = limit.cut([token])
-        outcome = Outcome(TokenTree([prompt_ids[-1]]), committed=committed, target_forwards=1, draft_forwards=0)
-        outcomes.append((outcome, time.perf_counter() - started))
-        if finished:
-            break
-    tallies = running(started - opened, BASELINE, outcomes)
-    return Trial(tallies[-1], tallies)
 
 
 class _Server:
@@ -89,6 +66,8 @@ class _Server:
         params.verbosity, params.warmup, params.fit_params = SILENT, False, False
         params.n_parallel, params.n_ctx = 1, gguf_file(self._target).size("context_length") or 0
         params.model.path = self._target
+        # On a CPU, small models are faster without.
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         models = [params]
         if self._draft:
             drafting = params.speculative.draft
@@ -104,7 +83,7 @@ class _Server:
         return server
 
 
-def _served(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
+def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
     timed = server.complete(prompt_ids, config.max_new_tokens)
     # Token ids come only with log-probabilities, which take time.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]

@@ -2,7 +2,7 @@
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -108,14 +108,6 @@ class LlamaCache(KvCache):
         self.used = drafted.length + len(drafted.rows)
         logits: NDArray[np.float32] = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return logits if order == new else logits[np.argsort(order)]
-
-    def plain(self, token: int, vocabulary: int) -> Iterator[int]:
-        """The most probable token after `token` and the text, then after that one, and so on without end."""
-        context, position = self._context, self.length
-        while True:
-            logits = context.decode([token], [position], [[0]], [True])[0, :vocabulary]
-            token, position = int(logits.argmax()), position + 1
-            yield token
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         """Raises ValueError, since rows cannot be moved."""

@@ -3,7 +3,7 @@
 Logits are computed and returned in float32. Knows neither files nor tokenizers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -42,19 +42,6 @@ class LlamaForward:
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         return torch.from_numpy(_own(cache).read(tokens)).to(self._device)
-
-    def plain(self, prompt_ids: Sequence[int], rows: int, vocabulary: int) -> Iterator[int]:
-        """Greedy decoding by one-token passes alone, as a baseline; reads the prompt before it returns.
-
-        Args:
-            prompt_ids: Token ids of the prompt.
-            rows: Number of rows of the prompt and of all new tokens.
-            vocabulary: Number of token ids to choose from.
-        """
-        cache = self.new_cache(rows)
-        if prompt_ids[:-1]:
-            cache.read(prompt_ids[:-1])
-        return cache.plain(prompt_ids[-1], vocabulary)
 
 
 def _own(cache: KvCache) -> LlamaCache:

@@ -7,7 +7,7 @@ import pytest
 from decoder import RunConfig, load_pair
 from decoder.bench.contenders import own
 from decoder.bench.job import OnTexts, measure_texts
-from decoder.bench.llama_cpp_baseline import DRAFTED, PLAIN, SERVER, llama_cpp_baselines
+from decoder.bench.llama_cpp_baseline import DRAFTED, NAME, llama_cpp_baselines
 from decoder.bench.shapes import loaded_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -28,18 +28,18 @@ def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None
     contenders = llama_cpp_baselines(engine.pair, CONFIG, file, file)
     trials = {contender.name: contender.run(engine, ids).tally for contender in contenders}
     text = own("ar", "ar", "ar", CONFIG).run(engine, ids).tally.tokens
-    assert list(trials) == [PLAIN, SERVER, *(f"{SERVER} {count}" for count in DRAFTED)]
+    assert list(trials) == [NAME, *(f"{NAME} {count}" for count in DRAFTED)]
     assert all(tally.tokens == text for tally in trials.values())
-    assert trials[PLAIN].rounds == trials[SERVER].rounds == CONFIG.max_new_tokens
+    assert trials[NAME].rounds == CONFIG.max_new_tokens
     # The model drafts for itself, so it accepts all drafted tokens; the first token costs a round of its own.
-    assert all(tally.accepted == tally.drafted > 0 for tally in [*trials.values()][2:])
-    assert trials[f"{SERVER} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
+    assert all(tally.accepted == tally.drafted > 0 for tally in [*trials.values()][1:])
+    assert trials[f"{NAME} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
 
 
 def test_errors_of_llama_cpp_are_still_heard_once_a_server_has_started(gguf_pair: GgufPair, tmp_path: Path) -> None:
     file = gguf_pair.draft()
     engine = load_pair(str(file), "lookup", run=CONFIG)
-    llama_cpp_baselines(engine.pair, CONFIG, str(file), None)[1].run(engine, engine.pair.tokenizer("Once").input_ids)
+    llama_cpp_baselines(engine.pair, CONFIG, str(file), None)[0].run(engine, engine.pair.tokenizer("Once").input_ids)
     (tmp_path / "short.gguf").write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(ConfigError, match="corrupted or incomplete"):
         load_pair(str(tmp_path / "short.gguf"), "lookup", run=CONFIG)
@@ -49,7 +49,7 @@ def test_they_draw_no_samples_and_need_gguf_files(engine: Engine, gguf_pair: Ggu
     file = str(gguf_pair.draft())
     assert not llama_cpp_baselines(engine.pair, RunConfig(methods=("ar",), temperature=0.5), file, file)
     assert not llama_cpp_baselines(load_pair(dtype="float32").pair, CONFIG, None, None)
-    assert len(llama_cpp_baselines(engine.pair, CONFIG, file, "lookup")) == 2
+    assert len(llama_cpp_baselines(engine.pair, CONFIG, file, "lookup")) == 1
 
 
 def test_a_benchmark_has_them_in_place_of_the_baselines_in_torch(gguf_pair: GgufPair) -> None:
@@ -59,7 +59,7 @@ def test_a_benchmark_has_them_in_place_of_the_baselines_in_torch(gguf_pair: Gguf
         target=name, draft="lookup", prompts=("Once",), config=CONFIG, methods=("ar",), settings={}, repeats=1
     )
     done = measure_texts(asked, notes.append)
-    assert [row.name for row in done.report.rows] == ["ar", PLAIN, SERVER]
+    assert [row.name for row in done.report.rows] == ["ar", NAME]
     assert any("transformers' own generation is left out" in note for note in notes)
 
 
