@@ -6,8 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.gguf_files import write
+from decoder.engine import Engine
 from decoder.forward.llama_cpp.layouts import PACKAGE
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from tests.gguf_states import write_states
@@ -57,3 +59,16 @@ class GgufStates:
 @cache
 def _random(path: Path, architecture: str, noise: float, kind: str) -> Path:
     return write_states(path, architecture, noise=noise, kind=kind)
+
+
+def plain_text(engine: Engine, prompt: str, count: int) -> list[int]:
+    """Greedy decoding by one-token passes of llama.cpp."""
+    target, ids = engine.pair.target, engine.pair.tokenizer(prompt).input_ids
+    cache, text = target.new_cache(len(ids) + count), list[int]()
+    logits = torch.empty(0)
+    for token in ids:
+        logits = target.read(cache, [token])
+    for _ in range(count):
+        text.append(int(logits.argmax()))
+        logits = target.read(cache, text[-1:])
+    return text

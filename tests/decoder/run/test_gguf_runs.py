@@ -18,7 +18,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_con
 from decoder.run import gguf_options
 from decoder.run.decoding_path import decoding_path, expected_path
 from decoder.run.gguf_options import require_gpu_layers
-from tests.gguf_pair import GgufPair, needs_llama_cpp
+from tests.gguf_pair import GgufPair, needs_llama_cpp, plain_text
 
 pytestmark = needs_llama_cpp
 PROMPT = "It was a dark and stormy night; the rain fell in torrents"
@@ -42,19 +42,6 @@ def texts(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> tuple[Run,
     assert isinstance(run, Run)
     assert isinstance(summary, Summary)
     return run, summary, tokens
-
-
-def plain_text(engine: Engine, prompt: str, count: int) -> list[int]:
-    """Greedy decoding by one-token passes of llama.cpp."""
-    target, ids = engine.pair.target, engine.pair.tokenizer(prompt).input_ids
-    cache, text = target.new_cache(len(ids) + count), list[int]()
-    logits = torch.empty(0)
-    for token in ids:
-        logits = target.read(cache, [token])
-    for _ in range(count):
-        text.append(int(logits.argmax()))
-        logits = target.read(cache, text[-1:])
-    return text
 
 
 def test_every_method_writes_the_text_of_plain_llama_decode(engine: Engine) -> None:

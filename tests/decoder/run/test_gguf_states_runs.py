@@ -12,12 +12,11 @@ from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.errors import PairError
 from decoder.events import Round, Summary
-from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.state_cache import StateCache
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
 from decoder.run.decoding_path import decoding_path
-from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp
+from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp, plain_text
 
 pytestmark = needs_llama_cpp
 PROMPT = "It was a dark and stormy night; the rain fell in torrents"
@@ -56,20 +55,12 @@ def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Curve, "learn", lambda *_: 1.0)
 
 
-def plain_text(engine: Engine, count: int) -> list[int]:
-    """Greedy decoding by one-token passes of llama.cpp."""
-    forward, ids = engine.pair.target.runs_by, engine.pair.tokenizer(PROMPT).input_ids
-    assert isinstance(forward, LlamaForward)
-    tokens = forward.plain(ids, len(ids) + count, engine.pair.vocabulary)
-    return [next(tokens) for _ in range(count)]
-
-
 @pytest.mark.usefixtures("cheap_drafts")
 @pytest.mark.parametrize("architecture", [*USUAL, *FURTHER])
 def test_every_method_writes_120_tokens_of_plain_llama_decode(gguf_states: GgufStates, architecture: str) -> None:
     engine = load_pair(str(gguf_states.target(architecture)), str(gguf_states.draft(architecture)))
     summary, written = texts(engine, RunConfig(methods=(*METHODS, "fixed", "alg1"), max_new_tokens=LENGTH))
-    expected = plain_text(engine, LENGTH)
+    expected = plain_text(engine, PROMPT, LENGTH)
     assert len(set(expected)) >= DISTINCT
     assert all(tokens == expected for tokens in written.values())
     assert all((summary.methods[name].tokens_per_round or 0) > ACCEPTED for name in METHODS[1:])
