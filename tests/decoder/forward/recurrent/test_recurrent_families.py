@@ -27,6 +27,7 @@ from tests.decoder.any_family import (
 from tests.decoder.fixed_tree import largest_difference, plain
 from tests.decoder.recurrent_families import FAMILIES, FURTHER, STEPWISE, USUAL, target_of
 
+pytestmark = pytest.mark.usefixtures("fixed_costs")
 COUNT, SHORT = 60, 30
 METHODS = ("ar", "linear", "dynatree", "auto")
 
