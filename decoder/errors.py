@@ -102,6 +102,11 @@ def first_line(error: BaseException) -> str:
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
 
 
+def in_one_line(error: BaseException) -> str:
+    """An error's whole message, each run of spaces and line ends in it as one space; it may quote names from a file."""
+    return " ".join(str(error).split())
+
+
 def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
     """Raises ConfigError if `holds` is False; the error has this message and concerns the options `about`."""
     if not holds:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from decoder.errors import RecordingError
+from decoder.errors import RecordingError, in_one_line
 from decoder.knobs import KnobName
 
 SCHEMA = 3
@@ -350,7 +350,7 @@ def decode_line(line: bytes, number: int) -> Event:
             )
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordingError(f"line {number}: {error}; is this a recording made with --record?") from None
+        raise RecordingError(f"line {number}: {in_one_line(error)}; is this a recording made with --record?") from None
     return event
 
 

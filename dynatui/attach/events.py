@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from decoder.errors import RecordingError
+from decoder.errors import RecordingError, in_one_line
 from decoder.events import Base, Count, Seconds
 
 SCHEMA = 4
@@ -192,5 +192,7 @@ def decode_line(line: bytes, number: int) -> Event:
             )
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordingError(f"line {number}: {error}; is this a recording made by dynatui attach --record?") from None
+        raise RecordingError(
+            f"line {number}: {in_one_line(error)}; is this a recording made by dynatui attach --record?"
+        ) from None
     return event

@@ -317,6 +317,16 @@ def test_a_recording_with_any_bytes_changed_is_refused_or_shown(
     refuse_or_show(path)
 
 
+def test_a_name_with_a_line_end_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = b"".join(map(encode, story())).splitlines(keepends=True)
+    number = next(number for number, line in enumerate(lines) if b'"knobs":{' in line)
+    lines[number] = lines[number].replace(b'"knobs":{', b'"knobs":{"\\n":null,', 1)
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(RecordingError, match=r"unknown field ` ` - at `\$.knobs`; is this a recording"):
+        read(path)
+
+
 def refuse_or_show(path: Path) -> None:
     try:
         events = read(path)
