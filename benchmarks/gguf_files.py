@@ -58,11 +58,16 @@ def write(folder: Path, path: Path, kind: str = "F32", **changed: object) -> Pat
         numbers = weight.float().numpy()
         own = gguf.GGMLQuantizationType.F32 if numbers.ndim == 1 else gguf.GGMLQuantizationType[kind]
         writer.add_tensor(name, gguf.quants.quantize(numbers, own), raw_dtype=own)
+    finish(writer)
+    return path
+
+
+def finish(writer: Any) -> None:
+    """Writes all that was added to a writer to its file, and closes it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
 
 
 def _add_sizes(writer: Any, config: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.gguf_files import add_tokenizer
+from benchmarks.gguf_files import add_tokenizer, finish
 from decoder.models.checkpoints import EMBEDDED_TARGET
 
 WIDTH, INNER, STATE, KERNEL, HEADS, HEAD, FEED, VOCABULARY, CONTEXT = 64, 128, 16, 4, 4, 16, 96, 2048, 1024
@@ -172,10 +172,7 @@ def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str
         matrix = len(shape) == 2 and shape[0] >= WIDTH and "norm" not in name
         own = gguf.GGMLQuantizationType[kind if matrix else "F32"]
         writer.add_tensor(name, gguf.quants.quantize(numbers, own), raw_dtype=own)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 

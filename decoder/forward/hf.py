@@ -159,7 +159,7 @@ def takes_cache(module: Any) -> bool:
 
 
 def takes_positions(module: Any) -> bool:
-    """Whether a module is told the position of each token."""
+    """Whether a module takes the position of each token as an argument."""
     return "position_ids" in _arguments(module)
 
 

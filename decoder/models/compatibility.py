@@ -54,7 +54,7 @@ SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
-TOLD = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with those that it counts itself"
+GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with those that it counts itself"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
 """Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
@@ -177,12 +177,12 @@ def _computes_paths(model: LanguageModel) -> bool:
 
 
 def _check_counting(model: LanguageModel) -> None:
-    """Refuses a module whose positions differ where it counts them and where it is told them."""
+    """Refuses a module that computes other logits with given positions than with positions that it counts itself."""
     if not imported("decoder.forward.hf").takes_positions(model.hf.module):
         return
     places = torch.arange(len(TEXT), device=model.device)[None]
-    told = _tried(model, lambda: _by_module(model, TEXT, position_ids=places), NO_TEXT)
-    _agree(model, told, _tried(model, lambda: _by_module(model, TEXT), NO_TEXT), TOLD)
+    given = _tried(model, lambda: _by_module(model, TEXT, position_ids=places), NO_TEXT)
+    _agree(model, given, _tried(model, lambda: _by_module(model, TEXT), NO_TEXT), GIVEN)
 
 
 def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:

@@ -56,8 +56,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
     other = any(model.computed_by for model in models.values())
     if other or pair.target.ranks or not has_graphs(pair.target.device):
         kinds = {role: _computing(model) for role, model in models.items()}
-        told = _together(kinds | ({"draft": HEAD} if pair.head else {}))
-        return DecodingPath(HOST, f"{told}; {TRANSLATED}" if pair.translation else told)
+        forms = _together(kinds | ({"draft": HEAD} if pair.head else {}))
+        return DecodingPath(HOST, f"{forms}; {TRANSLATED}" if pair.translation else forms)
     if pair.translation:
         return DecodingPath(HOST, TRANSLATED)
     if pair.head:
@@ -71,8 +71,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
 
 def _computing(model: LanguageModel) -> str:
     if model.computed_by:
-        told = f"{model.computed_by}, {model.precision}"
-        return f"{told}, {BY_PATHS}" if model.keeps_states else told
+        form = f"{model.computed_by}, {model.precision}"
+        return f"{form}, {BY_PATHS}" if model.keeps_states else form
     if model.ranks:
         return f"{MODULE} over {len(model.ranks.devices)} processes"
     native = NATIVE if model.device.type == "cpu" else "native model"
@@ -139,8 +139,8 @@ def _uncaptured(configs: Sequence[Any]) -> str:
 def _expected(config: Any, device: torch.device) -> str:
     """Form in which a model will run on the host."""
     if isinstance(config, GgufFile):
-        told = f"llama.cpp, GGUF {config.quantisation}"
-        return f"{told}, {BY_PATHS}" if config.keeps_states else told
+        form = f"llama.cpp, GGUF {config.quantisation}"
+        return f"{form}, {BY_PATHS}" if config.keeps_states else form
     if not isinstance(_architecture(config, device), str):
         return NATIVE
     return PATHS if takes_paths(config.get_text_config()) else MODULE

@@ -17,7 +17,7 @@ SPARE_ROWS = 256
 IDLE = 2
 """Number of unused contexts that are kept for further texts."""
 TIMED_ROWS = 256
-"""Longest text that is read for a timed pass, in tokens: reading more would take longer than it tells."""
+"""Longest text that is read for a timed pass, in tokens: a longer text would take more time than it is worth."""
 
 
 class Contexts:
@@ -70,7 +70,7 @@ class LlamaCache(KvCache):
 
     @abstractmethod
     def _move(self, small: Context, large: Context) -> None:
-        """Moves to a larger, empty context; what is not brought there is noted as not computed yet."""
+        """Moves to a larger, empty context; rows that are not copied are noted as not computed."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Called before rows are drafted; returns their mask, which may get columns of the text."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decoder.forward.llama_cpp.drafted import TEXT, Copy, DraftedRows, Step
 
 STATES = 16
-"""Number of sequences of a context, each of which takes memory for a state: of the text, a mark in it, and drafts."""
+"""Number of sequences of a context, each with memory for a state: the text's state, a snapshot, and those of drafts."""
 
 
 class Paths(DraftedRows):
@@ -52,15 +52,15 @@ class Paths(DraftedRows):
         self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}
         free = [number for number in range(self._count, 0, -1) if number not in self.ends]
         sources = {TEXT: 0} | {end: sequence for sequence, end in self.ends.items()}
-        going_on = dict[int, list[int]]()
+        continuing = dict[int, list[int]]()
         for sequence, end in self.ends.items():
-            going_on.setdefault(end, []).append(sequence)
+            continuing.setdefault(end, []).append(sequence)
         for base, *rest in ways:
             missing = rest[: self._most_rows]
             if len(step.rows) + len(missing) > self._most_rows:
                 break
-            if going_on.get(base):
-                sequence = going_on[base].pop()
+            if continuing.get(base):
+                sequence = continuing[base].pop()
             elif free:
                 sequence = free.pop()
                 end = self.rows[base].position + 1 if base != TEXT else self.length

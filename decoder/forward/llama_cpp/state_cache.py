@@ -1,9 +1,9 @@
-"""Cache of a model with states: passes leave the text's state alone, and a state that is lost is computed again.
+"""Cache of a model with states in llama.cpp: passes do not change the text's state, since a state cannot be cut.
 
-Sequence 0 holds the text's state, and each draft path has a copy that goes on (see `paths`). A path that is kept
-replaces the text's state where its sequence ends with it. Else its tokens are owed: the next text that is read begins
-with them, or the next chain, and before any other draft they are read. A text that is cut begins again at the mark: a
-copy of the state after some first tokens.
+Sequence 0 holds the text's state, and each draft path continues a copy of it (see `paths`). If a sequence ends with the
+last row of a path that is kept, its state replaces the text's. If none does, the path's tokens are pending: they are
+computed at the beginning of the next text or chain, or in a pass of their own before any other draft. When a text is
+cut, its state is computed from the snapshot: a copy of an earlier state of the text.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from decoder.forward.llama_cpp.context import MOST_ROWS, Context
 from decoder.forward.llama_cpp.drafted import TEXT
 from decoder.forward.llama_cpp.paths import STATES, Paths
 
-MARK = STATES - 1
-"""Number of the sequence of the mark."""
-MOST_OWED = 16
-"""Most tokens that are owed and computed again at the beginning of a chain, where they would else take a pass."""
+SNAPSHOT = STATES - 1
+"""Number of the sequence that holds the snapshot."""
+MOST_PENDING = 16
+"""Most pending tokens that are computed at the beginning of a chain, which saves a pass."""
 
 
 class StateCache(LlamaCache):
@@ -27,13 +27,13 @@ class StateCache(LlamaCache):
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
-        self._paths = Paths(MARK - 1, MOST_ROWS)
+        self._paths = Paths(SNAPSHOT - 1, MOST_ROWS)
         self._text: list[int] = []
         """Tokens of the text."""
-        self._known = 0
-        """Number of the text's first tokens that sequence 0 holds; the others are owed."""
-        self._marked = 0
-        """Number of the text's first tokens that the sequence of the mark holds; 0 if it is empty."""
+        self._computed = 0
+        """Number of the text's first tokens whose state sequence 0 holds; the others are pending."""
+        self._in_snapshot = 0
+        """Number of the text's first tokens whose state the snapshot is; 0 without a snapshot."""
 
     @property
     def _drafted(self) -> Paths:
@@ -49,14 +49,14 @@ class StateCache(LlamaCache):
 
     def keep(self, rows: Sequence[int]) -> None:
         """See `KvCache`; the rows must be a path that begins at the text."""
-        owed = range(self._paths.length, self.length)
-        path = self._path([*owed, *rows])
+        pending = range(self._paths.length, self.length)
+        path = self._path([*pending, *rows])
         count, sequence = self._paths.holder(path)
         if count:
             # Its first rows of keys and values are those of the text, and its state replaces the text's.
             self._context.copy(sequence, 0)
-            self._known = self._paths.length + count
-        self._text += [self._paths.rows[row].token for row in path[len(owed) :]]
+            self._computed = self._paths.length + count
+        self._text += [self._paths.rows[row].token for row in path[len(pending) :]]
         self._drop_drafts()
         self._restart(len(self._text))
 
@@ -65,41 +65,41 @@ class StateCache(LlamaCache):
         self._drop_drafts()
         del self._text[length:]
         self._restart(len(self._text))
-        if self._known > length:
+        if self._computed > length:
             self._go_back()
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        owed, known = self._text[self._known :], self._known
-        if not self._paths.rows and 0 < len(owed) <= MOST_OWED and _is_chain(visible):
+        pending, known = self._text[self._computed :], self._computed
+        if not self._paths.rows and 0 < len(pending) <= MOST_PENDING and _is_chain(visible):
             self._paths.restart(known)
-            self._paths.add(owed, range(known, self.length), range(TEXT, TEXT + len(owed)))
+            self._paths.add(pending, range(known, self.length), range(TEXT, TEXT + len(pending)))
         return np.pad(visible, ((0, 0), (self.length - self._paths.length, 0)), constant_values=True)
 
     def _get_ready(self) -> None:
         self._settle()
 
     def _settle(self) -> NDArray[np.float32]:
-        """Reads the tokens that are owed, but for those in the paths; logits after the last one, shape (V,)."""
-        owed = self._text[self._known : self._paths.length]
-        logits = self._append(owed, self._known)
-        self._known += len(owed)
+        """Reads the pending tokens that are not in the paths; logits after the last one, shape (V,)."""
+        pending = self._text[self._computed : self._paths.length]
+        logits = self._append(pending, self._computed)
+        self._computed += len(pending)
         return logits
 
     def _go_back(self) -> None:
-        """Brings sequence 0 back to the text, from the mark or from the beginning; moves the mark to the text's end.
+        """Computes the state after the shortened text, from the snapshot if it is not later; then takes a new snapshot.
 
-        Whoever cuts a text does it again a little later, so that few tokens are read from the mark on.
+        A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
         """
         context = self._context
         context.drop(0)
-        self._known = self._marked if self._marked <= len(self._text) else 0
-        if self._known:
-            context.copy(MARK, 0)
+        self._computed = self._in_snapshot if self._in_snapshot <= len(self._text) else 0
+        if self._computed:
+            context.copy(SNAPSHOT, 0)
         self._settle()
-        context.drop(MARK)
+        context.drop(SNAPSHOT)
         if self._text:
-            context.copy(0, MARK)
-        self._marked = len(self._text)
+            context.copy(0, SNAPSHOT)
+        self._in_snapshot = len(self._text)
 
     def _drop_drafts(self) -> None:
         for sequence in self._paths.ends:
@@ -108,7 +108,7 @@ class StateCache(LlamaCache):
 
     def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - all is computed again
         self._paths.forget()
-        self._known = self._marked = 0
+        self._computed = self._in_snapshot = 0
 
 
 def _is_chain(visible: NDArray[np.bool_]) -> bool:

@@ -1,4 +1,4 @@
-"""Families whose configuration tells that their modules compute plain paths alone. Pure."""
+"""Families whose modules are known to compute plain paths only, by their configurations. Pure."""
 
 from typing import Any
 

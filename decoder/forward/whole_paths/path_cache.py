@@ -75,7 +75,7 @@ class PathCache(KvCache):
         self.tokens, self.parents, self.latest = [], [], None
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; a module's cache that cannot be shortened so far is made anew by the next pass."""
+        """See `KvCache`; if the module's cache cannot be shortened so far, the next pass makes a new one."""
         if length < self.read:
             if keeps_all(self.state) and shortened(self.state, self.read - length):
                 self.read = length

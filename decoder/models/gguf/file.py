@@ -61,7 +61,7 @@ class GgufFile:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers carry a state from token to token, as far as the metadata tells."""
+        """Whether some layers carry a state from token to token, as far as the metadata says."""
         return any(self.size(state) for state in STATES)
 
     @property

@@ -36,7 +36,7 @@ def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None
     assert trials[f"{NAME} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
 
 
-def test_errors_of_llama_cpp_are_still_heard_once_a_server_has_started(gguf_pair: GgufPair, tmp_path: Path) -> None:
+def test_errors_of_llama_cpp_are_reported_after_a_server_has_started(gguf_pair: GgufPair, tmp_path: Path) -> None:
     file = gguf_pair.draft()
     engine = load_pair(str(file), "lookup", run=CONFIG)
     llama_cpp_baselines(engine.pair, CONFIG, str(file), None)[0].run(engine, engine.pair.tokenizer("Once").input_ids)

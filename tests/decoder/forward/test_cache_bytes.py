@@ -1,4 +1,4 @@
-"""The memory of a text, told from a configuration, is that of the cache."""
+"""The bytes of a text's cache are computed from a configuration as they are allocated."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,34 +22,34 @@ SEVERAL = (
 )  # fmt: skip
 """Families that name heads, widths, or the number of cached layers in a way of their own."""
 COMPRESSED = {"deepseek_v4"}
-"""Families that keep less of a text than a row a token; the larger size is told."""
+"""Families that keep less of a text than a row a token; the computed size is larger."""
 STATES_ALONE = {"rwkv", "xlstm"}
 """Families whose own caches have no rows; their states do not grow with the text."""
 
 
 @torch.inference_mode()
-def told_and_kept(family: str) -> tuple[int, int]:
-    """Bytes of the prompt's rows, as told and as kept."""
+def computed_and_allocated(family: str) -> tuple[int, int]:
+    """Bytes of the prompt's rows, as computed and as allocated."""
     config = tiny_config(family)
     module = tiny_module(family, config, FACTORS[0])
     form = HfModule(traits_of(module), module=module).forward_form()
     cache = form.new_cache(len(PROMPT))
     form.read(cache, PROMPT)
-    told, _ = cache_bytes(config.get_text_config(), len(PROMPT), ITEM_BYTES)
+    computed, _ = cache_bytes(config.get_text_config(), len(PROMPT), ITEM_BYTES)
     if isinstance(cache, PathCache):
-        return told, cache.nbytes
-    return told, sum(rows.nbytes for rows in ([rows for rows, _ in cache.parts.values()] or [cache.store]))
+        return computed, cache.nbytes
+    return computed, sum(rows.nbytes for rows in ([rows for rows, _ in cache.parts.values()] or [cache.store]))
 
 
 @pytest.mark.parametrize("family", SEVERAL)
-def test_what_a_configuration_tells_is_what_a_text_takes(family: str) -> None:
-    told, kept = told_and_kept(family)
-    assert told == kept > 0
+def test_a_text_takes_the_memory_that_its_configuration_says(family: str) -> None:
+    computed, allocated = computed_and_allocated(family)
+    assert computed == allocated > 0
 
 
-def test_it_is_told_of_every_family_that_the_survey_decodes() -> None:
+def test_so_it_is_for_every_family_that_the_survey_decodes() -> None:
     families = {trial.family for trial in read().trials if trial.route} - COMPRESSED - STATES_ALONE
-    wrong = {family: found for family in sorted(families) if len(set(found := told_and_kept(family))) > 1}
+    wrong = {family: found for family in sorted(families) if len(set(found := computed_and_allocated(family))) > 1}
     assert len(families) > 100
     assert not wrong
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from decoder.errors import ConfigError, ModelError
 from decoder.forward.llama_cpp import library as loading
@@ -21,6 +19,7 @@ from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.layouts import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
 from decoder.forward.llama_cpp.row_cache import SEQUENCES
 from decoder.forward.llama_cpp.sequences import Sequences
+from tests.decoder.llama_cpp_trees import SIXTEEN, path_to, plain, tree
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
 pytestmark = needs_llama_cpp
@@ -31,28 +30,6 @@ BEGINNING = [5, 6, 7, 8]
 @pytest.fixture(scope="module")
 def small(gguf_pair: GgufPair) -> LlamaForward:
     return LlamaForward(Model(gguf_pair.draft()), 2, CPU, half=False)
-
-
-def plain(forward: LlamaForward, tokens: Sequence[int]) -> Tensor:
-    """Logits after the last token, decoded token by token."""
-    cache = forward.new_cache(len(tokens))
-    logits = torch.empty(0)
-    for token in tokens:
-        logits = forward.read(cache, [token])
-    return logits
-
-
-def tree(parents: Sequence[int]) -> tuple[NDArray[np.bool_], list[int]]:
-    """Mask and depths of a tree whose root is node 0."""
-    visible, depths = np.eye(len(parents), dtype=np.bool_), [0] * len(parents)
-    for node, parent in enumerate(parents[1:], 1):
-        visible[node] |= visible[parent]
-        depths[node] = depths[parent] + 1
-    return visible, depths
-
-
-def path_to(node: int, parents: Sequence[int]) -> list[int]:
-    return [*path_to(parents[node], parents), node] if node >= 0 else []
 
 
 def verified(forward: LlamaForward, parents: Sequence[int], tokens: Sequence[int]) -> float:
@@ -66,9 +43,6 @@ def verified(forward: LlamaForward, parents: Sequence[int], tokens: Sequence[int
         expected = plain(forward, [*BEGINNING, *(tokens[each] for each in path_to(node, parents))])
         worst = max(worst, float((logits[node] - expected).abs().max() / expected.abs().max()))
     return worst
-
-
-SIXTEEN = [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 6, 7, 7, 9, 13, 14]
 
 
 def test_a_tree_of_16_nodes_has_the_logits_of_plain_decoding(small: LlamaForward) -> None:

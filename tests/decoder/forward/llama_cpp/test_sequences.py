@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from decoder.forward.llama_cpp.drafted import TEXT, Step
 from decoder.forward.llama_cpp.sequences import Sequences
+from tests.decoder.llama_cpp_trees import LENGTH, grown, trees
 from tests.decoder.property_settings import examples
-
-LENGTH = 5
-"""Of the text."""
 
 
 @dataclass
@@ -42,22 +40,6 @@ class Memory:
         self.most = max(self.most, len(step.rows))
 
 
-trees = st.lists(st.integers(0, 10**6), min_size=1, max_size=24)
-
-
-def grown(drafted: Sequences, memory: Memory, numbers: list[int]) -> list[int]:
-    """Adds a row for each number below one of the rows so far, or below the text, in one pass."""
-    first = len(drafted.rows)
-    parents = [number % (first + index + 1) - 1 for index, number in enumerate(numbers)]
-    positions = list[int]()
-    for parent in parents:
-        known = [row.position for row in drafted.rows] + positions
-        positions.append(LENGTH if parent == TEXT else known[parent] + 1)
-    new = drafted.add(numbers, positions, parents)
-    drafted.steps(new, memory.run)
-    return new
-
-
 @examples(150)
 @given(passes=st.lists(trees, min_size=1, max_size=4), count=st.integers(3, 8), rows=st.integers(1, 8))
 def test_each_row_follows_exactly_its_path(passes: list[list[int]], count: int, rows: int) -> None:
@@ -65,7 +47,7 @@ def test_each_row_follows_exactly_its_path(passes: list[list[int]], count: int, 
     drafted.restart(LENGTH)
     memory = Memory(drafted)
     for numbers in passes:
-        new = grown(drafted, memory, numbers)
+        new = grown(drafted, memory.run, numbers)
         assert set(new) <= set(memory.computed)
     assert memory.most <= rows
     assert set(memory.held) <= set(range(count))

@@ -14,14 +14,13 @@ from decoder.forward.llama_cpp.cache import LlamaCache
 from decoder.forward.llama_cpp.context import Context, Model
 from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.paths import STATES
+from tests.decoder.llama_cpp_trees import SIXTEEN, path_to, plain, tree
 from tests.gguf_pair import GgufStates, needs_llama_cpp
 from tests.gguf_states import LAYERS
 
 pytestmark = needs_llama_cpp
 CPU = torch.device("cpu")
 BEGINNING = [5, 6, 7, 8, 9, 10]
-SIXTEEN = [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 6, 7, 7, 9, 13, 14]
-"""Parents of a tree of 16 nodes."""
 
 
 @pytest.fixture(scope="module", params=list(LAYERS))
@@ -34,32 +33,10 @@ def hybrid(gguf_states: GgufStates) -> LlamaForward:
     return LlamaForward(Model(gguf_states.target("falcon-h1")), 2, CPU, half=False)
 
 
-def plain(forward: LlamaForward, tokens: Sequence[int]) -> Tensor:
-    """Logits after the last token, decoded token by token."""
-    cache = forward.new_cache(len(tokens))
-    logits = torch.empty(0)
-    for token in tokens:
-        logits = forward.read(cache, [token])
-    return logits
-
-
 def begun(forward: LlamaForward, capacity: int = 100) -> LlamaCache:
     cache = forward.new_cache(capacity)
     forward.read(cache, BEGINNING)
     return cache
-
-
-def tree(parents: Sequence[int]) -> tuple[NDArray[np.bool_], list[int]]:
-    """Mask and depths of a tree whose root is node 0."""
-    visible, depths = np.eye(len(parents), dtype=np.bool_), [0] * len(parents)
-    for node, parent in enumerate(parents[1:], 1):
-        visible[node] |= visible[parent]
-        depths[node] = depths[parent] + 1
-    return visible, depths
-
-
-def path_to(node: int, parents: Sequence[int]) -> list[int]:
-    return [*path_to(parents[node], parents), node] if node >= 0 else []
 
 
 def draft(forward: LlamaForward, cache: LlamaCache, parents: Sequence[int], tokens: Sequence[int]) -> Tensor:

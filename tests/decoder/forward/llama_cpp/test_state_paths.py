@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.forward.llama_cpp.drafted import TEXT, Step
+from decoder.forward.llama_cpp.drafted import Step
 from decoder.forward.llama_cpp.paths import Paths
+from tests.decoder.llama_cpp_trees import LENGTH, grown, trees
 from tests.decoder.property_settings import examples
-
-LENGTH = 5
-"""Of the text."""
 
 
 @dataclass
@@ -38,22 +36,6 @@ class Memory:
         self.most = max(self.most, len(step.rows))
 
 
-trees = st.lists(st.integers(0, 10**6), min_size=1, max_size=24)
-
-
-def grown(drafted: Paths, memory: Memory, numbers: list[int]) -> list[int]:
-    """Adds a row for each number below one of the rows so far, or below the text, in one pass."""
-    first = len(drafted.rows)
-    parents = [number % (first + index + 1) - 1 for index, number in enumerate(numbers)]
-    positions = list[int]()
-    for parent in parents:
-        known = [row.position for row in drafted.rows] + positions
-        positions.append(LENGTH if parent == TEXT else known[parent] + 1)
-    new = drafted.add(numbers, positions, parents)
-    drafted.steps(new, memory.run)
-    return new
-
-
 def begun(count: int, most_rows: int) -> tuple[Paths, Memory]:
     drafted = Paths(count, most_rows)
     drafted.restart(LENGTH)
@@ -65,7 +47,7 @@ def begun(count: int, most_rows: int) -> tuple[Paths, Memory]:
 def test_each_row_follows_exactly_its_path(passes: list[list[int]], count: int, rows: int) -> None:
     drafted, memory = begun(count, rows)
     for numbers in passes:
-        assert set(grown(drafted, memory, numbers)) <= set(memory.computed)
+        assert set(grown(drafted, memory.run, numbers)) <= set(memory.computed)
     assert memory.most <= rows
     assert set(memory.held) == {0, *drafted.ends} <= set(range(count + 1))
     for sequence, end in drafted.ends.items():
@@ -75,31 +57,31 @@ def test_each_row_follows_exactly_its_path(passes: list[list[int]], count: int, 
 
 def test_a_tree_takes_one_pass_and_rows_above_several_leaves_are_in_each_path() -> None:
     drafted, memory = begun(7, 16)
-    grown(drafted, memory, [0, 1, 1, 2])
+    grown(drafted, memory.run, [0, 1, 1, 2])
     assert memory.computed == [0, 1, 3, 0, 2]
     assert sorted(memory.held.values()) == [[], [0, 1, 3], [0, 2]]
 
 
 def test_the_first_of_new_siblings_goes_on_in_the_sequence_of_their_parent() -> None:
     drafted, memory = begun(7, 16)
-    grown(drafted, memory, [0])
-    grown(drafted, memory, [1, 1])
+    grown(drafted, memory.run, [0])
+    grown(drafted, memory.run, [1, 1])
     assert memory.computed == [0, 1, 2]
-    grown(drafted, memory, [1])
+    grown(drafted, memory.run, [1])
     assert memory.computed == [0, 1, 2, 0, 3]
 
 
 def test_a_sequence_that_no_new_row_continues_makes_room_for_another() -> None:
     drafted, memory = begun(2, 16)
     for numbers in ([0], [1, 1], [2, 2]):
-        grown(drafted, memory, numbers)
+        grown(drafted, memory.run, numbers)
     assert memory.computed == [0, 1, 2, 3, 4]
     assert sorted(memory.held.values()) == [[], [0, 1, 3], [0, 1, 4]]
 
 
 def test_the_longest_held_part_of_a_path_is_found() -> None:
     drafted, memory = begun(7, 16)
-    grown(drafted, memory, [0, 1, 2])
+    grown(drafted, memory.run, [0, 1, 2])
     assert drafted.holder([0, 1, 2]) == (3, 1)
     assert drafted.holder([0, 1]) == drafted.holder([]) == (0, 0)
     assert memory.held[1] == [0, 1, 2]
