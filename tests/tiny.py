@@ -274,7 +274,10 @@ def unfit_pair(kind: str, home: Path) -> TinyPair:
 
 
 def _from_config(config: Any) -> Any:
-    return AutoModelForCausalLM.from_config(config)
+    """A module as transformers makes it, from a fixed seed: some families draw weights while they are made."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config)
 
 
 def _fill(model: Any, seed: int, spread: float) -> None:

@@ -11,7 +11,6 @@ import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, GenerationConfig
 
 from decoder import RunConfig
-from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import chosen
@@ -19,6 +18,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
 from decoder.session.protocol import Outcome
 from tests import tiny
+from tests.decoder.session.made_costs import PAYING
 
 WINDOW, VOCABULARY, CONTEXT = 8, 96, 160
 LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
@@ -91,9 +91,6 @@ DISTINCT = 8
 """Smallest number of different tokens in a text that tells wrong decoding from right."""
 PROMPT = torch.randint(5, VOCABULARY, (20,), generator=torch.Generator().manual_seed(11)).tolist()
 """Token ids, more than a window."""
-_CURVE = Curve({1: 0.003, 64: 0.006})
-COSTS = Costs(plain=_CURVE, catch_up=_CURVE, draft=Curve({1: 0.001, 64: 0.002}), verify=_CURVE, host=Curve({1: 0.0}))
-"""Made-up costs, by which trees pay."""
 
 
 def config_of(family: str, **changes: Any) -> Any:
@@ -131,7 +128,7 @@ def engine_of(target: Any, draft: Any = None) -> Engine:
         LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module
     ]
     pair: Any = Pair(models[0], models[1] if draft else None, Any, VOCABULARY, frozenset(), CONTEXT)  # type: ignore[arg-type]
-    return Engine(pair, costs={1 << bits: COSTS for bits in range(12)})
+    return Engine(pair, costs={1 << bits: PAYING for bits in range(12)})
 
 
 @torch.inference_mode()

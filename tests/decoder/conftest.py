@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from decoder.draft.tree_size import cost_profile
-from decoder.draft.tree_size.cost_model import Curve
 from tests.decoder.makers import TinyModels
 
 
@@ -31,9 +30,3 @@ def _costs_measured_briefly() -> Iterator[None]:
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
     """All tiny models of the session."""
     return TinyModels(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture
-def fixed_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets `auto` learn nothing from measured times, which on a busy machine decide whether drafts and lookups pay."""
-    monkeypatch.setattr(Curve, "learn", lambda *_: 1.0)

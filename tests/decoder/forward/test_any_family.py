@@ -31,7 +31,6 @@ from tests.decoder.any_family import (
 )
 from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 
-pytestmark = pytest.mark.usefixtures("fixed_costs")
 COUNT = 60
 KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
 """Paths of the shared tree that are kept, one of each tree."""

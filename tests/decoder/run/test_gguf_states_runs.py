@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from decoder import RunConfig, decode, load_pair
-from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.errors import PairError
 from decoder.events import Round, Summary
@@ -16,6 +15,7 @@ from decoder.forward.llama_cpp.state_cache import StateCache
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
 from decoder.run.decoding_path import decoding_path
+from tests.decoder.session.made_costs import PAYING
 from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp, plain_text
 
 pytestmark = needs_llama_cpp
@@ -49,10 +49,7 @@ def texts(engine: Engine, config: RunConfig) -> tuple[Summary, Mapping[str, list
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes up costs at which `auto` drafts trees, though drafts here are as large as targets."""
-    curve = Curve({1: 0.003, 64: 0.006})
-    costs = Costs(plain=curve, catch_up=curve, draft=Curve({1: 0.0001, 64: 0.0002}), verify=curve, host=Curve({1: 0.0}))
-    monkeypatch.setattr(Engine, "costs_of", lambda *_: costs)
-    monkeypatch.setattr(Curve, "learn", lambda *_: 1.0)
+    monkeypatch.setattr(Engine, "costs_of", lambda *_: PAYING)
 
 
 @pytest.mark.usefixtures("cheap_drafts")

@@ -1,6 +1,7 @@
 """Costs that rounds of `auto` are told, and its rules, for tests in which no time is measured."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
@@ -8,6 +9,20 @@ from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.methods.auto import Auto
 
+
+class FixedCurve(Curve):
+    """A curve that keeps its made-up costs, so that measured times of a busy machine decide nothing."""
+
+    def learn(self, calls: Sequence[int], seconds: float) -> float:  # noqa: ARG002
+        return 1.0
+
+    def scale(self, factor: float) -> None:
+        """Keeps the costs."""
+
+
+_TARGET_PASS = FixedCurve({1: 0.003, 64: 0.006})
+PAYING = Costs(_TARGET_PASS, _TARGET_PASS, FixedCurve({1: 0.0001, 64: 0.0002}), _TARGET_PASS, FixedCurve({1: 0.0}))
+"""Costs by which drafts, trees and lookups pay, fixed."""
 WIDE = Auto()
 FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
 """Drafting costs nothing."""

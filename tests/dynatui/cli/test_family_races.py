@@ -17,7 +17,8 @@ from dynatui.cli import main as cli
 from dynatui.record.reader import read
 from dynatui.record.recording import numbered_run
 from tests import tiny
-from tests.decoder.any_family import COSTS, DISTINCT, WINDOW, built, greedy
+from tests.decoder.any_family import DISTINCT, WINDOW, built, greedy
+from tests.decoder.session.made_costs import PAYING
 from tests.decoder.survey.tiny_models import tiny_config
 from tests.dynatui.scripted_runs import state_of
 
@@ -69,7 +70,7 @@ def test_a_whole_race_is_plain_greedy_search_and_its_replay_ends_as_it_did(
             yield event
 
     monkeypatch.setitem(vars(decoder), "decode", watched)
-    monkeypatch.setattr(engine, "measure_costs", lambda *_: COSTS)
+    monkeypatch.setattr(engine, "measure_costs", lambda *_: PAYING)
     target, draft = pair_of(family, role)
     pair, path = tiny.save_pair(tmp_path, target, draft), tmp_path / "run.jsonl"
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]

@@ -27,7 +27,6 @@ from tests.decoder.any_family import (
 from tests.decoder.fixed_tree import largest_difference, plain
 from tests.decoder.recurrent_families import FAMILIES, FURTHER, STEPWISE, USUAL, target_of
 
-pytestmark = pytest.mark.usefixtures("fixed_costs")
 COUNT, SHORT = 60, 30
 METHODS = ("ar", "linear", "dynatree", "auto")
 
@@ -109,7 +108,7 @@ def test_families_whose_scan_ignores_a_state_are_called_token_by_token(family: s
 def calls_by_round(family: str, method: str) -> Iterator[tuple[Outcome, set[int], set[int]]]:
     """Each round with how often it called the target and its layers, and how often the owners of states."""
     module = target_of(family)
-    engine = engine_of(module, draft(family))
+    engine = engine_of(module, tiny.kin(module, seed=2, noise=0.02))
     form: Any = engine.pair.target.runs_by
     _ = form.stepwise
     owners = {f"owner {number}": owner.module for number, owner in enumerate(form.owners)}

@@ -24,7 +24,6 @@ from tests.decoder.any_family import PROMPT, decoded, engine_of, greedy
 from tests.decoder.fixed_tree import largest_difference, plain
 from tests.decoder.path_families import BY_TRIAL, FAMILIES, FURTHER, USUAL, target_of
 
-pytestmark = pytest.mark.usefixtures("fixed_costs")
 COUNT = 60
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
 
