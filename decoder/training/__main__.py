@@ -1,4 +1,7 @@
-"""Command line of the training: ``python -m decoder.training all --data DIR``; each stage resumes where it stopped."""
+"""Command line of the training: ``python -m decoder.training all --data DIR``; each stage resumes where it stopped.
+
+A stage that needs the result of an earlier one takes the shipped model where the work folder has none.
+"""
 
 import argparse
 import json
@@ -12,9 +15,13 @@ import torch
 from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
-from decoder.training import card, corpus, loop, recipe
+from decoder.training import card, corpus, loop, overlap, recipe
+from decoder.training.head import TrainedHead, head_loss
+from decoder.training.samples import sample_texts, sampled_texts
 
-STAGES = ("tokenizer", "target", "draft", "distil", "card")
+STAGES = ("tokenizer", "target", "draft", "distil", "samples", "overlap", "head", "card")
+SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
+"""Shipped models by the stages that made them."""
 
 
 def main() -> None:
@@ -49,7 +56,7 @@ def run(stage: str, options: argparse.Namespace) -> None:
     if stage == "tokenizer":
         corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)
         return
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(made("tokenizer", options.work))
     device = torch.device(options.device)
     if stage == "card":
         target, draft = options.out / EMBEDDED_TARGET.name, options.out / EMBEDDED_DRAFT.name
@@ -60,13 +67,23 @@ def run(stage: str, options: argparse.Namespace) -> None:
         }
         card.write(options.out / "README.md", target, draft, options.data / "books_test", stage_facts, device)
         return
-    ids = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")
+    books = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")
+    texts = [books]
+    if stage in ("samples", "overlap", "head"):
+        samples, log = options.work / "samples", logger(options.work / "samples.log")
+        sample_texts(load(made("target", options.work), device).eval(), books, recipe.SAMPLES, samples, log)
+        if stage == "samples":
+            return
+        texts.append(sampled_texts(samples))
     model, loss, plan = prepare(stage, options.work, device)
     if options.minutes:
         plan = replace(plan, minutes=options.minutes)
     trainer = loop.Trainer(model, torch.compile(loss, dynamic=False), plan, device, options.work / f"{stage}.ckpt")
-    progress = trainer.run(ids, logger(options.work / f"{stage}.log"))
-    model.save_pretrained(options.work / stage)
+    progress = trainer.run(texts, logger(options.work / f"{stage}.log"))
+    if isinstance(model, TrainedHead):
+        model.save(options.work / stage, recipe.CONTEXT)
+    else:
+        model.save_pretrained(options.work / stage)
     facts = {**asdict(plan), **asdict(progress), "device": device.type, "threads": options.threads}
     (options.work / f"{stage}.json").write_text(json.dumps(facts, indent=1))
 
@@ -79,8 +96,20 @@ def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Los
     if stage == "draft":
         model = loop.new_model(recipe.DRAFT, recipe.VOCABULARY, recipe.SEED)
         return model.to(device), loop.text_loss, recipe.DRAFT_STAGE
-    target = load(work / "target", device).eval()
+    target = load(made("target", work), device).eval()
+    temperature = recipe.SAMPLES.temperature
+    if stage == "overlap":
+        return load(made("distil", work), device), overlap.draft_loss(target, temperature), recipe.OVERLAP_STAGE
+    if stage == "head":
+        head = TrainedHead(recipe.HEAD, target.config.hidden_size, target.config.vocab_size, recipe.SEED)
+        return head.to(device), head_loss(target, recipe.HEAD, temperature), recipe.HEAD_STAGE
     return load(work / "draft", device), loop.distillation_loss(target), recipe.DISTILLATION_STAGE
+
+
+def made(stage: str, work: Path) -> Path:
+    """Folder of a stage's result: that of the work folder, or the shipped model."""
+    folder = work / stage
+    return SHIPPED[stage] if stage in SHIPPED and not folder.exists() else folder
 
 
 def load(folder: Path, device: torch.device) -> Any:

@@ -3,7 +3,7 @@
 Knows nothing of models. Every book starts with the end-of-text token, so a window may contain the border of two books.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,15 +62,19 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
     return ids
 
 
-def batch(ids: NDArray[np.uint16], first: int, rows: int, window: int) -> NDArray[np.int64]:
-    """Windows `first` to `first + rows - 1` of an endless sequence of windows that covers the text evenly.
+def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: int) -> NDArray[np.int64]:
+    """Windows `first` to `first + rows - 1` of an endless sequence of windows, which come from the texts in turn and
+    cover each of them evenly.
 
-    The start of window i, as a share of the text's length, is i times the golden ratio modulo 1. Such starts cover the
-    text evenly after any number of windows, and depend only on i, so that a run can resume.
+    The start of a text's window i, as a share of the text's length, is i times the golden ratio modulo 1. Such starts
+    cover the text evenly after any number of windows, and depend only on i, so that a run can resume.
 
     Returns:
         Token ids, shape (rows, window + 1): inputs are all but the last column, labels all but the first.
     """
-    shares = (np.arange(first, first + rows, dtype=np.float64) * GOLDEN_RATIO) % 1.0
-    starts = (shares * (len(ids) - window - 1)).astype(np.int64)
-    return np.stack([ids[start : start + window + 1] for start in starts]).astype(np.int64)
+    windows = []
+    for number in range(first, first + rows):
+        ids = texts[number % len(texts)]
+        start = int((number // len(texts) * GOLDEN_RATIO) % 1.0 * (len(ids) - window - 1))
+        windows.append(ids[start : start + window + 1])
+    return np.stack(windows).astype(np.int64)

@@ -3,8 +3,9 @@
 Knows no files other than its checkpoint, and nothing of the model's purpose.
 """
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def distillation_loss(target: Any) -> Loss:
 
 def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
     """Muon for the hidden matrices and AdamW for other parameters; group option "peak" is the peak learning rate."""
-    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not re.search("embed|lm_head", name)]
     chosen = {id(p) for p in hidden}
     other_parameters = [p for p in model.parameters() if id(p) not in chosen]
     muon = torch.optim.Muon(
@@ -112,14 +113,14 @@ class Trainer:
         if checkpoint.exists():
             self._resume()
 
-    def run(self, ids: NDArray[np.uint16], log: Callable[[str], None]) -> Progress:
-        """Trains until the budget is spent."""
+    def run(self, texts: Sequence[NDArray[np.uint16]], log: Callable[[str], None]) -> Progress:
+        """Trains on windows of the texts in turn until the budget is spent."""
         saved_at, window, smooth = self.progress.seconds, 0, None
         while (share := self.progress.share(self._stage)) < 1.0:
             started = time.perf_counter()
             fresh = window != (window := self._stage.window(share))
             rows = max(1, self._stage.batch_tokens // window)
-            value = self._step(corpus.batch(ids, self.progress.rows, rows, window), self._stage.rate(share))
+            value = self._step(corpus.batch(texts, self.progress.rows, rows, window), self._stage.rate(share))
             smooth = value if smooth is None else 0.95 * smooth + 0.05 * value
             # The first step with a new window size includes compilation, so the time of this step is not counted.
             self.progress.seconds += 0.0 if fresh else time.perf_counter() - started

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Objective = Literal["text", "distillation"]
+Objective = Literal["text", "distillation", "overlap"]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,42 @@ class Stage:
         return next((size for until, size in self.windows if progress < until), self.windows[-1][1])
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Texts that the target continues, on which drafts are trained for the texts that they will draft."""
+
+    temperature: float
+    prompt: int
+    """Number of tokens of a book before each sample."""
+    length: int
+    """Number of tokens of a prompt and its sample."""
+    rows: int
+    """Number of samples of a batch."""
+    batches: int
+
+
+@dataclass(frozen=True)
+class HeadRecipe:
+    """Dimensions of an EAGLE-3 head and its training-time test."""
+
+    hidden: int
+    heads: int
+    intermediate: int
+    layers: tuple[int, ...]
+    """Numbers of the target layers whose inputs the head reads."""
+    steps: int
+    """Number of drafted levels that are unrolled in training."""
+    step_weight: float
+    """Weight of a level's loss, relative to that of the level before it."""
+
+
 SEED = 0
 VOCABULARY = 2048
 CONTEXT = 2048
 TARGET = Shape(hidden=384, layers=8, heads=6, tied=False)
 DRAFT = Shape(hidden=192, layers=2, heads=3, tied=True)
+HEAD = HeadRecipe(hidden=192, heads=3, intermediate=768, layers=(3, 5, 7), steps=3, step_weight=0.8)
+SAMPLES = Samples(temperature=0.6, prompt=64, length=512, rows=128, batches=16)
 
 TARGET_STAGE = Stage(
     "text",
@@ -86,4 +117,22 @@ DISTILLATION_STAGE = Stage(
     adam_lr=4e-3,
     windows=((0.6, 256), (0.9, 1024), (1.0, 2048)),
     decay=0.6,
+)
+OVERLAP_STAGE = Stage(
+    "overlap",
+    minutes=20,
+    batch_tokens=8192,
+    muon_lr=2e-3,
+    adam_lr=1.5e-3,
+    windows=((0.6, 256), (1.0, 1024)),
+    decay=0.7,
+)
+HEAD_STAGE = Stage(
+    "overlap",
+    minutes=75,
+    batch_tokens=8192,
+    muon_lr=5e-3,
+    adam_lr=4e-3,
+    windows=((0.7, 256), (1.0, 1024)),
+    decay=0.5,
 )
