@@ -1,6 +1,7 @@
-"""Passes of an EAGLE-3 head: over one text, and level by level over the draft trees at its end (EAGLE-3, section 3.1).
+"""Passes of an EAGLE-3 head, or of an MTP layer: over one text, and level by level over the draft trees at its end
+(EAGLE-3, section 3.1).
 
-Row i combines token i + 1 of the text with the target's layer states after token i, so the head can read a text's last
+Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last
 token as soon as the target has read all tokens before it. A drafted row combines a node with the head's own output at
 the node's parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the
 states of accepted nodes. Does not know what the logits are used for.
@@ -14,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS
-from decoder.forward.eagle3.head import Head
 from decoder.forward.layer_states import LayerStates
+from decoder.forward.protocol import GuidedHead
 from decoder.tree import TokenTree, visibility
 
 AT_ONCE = 512
@@ -25,7 +26,7 @@ AT_ONCE = 512
 class Eagle3Passes:
     """`Passes` of one text; logits are over the target's token ids."""
 
-    def __init__(self, head: Head, capacity: int, states: LayerStates) -> None:
+    def __init__(self, head: GuidedHead, capacity: int, states: LayerStates) -> None:
         """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
         self.cache = head.new_cache(capacity)
         self.count = 0

@@ -1,4 +1,4 @@
-"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of an EAGLE-3 head.
+"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of a head that drafts.
 
 Knows no model. Rows have the same indices as in the model's KV cache: a pass that overwrites a row of the cache also
 overwrites the row here.
@@ -15,7 +15,10 @@ class LayerStates:
     """Layer inputs of one text and its tree, from the first row that `take` has not returned yet."""
 
     def __init__(self, layers: Sequence[int]) -> None:
-        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens."""
+        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.
+
+        The number of all layers stands for the input of the output head: the rows after the final norm.
+        """
         self.layers = tuple(layers)
         self._taken = 0
         """Number of rows that `take` has returned: the KV cache index of the first row stored here."""

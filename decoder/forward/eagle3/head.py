@@ -8,6 +8,7 @@ alike. Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -38,6 +39,8 @@ class Head:
     """Input embedding, the head's own or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
     """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""
+    kind: ClassVar[str] = "EAGLE-3 head"
+    """See `GuidedHead`."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -49,6 +52,14 @@ class Head:
         arch = self.shape.layer
         size = (1, 2, arch.num_key_value_heads, capacity, arch.head_dim)
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
+
+    def no_states(self, count: int) -> Float[Tensor, "N Y"]:
+        """See `GuidedHead`."""
+        return self.embedding.new_zeros((count, self.shape.states * self.shape.target_width))
+
+    def no_hidden(self, count: int) -> Float[Tensor, "N X"]:
+        """See `GuidedHead`."""
+        return self.embedding.new_zeros((count, self.embedding.shape[1]))
 
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
         """Hidden rows of a text; each row is computed from the concatenated target states at one token."""
