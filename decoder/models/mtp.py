@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from decoder.errors import ConfigError, ModelError, first_line, require
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import GuidedHead
+from decoder.forward.tapped import Tappable
 from decoder.forward.windows import FULL
 from decoder.models.checkpoints import display_name
 from decoder.models.known_checkpoint import weight_files, weight_names
@@ -97,15 +98,19 @@ def mtp_layout(name: str, config: Any) -> Layout:
 
 
 def load_mtp(name: str, layout: Layout, target: LanguageModel) -> GuidedHead:
-    """Loads the MTP layer of a target onto its device, in its dtype; the target then runs by its module.
+    """Loads the MTP layer of a target onto its device, in its dtype.
 
     Raises:
         ConfigError: The layer is not one of the target's family, or the target's form gives no access to its states.
         ModelError: The weights cannot be read.
     """
     shown = display_name(name)
-    if target.runs_without_module:
-        target.run_by_module()
+    if not isinstance(target.runs_by, Tappable):
+        raise ConfigError(
+            f"--draft {MTP} reads the target's states after its final norm, to which the form of {shown} gives no "
+            f"access; {REMEDY}",
+            "draft",
+        )
     module, tensors = target.hf.module, dict(_read(name, shown, layout))
     weights = {own: tensors[there] for there in tensors if (own := layout.own(there))}
     config = _one_layer(module.config.get_text_config())

@@ -20,6 +20,7 @@ from tests.decoder.any_family import EXPERTS, LATENT, SHAPE, built
 from tests.decoder.recurrent_families import DELTA
 
 WIDTH: int = SHAPE["hidden_size"]
+CONTEXT = 320
 FAVOURITES = (7, 41, 99, 150, 250)
 """Tokens that the targets choose nearly always."""
 SHARED = {"shared_expert_intermediate_size": 16, "mlp_only_layers": []}
@@ -56,7 +57,7 @@ def around(family: str) -> dict[str, tuple[int, ...]]:
 
 def save_target(family: str, home: Path) -> Path:
     """Saves a target of two layers, with its MTP layer."""
-    config = AutoConfig.for_model(family, **SHAPE | {"vocab_size": tiny.VOCABULARY} | FAMILIES[family])
+    config = AutoConfig.for_model(family, **SHAPE | {"vocab_size": tiny.VOCABULARY, "max_position_embeddings": CONTEXT} | FAMILIES[family])
     module = built(config)
     others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
     with torch.no_grad():
