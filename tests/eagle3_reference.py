@@ -150,20 +150,22 @@ class Eagle3Oracle(SampledOracle):
     def states(self, text: reference.Path) -> list[Rows]:
         """What enters each of the head's layers of the target, as a plain module computes it."""
         if text not in self._states:
-            self._states[text] = self._run(text)
+            self._states[text] = states_of(self.target, self.layers, text)
         return self._states[text]
 
-    def _run(self, text: reference.Path) -> list[Rows]:
-        body = self.target.base_model
-        parts = body.h if hasattr(body, "h") else body.layers
-        found: list[Rows] = []
 
-        def remember(_part: Any, given: Any) -> None:
-            found.append(given[0][0].double().numpy())
+def states_of(target: Any, layers: list[int], text: reference.Path) -> list[Rows]:
+    """What enters these layers of a target in a text, as a plain module computes it."""
+    body = target.base_model
+    parts = body.h if hasattr(body, "h") else body.layers
+    found: list[Rows] = []
 
-        hooks = [parts[layer].register_forward_pre_hook(remember) for layer in self.layers]
-        with torch.inference_mode():
-            self.target(torch.tensor([text]), use_cache=False)
-        for hook in hooks:
-            hook.remove()
-        return found
+    def remember(_part: Any, given: Any) -> None:
+        found.append(given[0][0].double().numpy())
+
+    hooks = [parts[layer].register_forward_pre_hook(remember) for layer in layers]
+    with torch.inference_mode():
+        target(torch.tensor([text]), use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return found

@@ -7,6 +7,7 @@ the node's parent. Keys and values of drafted rows are dropped after each round,
 states of accepted nodes. Does not know what the logits are used for.
 """
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ class Eagle3Passes:
         """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
         self.cache = head.new_cache(capacity)
         self.count = 0
+        self.deepest = sys.maxsize
         self._head = head
         self._capacity = capacity
         self._states = states

@@ -233,6 +233,11 @@ class LanguageModel:
         return self._native.embedding if self._native else self.hf.embedding
 
     @property
+    def output_head(self) -> Float[Tensor, "V X"]:
+        """Weight of the output head: one row per token id; may be read from a file."""
+        return self.hf.output_head
+
+    @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
         """Rotary frequencies; None if the model's positions are not rotary."""
         if self._native:

@@ -1,14 +1,35 @@
-"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of a head that drafts.
+"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of a head.
 
 Knows no model. Rows have the same indices as in the model's KV cache: a pass that overwrites a row of the cache also
 overwrites the row here.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+
+class StatesReader(Protocol):
+    """A head: a network that drafts from the layer states of one target, in place of a draft model."""
+
+    @property
+    def name(self) -> str:
+        """Hub id or folder name, or the word that is given in place of them."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the head in words, for example "EAGLE-3 head"."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Numbers of the target layers whose inputs the head reads, ascending; see `LayerStates`."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the head's passes."""
 
 
 class LayerStates:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.hf import ModuleForward
@@ -42,8 +42,8 @@ class MtpHead:
     state_norm: Rows = field(repr=False)
     projection: Float[Tensor, "X 2X"] = field(repr=False)
     """Of embedding and state, in this order, to the rows that enter the layer."""
-    output: Rows = field(repr=False)
-    """The target's output head."""
+    output: nn.Linear = field(repr=False)
+    """The target's output head, in the target's dtype."""
     kind: ClassVar[str] = "MTP layer"
     """See `GuidedHead`."""
 
@@ -89,4 +89,5 @@ class MtpHead:
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
         """See `GuidedHead`."""
-        return self.output(outputs)
+        logits: Tensor = self.output(outputs.to(self.output.weight.dtype))
+        return logits

@@ -4,15 +4,15 @@ All forward forms of a model give the same logits.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import StatesReader
 
 
 class Forward(Protocol):
@@ -30,28 +30,13 @@ class Forward(Protocol):
         """Appends and commits plain text, and returns the logits after its last token."""
 
 
-class GuidedHead(Protocol):
-    """A network that drafts from the target's states: an EAGLE-3 head, or an MTP layer of the target's own.
+@runtime_checkable
+class GuidedHead(StatesReader, Protocol):
+    """A head that drafts level by level: an EAGLE-3 head, or an MTP layer of the target's own.
 
     A row combines a token with the hidden state at the position before it: the target's states for tokens of the text,
     the head's own output for drafted tokens.
     """
-
-    @property
-    def name(self) -> str:
-        """Name of the draft: hub id, folder name, or the word that names the head."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the head in words, for messages."""
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Numbers of the target layers whose inputs the head reads, ascending; see `LayerStates`."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the head's passes."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""

@@ -9,8 +9,9 @@ import copy
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -25,6 +26,13 @@ from decoder.models.names import MTP
 from decoder.system.deferred import imported
 
 REMEDY = "name a draft model, or give --draft lookup"
+
+
+@dataclass(frozen=True)
+class MtpShape:
+    """An MTP layer, before it is read; its configuration is that of the target."""
+
+    kind: ClassVar[str] = "MTP layer"
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,8 @@ def mtp_layout(name: str, config: Any) -> Layout:
     return known[0]
 
 
-def load_mtp(name: str, layout: Layout, target: LanguageModel) -> GuidedHead:
-    """Loads the MTP layer of a target onto its device, in its dtype.
+def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead:
+    """Loads the MTP layer of a target, given by its hub id or folder, onto its device.
 
     Raises:
         ConfigError: The layer is not one of the target's family, or the target's form gives no access to its states.
@@ -111,10 +119,12 @@ def load_mtp(name: str, layout: Layout, target: LanguageModel) -> GuidedHead:
             f"access; {REMEDY}",
             "draft",
         )
-    module, tensors = target.hf.module, dict(_read(name, shown, layout))
+    module = target.hf.module
+    layout = mtp_layout(name, module.config)
+    tensors = dict(_read(name, shown, layout))
     weights = {own: tensors[there] for there in tensors if (own := layout.own(there))}
     config = _one_layer(module.config.get_text_config())
-    body, fault = _hf().load_body(module, config, weights, target.dtype)
+    body, fault = _hf().load_body(module, config, weights, dtype)
     width = config.hidden_size
     sizes = {layout.embedding_norm: (width,), layout.state_norm: (width,), layout.projection: (width, 2 * width)}
     faults = [key for key, size in sizes.items() if key not in tensors or tuple(tensors[key].shape) != size]
@@ -133,7 +143,7 @@ def load_mtp(name: str, layout: Layout, target: LanguageModel) -> GuidedHead:
         embed=module.get_input_embeddings(),
         embedding_norm=_norm(body.norm, tensors[layout.embedding_norm]),
         state_norm=_norm(body.norm, tensors[layout.state_norm]),
-        projection=tensors[layout.projection].to(target.device, target.dtype),
+        projection=tensors[layout.projection].to(target.device, dtype),
         output=module.get_output_embeddings(),
     )
     return head

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.protocol import GuidedHead
+from decoder.forward.layer_states import StatesReader
 from decoder.models.names import LOOKUP
 from decoder.models.tokenizer import TextTokenizer
 from decoder.models.translation import Translation
@@ -15,7 +15,7 @@ from decoder.models.translation import Translation
 
 @dataclass(frozen=True)
 class Pair:
-    """A target model and its draft: a model, a head that reads the target's states, or suffix lookup."""
+    """A target model and its draft: a model, a head, or suffix lookup."""
 
     target: LanguageModel
     draft: LanguageModel | None
@@ -28,8 +28,8 @@ class Pair:
     context: int
     """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
     that of the target; the draft then drafts as long as the draft's own context has room."""
-    head: GuidedHead | None = None
-    """EAGLE-3 head or MTP layer that drafts in place of a draft model; None if there is none."""
+    head: StatesReader | None = None
+    """Head that drafts from the target's layer states, in place of a draft model; None if there is none."""
     translation: Translation | None = None
     """Tokens of a draft model with another tokenizer; None if it shares the target's, or if there is no draft model."""
 

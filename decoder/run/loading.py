@@ -13,9 +13,8 @@ from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
-from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.protocol import GuidedHead
+from decoder.forward.layer_states import StatesReader
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
@@ -23,11 +22,10 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, probe, tokenizers_of
-from decoder.models.drafts import EAGLE3, kind_of_head
-from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
-from decoder.models.eagle3.config import head_shape
-from decoder.models.mtp import load_mtp, mtp_layout
-from decoder.models.names import LOOKUP, MTP, require_both
+from decoder.models.head_weights import fitting_layers, sizes_of
+from decoder.models.heads import AnyShape, head_shape, load_head
+from decoder.models.mtp import MtpShape, mtp_layout
+from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.quantisation import quantisation_of
 from decoder.models.tokenizer import TextTokenizer
@@ -58,8 +56,8 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 SPREAD_HEAD = (
-    "{} reads states of the target's layers, which are not available with --tensor-parallel; give a draft model or "
-    "--draft lookup, or leave out --tensor-parallel"
+    "a drafting head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
+    "draft model or --draft lookup, or leave out --tensor-parallel"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 """Parameters of the rounds in the self-test on an accelerator; None stands for rounds without a draft."""
@@ -86,7 +84,7 @@ def load_pair(
 
     Args:
         target: Hub id, folder or GGUF file.
-        draft: Hub id, folder or GGUF file of a draft model, or an EAGLE-3 head for the target, or "mtp" for the MTP
+        draft: Hub id, folder or GGUF file of a draft model, or a drafting head for the target, or "mtp" for the MTP
             layer in the target's checkpoint, or "lookup" for suffix lookup. If the draft is "lookup" and no target is
             named, loads the embedded target.
         device: auto, cpu, cuda or cuda:N.
@@ -112,9 +110,8 @@ def load_pair(
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
     names = _names(target, draft)
-    head_kind = kind_of_head(names.get("draft"))
-    shape = head_shape(names["draft"]) if head_kind == EAGLE3 else None
-    if head_kind or "draft" not in names:
+    shape = head_shape(names["draft"]) if "draft" in names else None
+    if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
         require(
             not compiled, "--compile is for rounds on the device, which need a draft model; leave it out", "compile"
@@ -122,24 +119,23 @@ def load_pair(
         takes_dtype = shape or draft_dtype == "auto"
         require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave it out")
     require_weights_of_torch(
-        names, run or RunConfig(), exact=exact, compiled=compiled, head=head_kind, tensor_parallel=tensor_parallel
+        names, run or RunConfig(), exact=exact, compiled=compiled, head=bool(shape), tensor_parallel=tensor_parallel
     )
     require_dtypes_of_torch(names, device=device, dtype=dtype, draft_dtype=draft_dtype)
     require_gpu_layers(names, gpu_layers)
     ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
-    require(not (ranks and head_kind), SPREAD_HEAD.format(head_kind))
+    require(not (ranks and shape), SPREAD_HEAD)
     chosen_device = (
         rank_device(ranks, device) if ranks else choose_device("cpu" if "target" in gguf_roles(names) else device)
     )
     if compiled:
         require_compilable(chosen_device, exact=exact)
-    whole = {"target": names["target"]} if head_kind else names
+    whole = {"target": names["target"]} if shape else names
     configs = {}
     for role, name in whole.items():
         with about(role):
             configs[role] = load_config(name)
-    _check_configs(whole, configs, chosen_device)
-    of_head = _fitting_head(names, configs["target"], shape) if head_kind else None
+    _check_configs(names, configs, shape, chosen_device)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     for model_dtype in (chosen_dtype, chosen_draft_dtype):
@@ -158,7 +154,7 @@ def load_pair(
             report(f"loading {role} {display_name(whole[role])}")
             with about(role):
                 models[role] = load(whole[role], chosen_device, kind, progress)
-    head = of_head(models["target"], chosen_draft_dtype) if of_head else None
+    head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     engine = make_engine(pair, exact=exact, report=report)
     if compiled:
@@ -184,36 +180,31 @@ def _tokenizers(
     return tokenizer, of_draft
 
 
-def _check_configs(names: Mapping[str, str], configs: Mapping[str, Any], device: torch.device) -> None:
-    """Raises PairError if the engine cannot decode with a model, and ConfigError for quantised weights that this
-    machine cannot load.
+def _check_configs(
+    names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
+) -> None:
+    """Raises PairError if the engine cannot decode with a model, or if a head is for another target, and
+    ConfigError for quantised weights that this machine cannot load.
     """
     for role, config in configs.items():
         with about(role):
             check_config(display_name(names[role]), config)
             quantisation_of(display_name(names[role]), config, device)  # raises for weights that cannot be loaded
+    if isinstance(shape, MtpShape):
+        mtp_layout(names["target"], configs["target"])
+    elif shape:
+        fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
 
-def _fitting_head(
-    names: Mapping[str, str], config: Any, shape: HeadShape | None
-) -> Callable[[LanguageModel, torch.dtype], GuidedHead]:
-    """Function that loads the head of a loaded target, in a dtype, and chooses a forward form of the target that
-    outputs the states that the head reads. Before the target is loaded, raises PairError if an EAGLE-3 head is for
-    another target, and ConfigError if the target's checkpoint has no MTP layer that could draft. Without a shape, the
-    head is the MTP layer.
+def _head_for(
+    target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype
+) -> StatesReader:
+    """Loads a drafting head, and chooses a forward form of the target that outputs the layer states that the head
+    reads.
     """
-    target, draft = names["target"], names["draft"]
-    if shape is None:
-        layout = mtp_layout(target, config)
-        return lambda loaded, _: load_mtp(target, layout, loaded)
-    fitting_layers(display_name(draft), shape, sizes_of(display_name(target), config))
-
-    def load(loaded: LanguageModel, dtype: torch.dtype) -> GuidedHead:
-        if loaded.device.type != "cpu":
-            loaded.run_by_module()
-        return load_head(draft, shape, loaded, dtype)
-
-    return load
+    if target.device.type != "cpu":
+        target.run_by_module()
+    return load_head(names["target" if isinstance(shape, MtpShape) else "draft"], shape, target, dtype)
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
@@ -311,7 +302,7 @@ def passes_of(run: RunConfig) -> "Passes":
 
 def make_pair(
     target: LanguageModel,
-    draft: LanguageModel | GuidedHead | None,
+    draft: LanguageModel | StatesReader | None,
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
@@ -319,7 +310,7 @@ def make_pair(
 
     `of_draft` is the draft's tokenizer if it is not the target's.
     """
-    draft_model, head = (draft, None) if isinstance(draft, LanguageModel) else (None, draft)
+    draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
         probe(model)

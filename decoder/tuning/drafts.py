@@ -25,7 +25,7 @@ from decoder.errors import ConfigError, DecoderError, ModelError, PairError, req
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import display_name
 from decoder.models.compatibility import tokenizers_of
-from decoder.models.drafts import kind_of_head
+from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.run.config import RunConfig
@@ -145,8 +145,8 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
     """Engines of the usable drafts, and the reasons why the other drafts are unusable; both by the draft's name."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
-    if heads := [(display_name(name), kind) for name in job.drafts if (kind := kind_of_head(name))]:
-        raise ConfigError(f"--drafts ranks whole models, and {heads[0][0]} is {heads[0][1]}; leave it out")
+    if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
+        raise ConfigError(f"--drafts ranks whole models, and {heads[0]} is a drafting head; leave it out")
     engines: dict[str, Engine] = {}
     refused: dict[str, DecoderError] = {}
     for name in dict.fromkeys(job.drafts):

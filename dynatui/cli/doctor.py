@@ -210,7 +210,7 @@ def rounds(case: Case) -> Iterator[Finding]:
     from decoder import load_pair  # noqa: PLC0415 - imports torch
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.compatibility import tokenizers_of  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
+    from decoder.models.heads import head_shape  # noqa: PLC0415
     from decoder.run import decoding_path  # noqa: PLC0415 - imports torch
     from decoder.system.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 

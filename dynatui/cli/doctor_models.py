@@ -40,7 +40,7 @@ def models(case: Case) -> Iterator[Finding]:
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
     from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415 - imports torch
 
     names = names_of(pair)
@@ -119,7 +119,7 @@ def place_of(name: str) -> Path | None:
 def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:
     """Reports type, weights and memory of a model whose configuration is on this machine."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
 
     place = str(place_of(name) or name)
     shown = checkpoints.display_name(name)
@@ -127,12 +127,12 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
         if is_gguf(name):
             yield Finding("ok", f"{role} {gguf_words(name)}")
             return
-        head = role == "draft" and head_shape(place) is not None
+        head = head_shape(place) if role == "draft" else None
         config = None if head else _decodable(case, shown, place)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
-    kind = "an EAGLE-3 head" if config is None else str(config.model_type)
+    kind = head.kind if head else str(config.model_type)
     if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():

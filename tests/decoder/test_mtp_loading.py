@@ -10,7 +10,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Run
-from decoder.models.drafts import kind_of_head
+from decoder.models.drafts import is_model_free
 from decoder.run.decoding_path import decoding_path
 from decoder.tuning.drafts import cost_ratio
 from dynatui.cli import bench, bench_options, doctor
@@ -63,9 +63,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
         ("--headless --prompt a --compile", "--compile is for rounds on the device"),
-        ("--headless --prompt a --draft-dtype bfloat16", "--draft-dtype has no effect without a draft model"),
         ("bench speed --hostile --prompt a", "a draft that guesses at random needs a whole model as draft, and mtp is"),
-        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and mtp is the target's MTP"),
+        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and mtp is a drafting head (MTP layer)"),
     ],
 )
 def test_what_needs_a_whole_draft_is_refused_in_one_line(
@@ -82,7 +81,7 @@ def test_what_needs_a_whole_draft_is_refused_in_one_line(
     [
         ("--headless --prompt a --target LLAMA --draft mtp", "--draft mtp drafts by the MTP layer of the target's check"),
         ("--headless --prompt a --draft mtp", "a draft model needs its target"),
-        ("tune --target LLAMA --drafts mtp --prompt a", "--drafts ranks whole models, and mtp is the target's MTP layer"),
+        ("tune --target LLAMA --drafts mtp --prompt a", "--drafts ranks whole models, and mtp is a drafting head"),
     ],
 )
 def test_a_target_without_a_layer_is_refused_in_one_line(
@@ -96,7 +95,7 @@ def test_a_target_without_a_layer_is_refused_in_one_line(
 def test_several_processes_cannot_share_the_target(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.run.loading.ranks_of", lambda count: range(count))
     monkeypatch.setattr("decoder.run.loading._ranks", lambda *_, **__: object())
-    with pytest.raises(ConfigError, match=r"^the target's MTP layer reads states .*; give a draft model or --draft l"):
+    with pytest.raises(ConfigError, match=r"^a drafting head reads .*; give a draft model or --draft l"):
         load_pair(str(tiny_models.pair(name("glm4_moe")).target), "mtp", device="cpu", tensor_parallel=2)
 
 
@@ -117,7 +116,7 @@ def test_the_command_line_records_and_replays_a_run(
 
 
 def test_all_other_methods_are_measured_where_none_is_named() -> None:
-    assert kind_of_head("mtp") == "the target's MTP layer"
+    assert is_model_free("mtp")
     methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), "mtp")
     assert not WHOLE & set(methods)
 

@@ -8,7 +8,6 @@ alike. Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,9 +18,7 @@ from torch.nn import functional
 
 from decoder.forward.eagle3.shape import LAYER, HeadShape
 from decoder.forward.kv_cache import KvCache
-
-NEVER = -1e4
-"""Logit of tokens outside the head's vocabulary: their probability is 0, but recorded log-probabilities stay finite."""
+from decoder.forward.layer_parts import gated, over_target_ids, rms_normed, rotated
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +36,11 @@ class Head:
     """Input embedding, the head's own or the target's."""
     tokens: Int[Tensor, "D"] | None = field(repr=False)
     """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""
-    kind: ClassVar[str] = "EAGLE-3 head"
-    """See `GuidedHead`."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the head in words."""
+        return self.shape.kind
 
     @property
     def dtype(self) -> torch.dtype:
@@ -103,16 +103,14 @@ class Head:
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
         """Logits of the token after each row, from the rows' outputs; columns are the target's token ids."""
         own = self._times(self._normed(outputs, "norm"), "lm_head")
-        if self.tokens is None:
-            return own
-        return own.new_full((len(own), self.shape.layer.vocab_size), NEVER).index_copy_(1, self.tokens, own)
+        return over_target_ids(own, self.tokens, self.shape.layer.vocab_size)
 
     def _attended(
         self, rows: Float[Tensor, "N 2X"], cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
         arch = self.shape.layer
-        queries = self._turned(self._heads(rows, "q", arch.num_attention_heads), positions)
-        keys = self._turned(self._heads(rows, "k", arch.num_key_value_heads), positions)
+        queries = rotated(self._heads(rows, "q", arch.num_attention_heads), positions, self._frequencies)
+        keys = rotated(self._heads(rows, "k", arch.num_key_value_heads), positions, self._frequencies)
         first, end = cache.used, cache.used + len(rows)
         rows_kv = cache.store[0]
         rows_kv[0, :, first:end] = keys
@@ -132,29 +130,18 @@ class Head:
         normed = self.shape.normed_heads and part != "v"
         return self._normed(split, f"{LAYER}.self_attn.{part}_norm") if normed else split
 
-    def _turned(self, heads: Float[Tensor, "H N D"], positions: Sequence[int]) -> Float[Tensor, "H N D"]:
-        """Heads rotated to these positions; dimension i of a head's first half and of its second half form a pair."""
-        places = torch.tensor(positions, dtype=torch.float, device=heads.device)
-        angles = places[:, None] * self._frequencies
-        cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
-        one, other = heads.chunk(2, -1)
-        return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)
-
     @cached_property
     def _frequencies(self) -> Float[Tensor, "R"]:
         return self.shape.layer.frequencies.to(self.embedding.device)
 
     def _mlp(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        gate, up = (self._times(rows, f"{LAYER}.mlp.{part}_proj") for part in ("gate", "up"))
-        return self._times(functional.silu(gate) * up, f"{LAYER}.mlp.down_proj")
+        return gated(rows, *(self.weights[f"{LAYER}.mlp.{part}_proj.weight"] for part in ("gate", "up", "down")))
 
     def _times(self, rows: Float[Tensor, "N A"], name: str) -> Float[Tensor, "N B"]:
         return functional.linear(rows, self.weights[f"{name}.weight"])
 
     def _normed(self, rows: Float[Tensor, "*N X"], name: str) -> Float[Tensor, "*N X"]:
-        wide = rows.float() if rows.dtype.itemsize < torch.float32.itemsize else rows
-        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.shape.layer.norm_eps)
-        return scaled.to(rows.dtype) * self.weights[f"{name}.weight"]
+        return rms_normed(rows, self.weights[f"{name}.weight"], self.shape.layer.norm_eps)
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:

@@ -6,6 +6,7 @@ from EAGLE-3.1. Knows no files.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from decoder.forward.families.architecture import Architecture
 
@@ -18,6 +19,8 @@ USUAL_STATES = 3
 @dataclass(frozen=True)
 class HeadShape:
     """Configuration of an EAGLE-3 head."""
+
+    kind: ClassVar[str] = "EAGLE-3 head"
 
     layer: Architecture
     """Architecture of the head's single layer; `vocab_size` is that of the target."""
@@ -48,16 +51,9 @@ class HeadShape:
         """Whether the head's token ids differ from the target's."""
         return self.draft_vocabulary != self.layer.vocab_size
 
-
-@dataclass(frozen=True)
-class TargetSizes:
-    """Sizes of a target that a head must match."""
-
-    name: str
-    vocabulary: int
-    width: int
-    """Width of a hidden row."""
-    layers: int
+    def layers_of(self, target_layers: int) -> tuple[int, ...]:
+        """Layers of a target with `target_layers` layers whose inputs the head reads."""
+        return self.target_layers or usual_layers(target_layers)
 
 
 def usual_layers(layers: int) -> tuple[int, ...]:

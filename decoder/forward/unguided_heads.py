@@ -1,0 +1,16 @@
+"""Any head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless."""
+
+from decoder.forward.dflash.head import BlockHead
+from decoder.forward.dflash.unguided import UnguidedBlocks
+from decoder.forward.eagle3.unguided import Unguided
+from decoder.forward.layer_states import StatesReader
+from decoder.forward.protocol import Forward, GuidedHead
+
+
+def unguided(head: StatesReader) -> Forward:
+    """The head as a `Forward` without a target; raises TypeError for an unknown kind."""
+    if isinstance(head, BlockHead):
+        return UnguidedBlocks(head)
+    if isinstance(head, GuidedHead):
+        return Unguided(head)
+    raise TypeError(f"{type(head).__name__} is no known kind of head")
