@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
-from decoder.draft import eagle3_passes
+from decoder.draft import head_text
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Round
@@ -172,7 +172,7 @@ def test_a_head_that_reads_a_text_in_parts_guesses_as_in_one(
 ) -> None:
     found = []
     for at_once in (512, 3):
-        monkeypatch.setattr(eagle3_passes, "AT_ONCE", at_once)
+        monkeypatch.setattr(head_text, "AT_ONCE", at_once)
         engine = tiny_models.loaded(tiny_models.pair(name("llama", "nested")), "float64")
         session = host_session(engine, prompt_of(tiny_models, name("llama", "nested")), 12, BUSHY)
         session.prefill()
@@ -190,7 +190,7 @@ def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels) -> None:
         passes = session.proposer.passes
         assert isinstance(passes, Eagle3Passes)
         assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._unread)
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
 
 
 def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:
@@ -199,7 +199,7 @@ def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:
     session.prefill()
     assert isinstance(session.proposer, ModelDrafter)
     assert isinstance(session.proposer.passes, Eagle3Passes)
-    for rows in session.proposer.passes._unread:
+    for rows in session.proposer.passes._text.unread:
         assert rows.untyped_storage().nbytes() == rows.nbytes
 
 

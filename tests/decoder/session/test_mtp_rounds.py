@@ -121,7 +121,7 @@ def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels, family: str) -
         passes = session.proposer.passes
         assert isinstance(passes, Eagle3Passes)
         assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._unread)
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
 
 
 def test_the_layer_shares_the_target_s_embedding_and_head(tiny_models: TinyModels) -> None:
