@@ -46,7 +46,7 @@ class HeadText:
         """Takes the states of the root and of accepted nodes, which the target's latest pass has computed."""
         self.unread.append(self._states.take([0, *path]))
 
-    def outputs(self, text: Sequence[int], latest: int, behind: Drafted = ((), torch.empty(0))) -> Float[Tensor, "N X"]:
+    def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
         """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at
         all of them if they are fewer.
 
@@ -57,20 +57,14 @@ class HeadText:
         count, outputs = len(tokens), list[Tensor]()
         # A copy, since a view would keep all states of a prompt in memory until the next pass.
         self.unread = [states[count:].clone()]
+        more, hidden_more = behind or ((), states[:0])
         for start in range(0, count, AT_ONCE):
-            chunk, last = tokens[start : start + AT_ONCE], start + AT_ONCE >= count
+            chunk = list(tokens[start : start + AT_ONCE])
             hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])
             rows = range(self.cache.length, self.cache.length + len(chunk))
-            after, hidden_after = behind if last else ((), hidden[:0])
-            positions = range(rows.start, rows.stop + len(after))
-            outputs.append(
-                self._head.forward(
-                    self.cache,
-                    [*chunk, *after],
-                    torch.cat([hidden, hidden_after]) if after else hidden,
-                    positions,
-                    np.tri(len(positions), dtype=np.bool_),
-                )
-            )
+            if more and start + AT_ONCE >= count:
+                chunk, hidden = [*chunk, *more], torch.cat([hidden, hidden_more])
+            positions = range(rows.start, rows.start + len(chunk))
+            outputs.append(self._head.forward(self.cache, chunk, hidden, positions, np.tri(len(chunk), dtype=np.bool_)))
             self.cache.keep(rows)
-        return torch.cat(outputs)[-latest - len(behind[0]) :]
+        return torch.cat(outputs)[-latest - len(more) :]
