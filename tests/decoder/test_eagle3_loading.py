@@ -97,7 +97,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             "a draft that guesses at random needs a whole model as draft, and head",
         ),
         ("bench speed --context 9", "a draft that guesses at random needs a whole model as draft, and head"),
-        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and head is an EAGLE-3 head"),
+        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and head is a drafting head"),
         ("bench sampling --output OUT", "dynatui bench sampling needs a whole model as draft, and head"),
         ("bench sweep thresholds --output OUT --prompt a", "dynatui bench sweep needs a whole model as draft, and"),
         ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
@@ -118,7 +118,7 @@ def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys
     saved = tiny_models.pair(name("llama", "flat"))
     drafts = ",".join([str(saved.target) for _ in beside] + [str(saved.draft)])
     told = refused(["tune", "--target", str(saved.target), "--drafts", drafts, "--prompt", "a"], capsys)
-    assert told.startswith("dynatui: --drafts ranks whole models, and head is an EAGLE-3 head")
+    assert told.startswith("dynatui: --drafts ranks whole models, and head is a drafting head")
 
 
 def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:
