@@ -94,4 +94,4 @@ def test_the_command_line_refuses_what_it_does_not_know_in_one_line(
     reconfigure(head, {"attention_sink_bias": True})
     models = ["--target", str(tiny_models.pair("llama").target), "--draft", str(head), "--device", "cpu"]
     assert main([*models, "--prompt", "a b", "--headless"]) == 3
-    assert "attention_sink_bias is true" in capsys.readouterr().err.splitlines()[-1]
+    assert "attention_sink_bias is True" in capsys.readouterr().err.splitlines()[-1]

@@ -18,8 +18,8 @@ from decoder.models.dflash.checkpoint import load_block_head
 from decoder.models.dflash.config import block_shape
 from decoder.models.heads import head_shape, load_head
 from tests import eagle3_checkpoints, tiny
-from tests.dflash_checkpoints import BLOCK, GROUP, LAYOUTS, MASK, RANK, TAPS, WIDTH, configuration, save_head, weights
-from tests.eagle3_checkpoints import FAVOURITES, target
+from tests.dflash_checkpoints import BLOCK, GROUP, LAYOUTS, MASK, RANK, TAPS, configuration, save_head, weights
+from tests.eagle3_checkpoints import FAVOURITES, WIDTH, target
 from tests.head_files import one_line, reconfigure, rewrite
 
 
@@ -66,7 +66,10 @@ def test_every_layout_is_read(tmp_path: Path, llama: LanguageModel, layout: str)
         ("z-lab, windows to both sides", {"causal": (False, False)}),
         ("z-lab, scaled", {"embedding_scale": 1.5, "output_scale": 0.7, "softcap": 4.0}),
         ("JetSpec", {"causal": (True, True)}),
-        ("DFlash2", {"correction": Selector(RANK, 7), "convolution": Convolution(TAPS, GROUP), "causal": (False, False)}),
+        (
+            "DFlash2",
+            {"correction": Selector(RANK, 7), "convolution": Convolution(TAPS, GROUP), "causal": (False, False)},
+        ),
         ("TreeFlash", {"correction": Swiglu()}),
         ("speculators", {"layers": (0, 2, 5), "guesses": BLOCK - 1, "draft_vocabulary": len(FAVOURITES)}),
         ("speculators, windows", {"causal": (True, False), "fixed_window": True}),
@@ -159,7 +162,9 @@ def test_a_weight_that_is_missing_or_of_another_shape_is_named(
     assert one_line(refusal, lost, written)
 
 
-@pytest.mark.parametrize("key", ["fc.bias", "layers.2.mlp.up_proj.weight", "markov_head.markov_w1.weight", "lilicorr.w"])
+@pytest.mark.parametrize(
+    "key", ["fc.bias", "layers.2.mlp.up_proj.weight", "markov_head.markov_w1.weight", "lilicorr.w"]
+)
 def test_a_weight_that_is_not_understood_is_not_passed_over(folder: Path, llama: LanguageModel, key: str) -> None:
     rewrite(folder, {key: torch.ones(8)})
     with pytest.raises(ModelError) as refusal:
@@ -186,14 +191,14 @@ WRONG: dict[str, dict[str, Any]] = {
     "mask token 300": {"dflash_config": {"mask_token_id": 300}},
     "predicts no token": {"block_size": 1},
     "hidden rows of width 48": {"target_hidden_size": 48},
-    "attention_sink_bias is true": {"attention_sink_bias": True},
-    "add_swa_attention_sink_bias is true": {"add_swa_attention_sink_bias": True},
+    "attention_sink_bias is True": {"attention_sink_bias": True},
+    "add_swa_attention_sink_bias is True": {"add_swa_attention_sink_bias": True},
     "attention_value_scale is 0.5": {"attention_value_scale": 0.5},
-    "is_neox_style is false": {"dflash_config": {"is_neox_style": False, "mask_token_id": MASK}},
+    "is_neox_style is False": {"dflash_config": {"is_neox_style": False, "mask_token_id": MASK}},
     "quantization_config is": {"quantization_config": {"quant_method": "fp8"}},
     "projector_type is": {"projector_type": "domino"},
     "lilicorr_rank is 4": {"lilicorr_rank": 4},
-    "use_xpress is true": {"use_xpress": True},
+    "use_xpress is True": {"use_xpress": True},
 }
 
 
