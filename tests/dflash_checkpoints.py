@@ -61,7 +61,9 @@ LAYOUTS: Mapping[str, Layout] = {
         extras={"input_embedding_scale": 1.5, "output_multiplier": 0.7, "final_logit_softcapping": 4.0}
     ),
     "JetSpec": Layout(extras={"causal_head": True}),
-    "DFlash2": Layout(kind="DFlash2DraftModel", second=True, layer_types=(SLIDING, SLIDING), extras={"is_causal": False}),
+    "DFlash2": Layout(
+        kind="DFlash2DraftModel", second=True, layer_types=(SLIDING, SLIDING), extras={"is_causal": False}
+    ),
     "TreeFlash": Layout(kind="TreeFlashDraftModel", swiglu=True),
     "speculators": Layout("speculators", "dflash", maps_tokens=True, target_layers=(0, 2, 5)),
     "speculators, windows": Layout("speculators", "dflash", (SLIDING, FULL), embeds=True),
@@ -186,7 +188,10 @@ def _layer_shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
         "mlp.down_proj.weight": (WIDTH, INNER),
     }
     if layout.biased:
-        shapes |= {f"self_attn.{part}_proj.bias": (rows,) for part, rows in zip("qkvo", (queries, keys, keys, WIDTH))}
+        shapes |= {
+            f"self_attn.{part}_proj.bias": (rows,)
+            for part, rows in zip("qkvo", (queries, keys, keys, WIDTH), strict=True)
+        }
     if layout.second:
         for part in ("attention_conv", "mlp_conv"):
             shapes[f"{part}.base_kernel"] = (2, TAPS, WIDTH)
@@ -214,7 +219,9 @@ def _correction_shapes(layout: Layout, guessed: int) -> dict[str, tuple[int, ...
             "markov_head.joint_proj.bias": (3 * RANK,),
         }
     if layout.second:
-        shapes |= {f"candidate_selector.{part}_codebook": (tiny.VOCABULARY, RANK) for part in ("predecessor", "successor")}
+        shapes |= {
+            f"candidate_selector.{part}_codebook": (tiny.VOCABULARY, RANK) for part in ("predecessor", "successor")
+        }
         shapes["candidate_selector.hidden_projection.weight"] = (RANK, WIDTH)
     if layout.swiglu:
         shapes |= {

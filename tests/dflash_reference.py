@@ -116,15 +116,23 @@ class Checkpoint:
         return found
 
     def attention(self, rows: Rows, context: Rows, number: int) -> Rows:
-        at, heads, kept = f"layers.{number}.self_attn", self.layer["num_attention_heads"], self.layer["num_key_value_heads"]
+        at, heads, kept = (
+            f"layers.{number}.self_attn",
+            self.layer["num_attention_heads"],
+            self.layer["num_key_value_heads"],
+        )
         start, block = len(context), len(rows)
         queries = self.times(rows, f"{at}.q_proj")
         keys, values = (self.times(np.concatenate([context, rows]), f"{at}.{part}_proj") for part in "kv")
         width, found = queries.shape[1] // heads, []
-        seen = np.array([[self.sees(number, start, start + row, key) for key in range(start + block)] for row in range(block)])
+        seen = np.array(
+            [[self.sees(number, start, start + row, key) for key in range(start + block)] for row in range(block)]
+        )
         for head in range(heads):
             shared = head * kept // heads
-            query = self.placed(queries[:, head * width : (head + 1) * width], f"{at}.q_norm", range(start, start + block))
+            query = self.placed(
+                queries[:, head * width : (head + 1) * width], f"{at}.q_norm", range(start, start + block)
+            )
             key = self.placed(keys[:, shared * width : (shared + 1) * width], f"{at}.k_norm", range(start + block))
             scores = np.where(seen, query @ key.T / np.sqrt(width), -np.inf)
             chances = np.exp(scores - scores.max(-1, keepdims=True))
@@ -177,8 +185,12 @@ class Checkpoint:
         if "markov_head.markov_w1.weight" in self.weights:
             return base + self.markov(hidden, place, path)
         if self.second:
-            selector = {part: self.weights[f"candidate_selector.{part}_codebook"] for part in ("predecessor", "successor")}
-            given = selector["predecessor"][path[-1]] * self.times(hidden[place], "candidate_selector.hidden_projection")
+            selector = {
+                part: self.weights[f"candidate_selector.{part}_codebook"] for part in ("predecessor", "successor")
+            }
+            given = selector["predecessor"][path[-1]] * self.times(
+                hidden[place], "candidate_selector.hidden_projection"
+            )
             best = np.argsort(-base)[: self.flash["selector_top_k"]]
             found = np.full(len(base), NEVER)
             found[best] = base[best] + selector["successor"][best] @ given

@@ -34,7 +34,7 @@ class BlockPasses:
         """Layer states of the target that the head has not read yet."""
         self._block: Block | None = None
         """The block after the text."""
-        self._memory: dict[int, Float[Tensor, "R"]] = {}
+        self._memory: dict[int, Float[Tensor, R]] = {}
         """Memory of the head's correction after each node."""
 
     def read(self, tokens: Sequence[int]) -> None:

@@ -36,9 +36,7 @@ def gated(
     rows: Float[Tensor, "N X"], gate: Float[Tensor, "I X"], up: Float[Tensor, "I X"], down: Float[Tensor, "X I"]
 ) -> Float[Tensor, "N X"]:
     """The MLP of Llama and Qwen3."""
-    return functional.linear(
-        functional.silu(functional.linear(rows, gate)) * functional.linear(rows, up), down
-    )
+    return functional.linear(functional.silu(functional.linear(rows, gate)) * functional.linear(rows, up), down)
 
 
 def over_target_ids(own: Float[Tensor, "N D"], tokens: Int[Tensor, "D"] | None, words: int) -> Float[Tensor, "N V"]:

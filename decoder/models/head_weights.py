@@ -122,8 +122,7 @@ def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...
         raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")
     if tuple(tensor.shape) != size:
         raise ModelError(
-            f"{key} of {shown} has shape {written(tensor.shape)}, where its configuration says {written(size)}; "
-            f"{AGAIN}"
+            f"{key} of {shown} has shape {written(tensor.shape)}, where its configuration says {written(size)}; {AGAIN}"
         )
 
 

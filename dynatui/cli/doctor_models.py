@@ -128,7 +128,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
             yield Finding("ok", f"{role} {gguf_words(name)}")
             return
         head = head_shape(place) if role == "draft" else None
-        config = None if head else _decodable(case, shown, place)
+        config: Any = None if head else _decodable(case, shown, place)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return

@@ -158,7 +158,8 @@ class BlockHead:
         return seen
 
     def _heads(self, rows: Float[Tensor, "N X"], name: str, heads: int) -> Float[Tensor, "H N D"]:
-        return self._times(rows, f"{name}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
+        split: Tensor = self._times(rows, f"{name}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
+        return split
 
     def _own_logits(self, hidden: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
         """Logits of normalised rows over the head's own token ids."""

@@ -134,7 +134,7 @@ def shapes(shape: BlockShape) -> Sizes:
         weights |= {f"layers.{number}.{name}": size for name, size in _layer_shapes(shape).items()}
     if shape.maps_tokens:
         weights |= {"lm_head.weight": (shape.draft_vocabulary, *width), "d2t": (shape.draft_vocabulary,)}
-    return weights | _correction_shapes(shape)
+    return {**weights, **_correction_shapes(shape)}
 
 
 def optional_shapes(shape: BlockShape) -> Sizes:

@@ -7,7 +7,7 @@ Knows no weights.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -173,7 +173,7 @@ def _shape(name: str, dialect: Dialect, options: Options, layers: Layers) -> Blo
             raise ModelError(f"the configuration of {name} lacks {field}; {AGAIN}")
         return value
 
-    types = layers.layer_types or [FULL] * layers.num_hidden_layers
+    types: Sequence[str] = layers.layer_types or (FULL,) * layers.num_hidden_layers
     if len(types) != layers.num_hidden_layers or (SLIDING in types and not layers.sliding_window):
         raise ModelError(
             f"the configuration of {name} has {layers.num_hidden_layers} layers, {len(types)} layer types and a "
@@ -207,7 +207,7 @@ def _shape(name: str, dialect: Dialect, options: Options, layers: Layers) -> Blo
     return shape
 
 
-def _causal(options: Options, types: list[str]) -> tuple[bool, ...]:
+def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
     """For each layer, whether its rows attend only to earlier rows of the block and to themselves."""
     if options.sliding_window_non_causal is not None:
         return tuple(kind == SLIDING and not options.sliding_window_non_causal for kind in types)

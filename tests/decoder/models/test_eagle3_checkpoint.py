@@ -2,14 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from decoder.errors import ModelError, PairError
 from decoder.forward.eagle3.head import Head
@@ -20,6 +18,7 @@ from decoder.models.eagle3.checkpoint import load_head
 from decoder.models.eagle3.config import head_shape
 from tests import tiny
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, WIDTH, Layout, configuration, save_head, target, weights
+from tests.head_files import one_line, reconfigure, rewrite
 
 EMBEDDED = "embed_tokens.weight"
 
@@ -38,26 +37,6 @@ def load(folder: Path, model: LanguageModel, dtype: torch.dtype = torch.float32)
     shape = head_shape(str(folder))
     assert shape is not None
     return load_head(str(folder), shape, model, dtype)
-
-
-def rewrite(folder: Path, changes: Mapping[str, Tensor | None]) -> None:
-    """Changes the weights in a folder; None: it has that no longer."""
-    held: dict[str, Tensor | None] = {**load_file(folder / "model.safetensors"), **changes}
-    save_file(
-        {key: tensor for key, tensor in held.items() if tensor is not None},
-        folder / "model.safetensors",
-        metadata={"format": "pt"},
-    )
-
-
-def reconfigure(folder: Path, changes: Mapping[str, Any]) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def one_line(refusal: pytest.ExceptionInfo[ModelError], *said: str) -> bool:
-    message = str(refusal.value)
-    return "\n" not in message and len(message.split()) > 6 and all(part in message for part in said)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -6,8 +6,10 @@ The reference is ours (`tests.dflash_reference`): over the whole text, without a
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.dflash.head import Block, BlockHead
@@ -16,9 +18,9 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.dflash.checkpoint import load_block_head
 from decoder.models.dflash.config import block_shape
 from tests import tiny
-from tests.dflash_checkpoints import HEAD_WIDTH, HEADS, INNER, LAYOUTS, MASK, SHARED, WIDTH, Layout, save_head, states
+from tests.dflash_checkpoints import HEAD_WIDTH, HEADS, INNER, LAYOUTS, MASK, SHARED, Layout, save_head, states
 from tests.dflash_reference import Checkpoint
-from tests.eagle3_checkpoints import FAVOURITES, target
+from tests.eagle3_checkpoints import FAVOURITES, WIDTH, target
 
 TEXT = 11
 """Tokens before the block; more than any window."""
@@ -47,6 +49,11 @@ def drawn_states(layout: Layout, count: int = TEXT) -> Tensor:
     return torch.randn((count, states(layout) * WIDTH), generator=generator, dtype=torch.float64)
 
 
+def parts(seen: Tensor, layout: Layout) -> list[NDArray[np.float64]]:
+    """The states of each layer, as the reference takes them."""
+    return np.split(seen.numpy(), states(layout), -1)
+
+
 def after(head: BlockHead, block: Block, path: list[int]) -> Tensor:
     """Logits after a path, found step by step as in a tree."""
     memory = block.memory
@@ -56,11 +63,13 @@ def after(head: BlockHead, block: Block, path: list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_rows_of_a_block_are_the_reference_s(tmp_path: Path, module: Any, llama: LanguageModel, layout: str) -> None:
+def test_the_rows_of_a_block_are_the_reference_s(
+    tmp_path: Path, module: Any, llama: LanguageModel, layout: str
+) -> None:
     folder = save_head(tmp_path / "head", LAYOUTS[layout])
     head, checkpoint = loaded(folder, llama, torch.float64), Checkpoint(folder, module)
     seen = drawn_states(LAYOUTS[layout])
-    expected = checkpoint.rows(PATHS[0][0], list(torch.tensor_split(seen, states(LAYOUTS[layout]), -1)))
+    expected = checkpoint.rows(PATHS[0][0], parts(seen, LAYOUTS[layout]))
     cache = head.new_cache(4)  # too small for the text: it grows
     for part in (seen[:4], seen[4:5], seen[5:]):
         head.read(cache, part)
@@ -113,7 +122,7 @@ def test_half_precision_is_near_the_reference(tmp_path: Path, module: Any, llama
     folder = save_head(tmp_path / "head", layout)
     head, checkpoint = loaded(folder, llama, torch.bfloat16), Checkpoint(folder, module)
     seen = drawn_states(layout)
-    rows = checkpoint.rows(7, list(torch.tensor_split(seen, states(layout), -1)))
+    rows = checkpoint.rows(7, parts(seen, layout))
     cache = head.new_cache(TEXT)
     head.read(cache, seen)
     found, expected = after(head, head.block(cache, 7), [7]), checkpoint.logits(rows, [7])
@@ -161,4 +170,4 @@ def test_the_network_is_that_of_transformers(tmp_path: Path, llama: LanguageMode
         found = torch.stack([row.hidden for row in head.block(cache, 7).rows])
         with torch.no_grad():
             expected = network(noise, context_hidden_states=seen[None, :end], use_cache=False).last_hidden_state
-        assert found.numpy() == pytest.approx(expected[0, 1:].numpy(), abs=1e-9)
+        assert found.numpy() == pytest.approx(expected[0, 1:].numpy(), abs=1e-5)
