@@ -28,6 +28,8 @@ class MtpOracle(SampledOracle):
         config = self.target.config
         if not getattr(config, "num_mtp_layers", None):  # families that `MtpModel` reads if told what is in the file
             config.num_mtp_layers, config.mtp_layer_types = 1, ["full_attention"]
+        # Its names are looked for by these patterns, in which the layer's number is that of the published checkpoints.
+        self.target._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{config.num_hidden_layers}\.", r"^mtp\."]
         self.mtp: Any = modeling_layers.MtpModel.from_pretrained(self.target).to(self.target.dtype).eval()
 
     def _draft_scores(self, text: reference.Path, drafted: int) -> Tensor:
