@@ -1,4 +1,4 @@
-"""An EAGLE-3 or P-EAGLE head as slowly and as plainly as it can be written, from the paper and the published layout alone.
+"""An EAGLE-3 or P-EAGLE head as slowly and as plainly as it can be written, from papers and published layouts alone.
 
 In numpy and float64, head by head, without a cache or a tree: each new question goes over the whole text once more, and
 its answer is kept. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.

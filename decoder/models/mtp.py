@@ -7,20 +7,20 @@ layer, so a layer with other weights than the family's is refused. No code of a 
 
 import copy
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from decoder.errors import ConfigError, ModelError, first_line, require
+from decoder.errors import ConfigError, require
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import GuidedHead
 from decoder.forward.tapped import Tappable
 from decoder.forward.windows import FULL
 from decoder.models.checkpoints import display_name
+from decoder.models.head_weights import weights_in
 from decoder.models.known_checkpoint import weight_files, weight_names
 from decoder.models.names import MTP
 from decoder.system.deferred import imported
@@ -121,7 +121,7 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
         )
     module = target.hf.module
     layout = mtp_layout(name, module.config)
-    tensors = dict(_read(name, shown, layout))
+    tensors = _read(name, shown, layout)
     weights = {own: tensors[there] for there in tensors if (own := layout.own(there))}
     config = _one_layer(module.config.get_text_config())
     body, fault = _hf().load_body(module, config, weights, dtype)
@@ -178,20 +178,14 @@ def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
     return norm
 
 
-def _read(name: str, shown: str, layout: Layout) -> Iterator[tuple[str, Tensor]]:
+def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
     """The weights of the MTP layer by their names in the checkpoint."""
-    wanted = layout.embedding_norm, layout.state_norm, layout.projection
-    for path in weight_files(name):
-        try:
-            with safe_open(path, "pt") as file:
-                for key in file.keys():  # noqa: SIM118 - it is no mapping
-                    if key in wanted or layout.own(key):
-                        # A copy: the tensor maps the file, which another process may change.
-                        yield key, file.get_tensor(key).clone()
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"cannot read {path.name} of {shown}: {first_line(error)}; download it again, or {REMEDY}"
-            ) from error
+    around = layout.embedding_norm, layout.state_norm, layout.projection
+
+    def kept(there: str) -> str | None:
+        return there if there in around or layout.own(there) else None
+
+    return dict(chain.from_iterable(weights_in(path, shown, kept) for path in weight_files(name)))
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")

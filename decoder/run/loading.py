@@ -196,9 +196,7 @@ def _check_configs(
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
 
-def _head_for(
-    target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype
-) -> StatesReader:
+def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype) -> StatesReader:
     """Loads a drafting head, and chooses a forward form of the target that outputs the layer states that the head
     reads.
     """

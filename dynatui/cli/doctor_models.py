@@ -63,12 +63,9 @@ def models(case: Case) -> Iterator[Finding]:
             )
     if pair.draft == LOOKUP:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
-    elif pair.draft == MTP:
-        if not (absent or broken or is_gguf(names["target"])):
-            yield _mtp_layer(names["target"])
     elif "draft" not in names:
         if not (absent or broken or is_gguf(names["target"])):
-            yield _fitting_drafts(case, names["target"])
+            yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
         yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")

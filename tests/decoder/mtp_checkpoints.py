@@ -57,7 +57,9 @@ def around(family: str) -> dict[str, tuple[int, ...]]:
 
 def save_target(family: str, home: Path) -> Path:
     """Saves a target of two layers, with its MTP layer."""
-    config = AutoConfig.for_model(family, **SHAPE | {"vocab_size": tiny.VOCABULARY, "max_position_embeddings": CONTEXT} | FAMILIES[family])
+    config = AutoConfig.for_model(
+        family, **SHAPE | {"vocab_size": tiny.VOCABULARY, "max_position_embeddings": CONTEXT} | FAMILIES[family]
+    )
     module = built(config)
     others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
     with torch.no_grad():

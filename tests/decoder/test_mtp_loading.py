@@ -64,7 +64,10 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
         ("--headless --prompt a --compile", "--compile is for rounds on the device"),
         ("bench speed --hostile --prompt a", "a draft that guesses at random needs a whole model as draft, and mtp is"),
-        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and mtp is a drafting head (MTP layer)"),
+        (
+            "bench paper --output OUT",
+            "dynatui bench paper needs a whole model as draft, and mtp is a drafting head",
+        ),
     ],
 )
 def test_what_needs_a_whole_draft_is_refused_in_one_line(
@@ -79,7 +82,10 @@ def test_what_needs_a_whole_draft_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("--headless --prompt a --target LLAMA --draft mtp", "--draft mtp drafts by the MTP layer of the target's check"),
+        (
+            "--headless --prompt a --target LLAMA --draft mtp",
+            "--draft mtp drafts by the MTP layer of the target's",
+        ),
         ("--headless --prompt a --draft mtp", "a draft model needs its target"),
         ("tune --target LLAMA --drafts mtp --prompt a", "--drafts ranks whole models, and mtp is a drafting head"),
     ],

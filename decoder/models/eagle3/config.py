@@ -16,7 +16,6 @@ from decoder.models.head_config import QWEN3_HEAD, REMEDY, LayerFields, architec
 from decoder.models.known_checkpoint import content_of
 from decoder.models.known_config import Count, Token
 
-
 NESTED = "eagle3", "peagle"
 """Values of `speculators_model_type` of EAGLE-3 and P-EAGLE heads."""
 USUAL_GUESSES = 8

@@ -55,9 +55,8 @@ def compare(tiny_models: TinyModels, family: str, config: RunConfig) -> Score:
     (method,) = config.methods
     events = decode(engine_of(tiny_models, family, precise(family)), PROMPT, config)
     rules: Any = {"dynatree": config.of(DynaTree), "fixed": config.of(Fixed), "linear": config.of(Linear)}[method]
-    steps = simulate(
-        oracle(tiny_models, family, config, precise(family)), prompt_of(tiny_models, family), method, rules, config.max_new_tokens
-    )
+    reference, prompt = oracle(tiny_models, family, config, precise(family)), prompt_of(tiny_models, family)
+    steps = simulate(reference, prompt, method, rules, config.max_new_tokens)
     return assert_same_rounds([event for event in events if isinstance(event, Round)], steps)
 
 
@@ -94,9 +93,7 @@ def test_a_rebuilt_round_after_a_deep_path_is_the_reference_s(tiny_models: TinyM
 @needs_reference
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)], ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_method_writes_what_plain_decoding_does(
-    tiny_models: TinyModels, family: str, sampling: Sampling
-) -> None:
+def test_every_method_writes_what_plain_decoding_does(tiny_models: TinyModels, family: str, sampling: Sampling) -> None:
     count = LENGTHS.get(family, 40)
     config = RunConfig(METHODS, count, 3, dynatree=BUSHY, parameters={SAMPLING: sampling})
     expected = greedy(oracle(tiny_models, family, config), prompt_of(tiny_models, family), count)
