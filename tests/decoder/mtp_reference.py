@@ -34,7 +34,8 @@ class MtpOracle(SampledOracle):
 
     def _draft_scores(self, text: reference.Path, drafted: int) -> Tensor:
         with torch.inference_mode():
-            return self.mtp.shared_head(self.output(text, drafted))[0]
+            logits: Tensor = self.mtp.shared_head(self.output(text, drafted))[0]
+            return logits
 
     def output(self, text: reference.Path, drafted: int) -> Tensor:
         """The layer's last row after a text whose `drafted` last tokens are guesses, shape (1, width)."""
