@@ -80,7 +80,7 @@ def test_heads_of_every_family_of_targets_grow_the_reference_s_trees(tiny_models
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels, layout: str) -> None:
-    score = compare(tiny_models, name("llama", layout), TREES["dynatree"])
+    score = compare(tiny_models, name("gpt2", layout), TREES["dynatree"])
     assert score.rounds > 2 * score.discarded
     assert score.nodes > 3 * score.rounds
 
@@ -148,7 +148,7 @@ def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
-@pytest.mark.parametrize("layout", ["z-lab", "z-lab, windows", "speculators", *CORRECTED])
+@pytest.mark.parametrize("layout", ["z-lab", "DFlash2", "speculators, DSpark", "DeepSpec, rnn"])
 def test_a_long_text_of_every_method_is_that_of_plain_decoding(
     long_target: Path, tmp_path: Path, layout: str, temperature: float
 ) -> None:
@@ -181,14 +181,14 @@ def begun(engine: Engine, prompt: list[int], limit: int, rules: Any = BUSHY) -> 
 @pytest.mark.parametrize("layout", ["z-lab", "z-lab, windows", "DFlash2", "speculators"])
 def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModels, layout: str) -> None:
     """Before every round a new head reads the states of the whole text at once."""
-    pair = name("llama", layout)
+    pair = name("gpt2", layout)
     engine = tiny_models.loaded(tiny_models.pair(pair), "float64")
     head, target = engine.pair.head, engine.pair.target
     assert isinstance(head, BlockHead)
     session, passes = begun(engine, prompt_of(tiny_models, pair), 60, WIDE)
-    deep = 0
+    moved = 0
     for _ in range(12):
-        deep += len(session.step(()).accepted) > 1
+        moved += session.step(()).accepted not in ([], [1])
         passes.after_text(session.text)
         states = LayerStates(head.layers)
         reader = target.tapped(states)
@@ -202,7 +202,7 @@ def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModel
         assert fresh.after_text(session.text).numpy() == pytest.approx(
             passes.after_text(session.text).numpy(), abs=1e-9
         )
-    assert deep
+    assert moved
 
 
 def test_nothing_is_kept_of_blocks(tiny_models: TinyModels) -> None:
