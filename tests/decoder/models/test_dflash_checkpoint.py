@@ -306,3 +306,13 @@ def test_the_output_head_of_a_saved_target_is_its_own(tmp_path: Path, family: st
     saved = tiny.save(tmp_path / family, module, tiny.train_tokenizer())
     model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
     assert torch.equal(model.output_head, module.get_output_embeddings().weight)
+
+
+def test_a_tied_output_head_is_held_once(tmp_path: Path) -> None:
+    module = tiny.build(tiny.FAMILIES["llama"](num_hidden_layers=8, tie_word_embeddings=True), seed=1)
+    saved = tiny.save(tmp_path / "target", module, tiny.train_tokenizer())
+    model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
+    assert model.runs_without_module
+    head = load(save_head(tmp_path / "head", LAYOUTS["z-lab"]), model)
+    assert head.output.data_ptr() == head.embedding.data_ptr() == model.embedding.data_ptr()
+    assert torch.equal(head.output, module.get_output_embeddings().weight)
