@@ -26,6 +26,8 @@ from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.makers import Played, TinyModels, host_session, with_pair
 from tests.decoder.property_settings import examples
+from tests.decoder.session.made_costs import FREE, priced
+from tests.decoder.session.made_costs import WIDE as WIDE_BOUNDS
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.dflash_checkpoints import BLOCK, LAYOUTS, name, save_head
 from tests.dflash_reference import DflashOracle
@@ -289,6 +291,17 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
         alone = after(position - 1, 0).after_text(text[:position])[0]
         assert row.numpy() == pytest.approx(alone.numpy(), abs=1e-9)
     assert len(after(18, 1).after_latest(text, 32)[0]) == 2
+
+
+@pytest.mark.parametrize(("layout", "guesses"), [("speculators", BLOCK - 1), ("DeepSpec, rnn", BLOCK)])
+def test_auto_takes_all_levels_of_a_block_where_they_cost_nothing(
+    tiny_models: TinyModels, layout: str, guesses: int
+) -> None:
+    engine = priced(tiny_models.loaded(tiny_models.pair(name("gpt2", layout)), "float32"), FREE)
+    rules = replace(WIDE_BOUNDS, branching=(1, 1, 1), rho_deep=0, lookup=False)
+    played = Played(list(decode(engine, PROMPT, RunConfig(("ar", "auto"), 40, auto=rules))))
+    assert played.tokens("auto") == played.tokens("ar")
+    assert max(len(event.tokens) for event in played.rounds("auto")) == 1 + guesses
 
 
 def test_auto_measures_what_a_head_costs_and_drafts_where_that_pays(tiny_models: TinyModels) -> None:
