@@ -1,4 +1,4 @@
-"""DFlash checkpoints: all layouts are read to the last weight, and what is wrong or unknown is said in one line."""
+"""DFlash checkpoints: all layouts are read to the last weight, and each fault is reported in one line."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""With a DFlash head every round is the reference's, and every method writes what plain decoding does.
+"""With a DFlash head every round is the reference's, and every method writes the text of plain decoding.
 
 The reference (`tests.dflash_reference`) has no memory: it computes each round's block from the whole text.
 """
@@ -58,7 +58,7 @@ def oracle(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) ->
 
 
 def compare(tiny_models: TinyModels, pair: str, config: RunConfig) -> Score:
-    """Runs engine and reference on one method; tells what was compared."""
+    """Runs engine and reference on one method, and compares their rounds."""
     saved, (method,) = tiny_models.pair(pair), config.methods
     engine = tiny_models.loaded(saved, "float64")
     rounds = [event for event in decode(engine, PROMPT, config) if isinstance(event, Round)]
