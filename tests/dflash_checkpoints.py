@@ -28,7 +28,7 @@ BLOCK = 5
 
 @dataclass(frozen=True)
 class Layout:
-    """How a head is published, and what it computes."""
+    """Publisher and parts of a head."""
 
     publisher: str = "z-lab"
     """z-lab, speculators or DeepSpec."""
@@ -39,7 +39,7 @@ class Layout:
     target_layers: tuple[int, ...] | None = (1, 4, 6)
     """As the layout lists them."""
     markov: str | None = None
-    """Kind of the Markov head; None: no such head."""
+    """Kind of the Markov head; None: no Markov head."""
     second: bool = False
     """Whether it has DFlash2's convolutions and selector."""
     swiglu: bool = False
@@ -80,7 +80,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "DeepSpec, rnn": Layout("DeepSpec", "Qwen3DSparkModel", markov="rnn", embeds=True),
     "DeepSpec, without correction": Layout("DeepSpec", "Qwen3DSparkModel", embeds=True),
 }
-"""By what is peculiar of each."""
+"""Layouts by their peculiarity."""
 
 
 def save_head(folder: Path, layout: Layout) -> Path:
@@ -245,7 +245,7 @@ def pair(family: str, layout: str, home: Path) -> tiny.TinyPair:
 
 
 def name(family: str, layout: str) -> str:
-    """What `TinyModels` calls such a pair."""
+    """Name of a pair in `TinyModels`."""
     return f"dflash {family} {layout}"
 
 

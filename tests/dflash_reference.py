@@ -32,7 +32,7 @@ def silu(rows: Rows) -> Rows:
 
 
 class Checkpoint:
-    """What lies in a folder, in any layout."""
+    """Configuration and weights in a folder, in any layout."""
 
     def __init__(self, folder: Path, target: Any) -> None:
         self.config = json.loads((folder / "config.json").read_text())
@@ -95,7 +95,7 @@ class Checkpoint:
         return rows
 
     def around(self, rows: Rows, name: str, sublayer: Any) -> Rows:
-        """A sublayer, between its two convolutions if there are such."""
+        """A sublayer, between its two convolutions if the head has any."""
         if not self.second:
             found: Rows = sublayer(rows)
             return found

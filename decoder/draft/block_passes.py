@@ -2,7 +2,7 @@
 
 Row i of the KV cache belongs to token i of the text and is computed from the target's layer states at this token. After
 the text, a single pass predicts the tokens of all levels; a level's nodes have the same row of logits, unless the head
-corrects it for the token of each node. Does not know what the logits are used for.
+corrects it for the token of each node. Does not know the use of the logits.
 """
 
 from collections.abc import Sequence

@@ -128,7 +128,7 @@ class HfModule:
     @property
     def output_head(self) -> Float[Tensor, "V X"]:
         """Weight of the output head: one row per token id."""
-        if self._source:
+        if self._module is None and self._source:
             return self._source.weights[HEAD]
         weight: Tensor = self.module.get_output_embeddings().weight
         return weight.detach()

@@ -37,7 +37,7 @@ the N paths for the next row). The memory has width 0 except for rnn.
 
 @dataclass(frozen=True)
 class Parts:
-    """What the corrections read of a head."""
+    """Parts of a head that its correction reads."""
 
     shape: BlockShape
     weights: Mapping[str, Tensor]

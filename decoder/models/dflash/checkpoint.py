@@ -1,4 +1,7 @@
-"""Reads the weights of DFlash heads; see `decoder.models.head_weights`. What a file lacks is the target's."""
+"""Reads the weights of DFlash heads; see `decoder.models.head_weights`.
+
+An embedding or output head that is not in the file is the target's.
+"""
 
 import re
 

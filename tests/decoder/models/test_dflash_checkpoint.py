@@ -1,4 +1,4 @@
-"""DFlash checkpoints: all layouts are read to the last weight, and what is wrong or unknown is said in one line."""
+"""DFlash checkpoints: all layouts are read to the last weight, and each fault is reported in one line."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from decoder.errors import ModelError, PairError
 from decoder.forward.dflash.head import BlockHead
-from decoder.forward.dflash.shape import BlockShape, Convolution, Markov, Selector, Swiglu, usual_layers
+from decoder.forward.dflash.shape import BlockShape, Convolution, Markov, Selector, Swiglu, shapes, usual_layers
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, load_model
 from decoder.models.dflash.checkpoint import load_block_head
@@ -88,6 +88,56 @@ def test_a_layout_says_what_its_publisher_means(
     head = load(save_head(tmp_path / "head", LAYOUTS[layout]), llama)
     found = {field: head.layers if field == "layers" else getattr(head.shape, field) for field in expected}
     assert found == expected
+
+
+PUBLISHED: dict[str, Any] = {
+    "architectures": ["DFlash2DraftModel"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "is_causal": False,
+    "dflash_config": {
+        "block_size": 16,
+        "conv_group_size": 16,
+        "conv_kernel_size": 2,
+        "final_logit_softcapping": 20.0,
+        "mask_token_id": 201818,
+        "output_multiplier": 0.19611613513818404,
+        "selector_rank": 256,
+        "selector_top_k": 16,
+        "target_layer_ids": [1, 13, 25, 37, 49],
+    },
+    "dtype": "bfloat16",
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 6656,
+    "intermediate_size": 19968,
+    "layer_types": ["sliding_attention"] * 5,
+    "max_position_embeddings": 131072,
+    "max_window_layers": 5,
+    "model_type": "qwen3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 8,
+    "num_target_layers": 52,
+    "rms_norm_eps": 1e-05,
+    "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"},
+    "sliding_window": 2048,
+    "use_sliding_window": True,
+    "vocab_size": 202048,
+}
+"""That of a published head, from the fixtures of z-lab/dflash."""
+
+
+def test_a_published_configuration_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED))
+    shape = shape_of(tmp_path)
+    assert (shape.block_size, shape.guesses, shape.mask_token, shape.softcap) == (16, 15, 201818, 20.0)
+    assert (shape.correction, shape.convolution) == (Selector(256, 16), Convolution(2, 16))
+    assert (shape.target_layers, shape.causal, shape.window(4)) == ((2, 14, 26, 38, 50), (False,) * 5, 2048)
+    weights_of = shapes(shape)
+    assert weights_of["fc.weight"] == (6656, 33280)
+    assert weights_of["layers.4.attention_conv.kernel_projection.weight"] == (1664, 6656)
+    assert weights_of["candidate_selector.predecessor_codebook"] == (202048, 256)
 
 
 def test_defaults_are_those_of_the_publishers(tmp_path: Path) -> None:
@@ -306,3 +356,13 @@ def test_the_output_head_of_a_saved_target_is_its_own(tmp_path: Path, family: st
     saved = tiny.save(tmp_path / family, module, tiny.train_tokenizer())
     model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
     assert torch.equal(model.output_head, module.get_output_embeddings().weight)
+
+
+def test_a_tied_output_head_is_held_once(tmp_path: Path) -> None:
+    module = tiny.build(tiny.FAMILIES["llama"](num_hidden_layers=8, tie_word_embeddings=True), seed=1)
+    saved = tiny.save(tmp_path / "target", module, tiny.train_tokenizer())
+    model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
+    assert model.runs_without_module
+    head = load(save_head(tmp_path / "head", LAYOUTS["z-lab"]), model)
+    assert head.output.data_ptr() == head.embedding.data_ptr() == model.embedding.data_ptr()
+    assert torch.equal(head.output, module.get_output_embeddings().weight)
