@@ -68,7 +68,12 @@ def test_heads_of_every_family_of_targets_grow_the_reference_s_trees(tiny_models
 
 @pytest.mark.parametrize(
     ("layout", "sampling"),
-    [("flat", Sampling(0.7)), ("nested", Sampling(1.0, 20, 0.9)), ("flat, all tokens", Sampling(1.0, 20, 0.9))],
+    [
+        ("flat", Sampling(0.7)),
+        ("nested", Sampling(1.0, 20, 0.9)),
+        ("flat, all tokens", Sampling(1.0, 20, 0.9)),
+        ("P-EAGLE", Sampling(0.7)),
+    ],
     ids=str,
 )
 def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str, sampling: Sampling) -> None:

@@ -4,6 +4,7 @@ That trees are the reference's is tested beside those of EAGLE-3 heads.
 """
 
 import pytest
+import torch
 
 from decoder import DynaTree, Linear, RunConfig, decode
 from decoder.draft import head_text
@@ -11,7 +12,10 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.parallel_passes import ParallelPasses
 from decoder.engine import Engine
 from decoder.events import Round
+from decoder.forward.eagle3.head import Head
+from decoder.forward.layer_states import LayerStates
 from decoder.sampling.settings import SAMPLING, Sampling
+from decoder.tree import TokenTree
 from tests import tiny
 from tests.decoder.makers import Played, TinyModels, host_session
 from tests.eagle3_checkpoints import LAYOUTS, name
@@ -89,14 +93,25 @@ def test_nothing_is_kept_of_mask_rows(tiny_models: TinyModels) -> None:
         assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
 
 
+@torch.inference_mode()
 def test_a_text_read_in_parts_gives_the_guesses_of_one_pass(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pair, text = engine_of(tiny_models, "llama", "float64").pair, prompt_of(tiny_models, "llama")
+    assert isinstance(pair.head, Head)
     found = []
     for at_once in (512, 3):
         monkeypatch.setattr(head_text, "AT_ONCE", at_once)
-        engine = engine_of(tiny_models, "llama", "float64")
-        session = host_session(engine, prompt_of(tiny_models, "llama"), 12, BUSHY)
-        session.prefill()
-        found.append([session.step(()).tree.tokens for _ in range(3)])
-    assert found[0] == found[1]
+        states = LayerStates(pair.head.layers)
+        target, passes = pair.target.tapped(states), ParallelPasses(pair.head, len(text), states)
+        cache = target.new_cache(len(text))
+        target.read(cache, text[:1])
+        passes.read(text[:1])
+        target.read(cache, text[1:-1])
+        passes.commit(range(1, len(text) - 2))
+        logits, positions = passes.after_latest(text, 7)
+        tree = TokenTree([text[-1]])
+        deeper, _ = passes.after_level(tree, [tree.add(0, 7, -1.0)])
+        assert positions == [*range(len(text) - 6, len(text) + 1)]
+        found.append(torch.cat([logits, deeper]))
+    assert torch.allclose(*found)
