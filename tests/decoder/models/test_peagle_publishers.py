@@ -1,6 +1,6 @@
 """P-EAGLE heads that the speculators library itself makes and saves have its own logits here; skipped without it.
 
-Tried with speculators 0.9.0, as in `test_dflash_publishers`; `tests.eagle3_reference` stands for it where it is missing.
+Tried with speculators 0.9.0, as in `test_dflash_publishers`; `tests.eagle3_reference` stands for it otherwise.
 """
 
 from pathlib import Path
