@@ -141,7 +141,14 @@ def configuration(layout: Layout) -> dict[str, Any]:
         return {**flat, "block_size": BLOCK, "num_anchors": 512, "markov_rank": 0, **listed, **own}
     causal = {key: own.pop(key) for key in ("is_causal",) if key in own}
     correction = {"treeflash_config": {"candidate_tokens": 16, "ar_approximation": "swiglu"}} if layout.swiglu else {}
-    return {**flat, **causal, **correction, "block_size": BLOCK, "dflash_config": {**listed, **own}}
+    return {
+        **flat,
+        **causal,
+        **correction,
+        "num_target_layers": eagle3_checkpoints.LAYERS,
+        "block_size": BLOCK,
+        "dflash_config": {**listed, **own},
+    }
 
 
 def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:

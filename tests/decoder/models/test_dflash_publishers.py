@@ -1,9 +1,11 @@
-"""Heads that the speculators library itself makes and saves have its own logits here; skipped where it is missing.
+"""Heads have the logits of their publishers' own code: z-lab's and speculators', each skipped where it is missing.
 
-Tried with speculators 0.9.0 (`pip install --no-deps speculators==0.9.0 hs-connectors==0.9.0 loguru openai sniffio
-distro jiter`). It is no requirement of the tests: `tests.dflash_reference` stands for it where it is missing.
+Tried with dflash 0.1.0 and speculators 0.9.0 (`pip install --no-deps dflash==0.1.0 speculators==0.9.0
+hs-connectors==0.9.0 loguru openai sniffio distro jiter`). They are no requirement of the tests:
+`tests.dflash_reference` stands for them where they are missing.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,15 @@ from decoder.forward.dflash.head import BlockHead
 from decoder.forward.language_model import LanguageModel
 from decoder.models.heads import head_shape, load_head
 from tests import tiny
-from tests.dflash_checkpoints import MASK, RANK
-
-pytest.importorskip("loguru")
-pytest.importorskip("openai")
-speculators = pytest.importorskip("speculators")
+from tests.dflash_checkpoints import LAYOUTS, MASK, RANK, save_head
+from tests.dflash_checkpoints import states as states_of
 
 LENGTH, BLOCK, LAYERS = 40, 6, [2, 4, 5]
 ANCHORS = [3, 9, 17, 30]
 GUESSED = 40
 """Tokens of a head with a vocabulary of its own."""
+ZLAB = [layout for layout, given in LAYOUTS.items() if given.kind in ("DFlashDraftModel", "DFlash2DraftModel")]
+ZLAB.remove("JetSpec")  # whose causal head z-lab's code does not know
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "dflash": ("dflash", {}),
     "dflash, own tokens": ("dflash", {"draft_vocab_size": GUESSED}),
@@ -42,6 +43,13 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
+def speculators() -> Any:
+    for needed in ("loguru", "openai"):
+        pytest.importorskip(needed)
+    return pytest.importorskip("speculators")
+
+
+@pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguageModel, Path]:
     module = tiny.build(tiny.FAMILIES["qwen3"](num_hidden_layers=8), seed=1, spread=0.3)
     folder = tmp_path_factory.mktemp("target")
@@ -49,7 +57,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguageModel, Pat
     return LanguageModel.of_module(module, "the-target"), folder
 
 
-def made(kind: str, folder: Path, sliding: tuple[int, ...] = (), **options: Any) -> Any:
+def made(speculators: Any, kind: str, folder: Path, sliding: tuple[int, ...] = (), **options: Any) -> Any:
     """A random head by the library's own code."""
     layer = Qwen3Config(
         vocab_size=tiny.VOCABULARY,
@@ -109,10 +117,14 @@ def corrected(model: Any, kind: str, logits: Tensor, hidden: Tensor, before: Ten
 
 @pytest.mark.parametrize("named", KINDS)
 def test_logits_are_those_of_the_library_that_made_the_head(
-    target: tuple[LanguageModel, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+    speculators: Any,
+    target: tuple[LanguageModel, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
 ) -> None:
     (kind, options), generator = KINDS[named], torch.Generator().manual_seed(4)
-    model = made(kind, target[1], **options)
+    model = made(speculators, kind, target[1], **options)
     model.save_pretrained(tmp_path / "head")
     shape = head_shape(str(tmp_path / "head"))
     assert shape is not None
@@ -145,3 +157,46 @@ def test_logits_are_those_of_the_library_that_made_the_head(
             own = found[0] if head.tokens is None else found[0, head.tokens]
             assert own.numpy() == pytest.approx(theirs.numpy(), abs=1e-4)
             assert int(own.argmax()) == int(theirs.argmax())
+
+
+@pytest.mark.parametrize("layout", ZLAB)
+def test_z_lab_s_own_network_agrees_over_rounds_that_keep_a_cache(
+    target: tuple[LanguageModel, Path], tmp_path: Path, layout: str
+) -> None:
+    """Their code reads the same folder as ours; of DFlash2, the drafted path is compared too."""
+    theirs_module = pytest.importorskip("dflash.model")
+    given = LAYOUTS[layout]
+    folder, module = save_head(tmp_path / "head", given), target[0].hf.module
+    shape = head_shape(str(folder))
+    assert shape is not None
+    head = load_head(str(folder), shape, target[0], torch.float32)
+    assert isinstance(head, BlockHead)
+    theirs = getattr(theirs_module, given.kind).from_pretrained(folder, dtype=torch.float32).eval()
+    cache, other = head.new_cache(8), theirs_module._make_cache(theirs.config)
+    generator = torch.Generator().manual_seed(6)
+    states = torch.randn((1, LENGTH, states_of(given) * 32), generator=generator)
+    size = head.shape.block_size
+    for first, anchor in pairwise([0, *ANCHORS]):
+        head.read(cache, states[0, first:anchor])
+        block = head.block(cache, 7)
+        tokens = torch.tensor([[7] + [MASK] * (size - 1)])
+        scale = float(theirs_module._draft_value(theirs.config, "input_embedding_scale", 1.0))
+        with torch.no_grad():
+            hidden = theirs(
+                target_hidden=states[:, first:anchor],
+                noise_embedding=theirs_module._raw_input_embeddings(module, tokens, scale),
+                position_ids=torch.arange(first, anchor + size)[None],
+                past_key_values=other,
+                use_cache=True,
+            )[:, 1:]
+            theirs_module._crop_to(other, anchor)
+            logits = theirs.compute_logits(hidden, module.lm_head)
+        for row, expected in zip(block.rows, logits[0], strict=True):
+            assert row.logits.numpy() == pytest.approx(expected.numpy(), abs=1e-4)
+        if given.second:
+            path, _, _ = theirs.propose(hidden, torch.tensor([7]), module.lm_head, 0.0)
+            drafted, memory = [7], block.memory
+            for row in block.rows:
+                found, memory = head.logits(row, drafted[-1:], memory)
+                drafted.append(int(found[0].argmax()))
+            assert drafted[1:] == path[0].tolist()

@@ -37,7 +37,7 @@ from tests.tiny import FAMILIES
 
 PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
-TEXT, SHORT, LONG = 24, 12, 200
+TEXT, SHORT, LONG = 16, 12, 200
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=60)
 WIDE = Fixed(depth=3, branching=5, tau=0, n_max=200)
 """So wide that most of the favourite tokens are in it."""
