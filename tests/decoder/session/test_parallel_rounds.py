@@ -114,4 +114,4 @@ def test_a_text_read_in_parts_gives_the_guesses_of_one_pass(
         deeper, _ = passes.after_level(tree, [tree.add(0, 7, -1.0)])
         assert positions == [*range(len(text) - 6, len(text) + 1)]
         found.append(torch.cat([logits, deeper]))
-    assert torch.allclose(*found)
+    assert torch.allclose(found[0], found[1])
