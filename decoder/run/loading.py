@@ -2,6 +2,7 @@
 self-test of rounds. Imports all decoding code, since the self-test runs it; no decoding code may import this module.
 """
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -183,17 +184,23 @@ def _tokenizers(
 def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
-    """Raises PairError if the engine cannot decode with a model, or if a head is for another target, and
-    ConfigError for quantised weights that this machine cannot load.
+    """Raises PairError if the engine cannot decode with a model, or if a head is for another target, and ConfigError
+    for quantised weights that this machine cannot load, or if the target's checkpoint has no MTP layer that could draft.
     """
     for role, config in configs.items():
         with about(role):
             check_config(display_name(names[role]), config)
             quantisation_of(display_name(names[role]), config, device)  # raises for weights that cannot be loaded
+    if shape:
+        _check_head(names, configs["target"], shape)
+
+
+def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape) -> None:
+    """Raises PairError or ConfigError if a head is not for the target of this configuration; see `_check_configs`."""
     if isinstance(shape, MtpShape):
-        mtp_layout(names["target"], configs["target"])
-    elif shape:
-        fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
+        mtp_layout(names["target"], config)
+    else:
+        fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), config))
 
 
 def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype) -> StatesReader:
@@ -220,13 +227,15 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Args:
         engine: The engine whose target is shared; it must not be exact.
         target: Hub id or folder of the shared target.
-        draft: Hub id or folder of the new draft.
+        draft: Hub id or folder of the new draft, or "mtp".
         draft_dtype: See `load_pair`.
         report: See `load_pair`.
 
     Raises:
         DecoderError: See `load_pair`.
     """
+    if shape := head_shape(draft):
+        return _with_head(engine, {"target": target, "draft": draft}, shape, draft_dtype, report)
     loaded, config = engine.pair.target, load_config(draft)
     check_config(display_name(draft), config)
     quantisation_of(display_name(draft), config, loaded.device)  # raises for weights that cannot be loaded
@@ -239,6 +248,19 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     drafting = added.pair.models["draft"]
     drafting.slim()
     return added
+
+
+def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_dtype: str, report: Report) -> Engine:
+    """See `with_draft`, with a head as draft."""
+    require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
+    _check_head(names, load_config(names["target"]), shape)
+    # A copy, since a head may need the target in another form than the other drafts.
+    target = copy.copy(engine.pair.target)
+    dtype = choose_draft_dtype(draft_dtype, target.dtype)
+    set_up(target.device, dtype)
+    report(f"loading draft {display_name(names['draft'])}")
+    head = _head_for(target, names, shape, dtype)
+    return make_engine(make_pair(target, head, engine.pair.tokenizer), report=report)
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:

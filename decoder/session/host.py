@@ -49,7 +49,7 @@ def with_drafter(
     if head := pair.head:
         states = LayerStates(head.layers)
         pair = replace(pair, target=pair.target.tapped(states))
-        model = ModelDrafter(_passes(head, longest, states), probabilities)
+        model = ModelDrafter(passes_of(head, longest, states), probabilities)
     elif pair.draft and pair.translation:
         model = TranslatedDrafter(pair, pair.draft, pair.translation, longest, probabilities)
     elif pair.draft:
@@ -57,7 +57,7 @@ def with_drafter(
     return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)
 
 
-def _passes(head: StatesReader, longest: int, states: LayerStates) -> Passes:
+def passes_of(head: StatesReader, longest: int, states: LayerStates) -> Passes:
     """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind."""
     if isinstance(head, BlockHead):
         return BlockPasses(head, longest, states)

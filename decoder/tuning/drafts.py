@@ -5,6 +5,7 @@ passes. It is also measured, in turns with plain decoding. The report has the pr
 bottleneck of the pair.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,14 +23,16 @@ from decoder.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from decoder.bench.samples import Samples
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_states import LayerStates, StatesReader
 from decoder.methods.linear import Linear
-from decoder.models.checkpoints import display_name
 from decoder.models.compatibility import tokenizers_of
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair, with_draft
+from decoder.session.host import passes_of
 from decoder.tuning.ranking import METHODS, Draft, Ranking
 
 LONGEST_CHAIN = 16
@@ -65,7 +68,10 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     base = own(BASELINE, BASELINE, BASELINE, config)
     texts = [list(base.run(next(iter(engines.values())), prompt).tally.tokens) for prompt in prompts]
     agreements = {name: agreement(engine.pair, prompts, texts) for name, engine in engines.items()}
-    chains = {name: best_chain(agreements[name], ratios[name]) for name in engines}
+    chains = {
+        name: best_chain(agreements[name], ratios[name], guesses_at_once(engine.pair))
+        for name, engine in engines.items()
+    }
     runs = {
         name: config.with_rules("linear", replace(config.of(Linear), k=max(1, chain)))
         for name, (chain, _) in chains.items()
@@ -108,7 +114,9 @@ def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequ
 
 @torch.inference_mode()
 def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """Most probable token of the draft at every position of a text."""
+    """Most probable token of the draft at every position of a text; -1 where the draft cannot guess yet."""
+    if pair.head:
+        return _head_guesses(pair.target, pair.head, prompt, text)
     cache = pair.draft_model.new_cache(len(prompt) + len(text))
     if len(prompt) > 1:
         pair.draft_model.read(cache, prompt[:-1])
@@ -117,26 +125,55 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
     return best
 
 
+def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
+    """See `_guesses`; the target reads the text too, since the head needs its states."""
+    whole, states, best = [*prompt, *text], LayerStates(head.layers), list[int]()
+    tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
+    cache = tapped.new_cache(len(whole))
+    if len(prompt) > 1:
+        tapped.read(cache, prompt[:-1])
+        passes.read(prompt[:-1])
+    for end in range(len(prompt), len(whole)):
+        known = whole[:end]
+        best.append(int(passes.after_text(known).argmax()) if passes.behind(known) else -1)
+        tapped.read(cache, known[-1:])
+        passes.commit([])
+    return best
+
+
+def guesses_at_once(pair: Pair) -> int | None:
+    """Number of levels that the draft drafts in one pass; None if each level takes a pass."""
+    if pair.head is None:
+        return None
+    deepest = passes_of(pair.head, 1, LayerStates(pair.head.layers)).deepest
+    return None if deepest == sys.maxsize else deepest
+
+
 def cost_ratio(engine: Engine) -> float:
-    """Time of a draft pass of one row divided by the time of a target pass of one row, on this machine."""
+    """Time of a draft pass of one row divided by the time of a target pass of one row, on this machine. If the draft
+    drafts all levels in one pass, this is the pass after a text of one token.
+    """
     costs = engine.costs_of(engine.pair.context // 2)
-    return costs.draft.seconds(1) / costs.plain.seconds(1)
+    draft = costs.draft if guesses_at_once(engine.pair) is None else costs.catch_up
+    return draft.seconds(1) / costs.plain.seconds(1)
 
 
-def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
+def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | None = None) -> float:
     """Expected speed-up of a chain over plain decoding, if guesses are independent and further target rows are free.
 
     The speed-up is the mean number of tokens per round divided by the round's time in units of one target pass:
     (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et
-    al. 2023). Guesses in one text are not independent, so the result is an estimate and not a bound.
+    al. 2023). If the draft drafts `at_once` levels in one pass, K c is c. Guesses in one text are not independent, so
+    the result is an estimate and not a bound.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
-    return tokens / (1 + chain * ratio)
+    return tokens / (1 + (chain if at_once is None else min(chain, 1)) * ratio)
 
 
-def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
+def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tuple[int, float]:
     """Length of the chain with the highest expected speed-up, and this speed-up; length 0 if no chain is faster."""
-    speeds = {chain: expected_speedup(agreement, ratio, chain) for chain in range(LONGEST_CHAIN + 1)}
+    lengths = range(min(LONGEST_CHAIN, at_once or LONGEST_CHAIN) + 1)
+    speeds = {chain: expected_speedup(agreement, ratio, chain, at_once) for chain in lengths}
     best = max(speeds, key=lambda chain: speeds[chain])
     return best, speeds[best]
 
@@ -145,14 +182,12 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
     """Engines of the usable drafts, and the reasons why the other drafts are unusable; both by the draft's name."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
-    if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
-        raise ConfigError(f"--drafts ranks whole models, and {heads[0]} is a drafting head; leave it out")
     engines: dict[str, Engine] = {}
     refused: dict[str, DecoderError] = {}
     for name in dict.fromkeys(job.drafts):
         try:
             engines[name] = _engine(job, name, next(iter(engines.values()), None), note)
-        except (ModelError, PairError) as error:
+        except (ConfigError, ModelError) as error:
             note(f"{name} is left out: {error}")
             refused[name] = error
     if not engines:
@@ -161,8 +196,7 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 
 
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
-    _, of_draft = tokenizers_of(job.target, draft)
-    if of_draft:
+    if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
         raise PairError(
             f"{draft} has another tokenizer than {job.target}, and drafts are ranked by the target's tokens that they "
             "guess; choose drafts with the target's tokenizer"

@@ -114,14 +114,6 @@ def test_what_needs_a_whole_draft_is_refused_in_one_line_before_anything_is_load
     assert refused([*given, *models], capsys).startswith(f"dynatui: {line}")
 
 
-@pytest.mark.parametrize("beside", [[], ["TARGET"]])
-def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    saved = tiny_models.pair(name("llama", "flat"))
-    drafts = ",".join([str(saved.target) for _ in beside] + [str(saved.draft)])
-    told = refused(["tune", "--target", str(saved.target), "--drafts", drafts, "--prompt", "a"], capsys)
-    assert told.startswith("dynatui: --drafts ranks whole models, and head is a drafting head")
-
-
 def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:
     saved = tiny_models.pair(name("llama", "flat"))
     methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), str(saved.draft))

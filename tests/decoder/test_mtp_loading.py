@@ -87,7 +87,6 @@ def test_what_needs_a_whole_draft_is_refused_in_one_line(
             "--draft mtp drafts by the MTP layer of the target's",
         ),
         ("--headless --prompt a --draft mtp", "a draft model needs its target"),
-        ("tune --target LLAMA --drafts mtp --prompt a", "--drafts ranks whole models, and mtp is a drafting head"),
     ],
 )
 def test_a_target_without_a_layer_is_refused_in_one_line(

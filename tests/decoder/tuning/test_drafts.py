@@ -12,6 +12,7 @@ from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
 from decoder.errors import ConfigError, DecoderError, PairError
+from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.tuning.drafts import (
     OnDrafts,
@@ -20,13 +21,15 @@ from decoder.tuning.drafts import (
     agreement,
     best_chain,
     expected_speedup,
+    guesses_at_once,
     lane_name,
     rank,
 )
 from decoder.tuning.ranking import METHODS, Ranking
 from dynatui.cli.draft_ranking import ranking
-from tests import tiny
-from tests.decoder.makers import TinyModels
+from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests.decoder import mtp_checkpoints
+from tests.decoder.makers import TinyModels, host_session
 
 PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
 NEW_TOKENS = 24
@@ -75,6 +78,52 @@ def test_agreement_is_the_share_of_tokens_guessed(tiny_models: TinyModels) -> No
     second = _guesses(pair, prompt, [first, 9])[1]
     assert agreement(pair, [prompt], [[first, second]]) == 1.0
     assert agreement(pair, [prompt], [[first, (second + 1) % 50]]) == 0.5
+
+
+HEADS = (
+    eagle3_checkpoints.name("llama", "nested"),
+    eagle3_checkpoints.name("llama", "P-EAGLE"),
+    mtp_checkpoints.name("glm4_moe"),
+    dflash_checkpoints.name("llama", "z-lab"),
+)
+
+
+@pytest.mark.parametrize("pair", HEADS)
+def test_guesses_of_a_head_are_those_of_a_fresh_start_after_every_beginning(tiny_models: TinyModels, pair: str) -> None:
+    engine, prompt, text = tiny_models.loaded(tiny_models.pair(pair), "float32"), [5, 6, 7], [8, 41, 10, 99]
+    found = []
+    for length in range(len(text)):
+        session = host_session(engine, prompt + text[:length], 4, Linear(1))
+        session.prefill()
+        found.append(session.step(()).tree.tokens[1])
+    assert _guesses(engine.pair, prompt, text) == found
+
+
+def test_a_head_of_several_levels_a_pass_is_expected_to_pay_for_one_pass(tiny_models: TinyModels) -> None:
+    pairs = [tiny_models.loaded(tiny_models.pair(pair), "float32").pair for pair in HEADS]
+    assert [guesses_at_once(pair) for pair in pairs[:3]] == [None, 6, None]
+    assert expected_speedup(0.5, 0.1, 2, at_once=6) == pytest.approx((1 + 0.5 + 0.25) / 1.1)
+    assert expected_speedup(0.5, 0.1, 0, at_once=6) == 1
+    assert best_chain(0.9, 0.1, at_once=6)[0] == 6
+
+
+def test_heads_are_ranked_beside_models(tiny_models: TinyModels) -> None:
+    saved = [tiny_models.pair(pair) for pair in HEADS[:2]]
+    drafts = ("mtp", *(str(pair.draft) for pair in saved), str(saved[0].target))
+    limit = RunConfig(max_new_tokens=12)
+    found = rank(OnDrafts(str(saved[0].target), drafts, PROMPTS, limit, device="cpu", dtype="float32"), lambda _: None)
+    assert {draft.name for draft in found.drafts} == set(drafts[1:])
+    assert list(found.refused) == ["mtp"]
+    assert all(draft.cost_ratio > 0 for draft in found.drafts)
+    assert next(draft for draft in found.drafts if draft.name == drafts[-1]).agreement == 1
+    assert len(ranking(found).splitlines()) > 5
+
+
+def test_the_target_s_own_layer_is_ranked(tiny_models: TinyModels) -> None:
+    target = str(tiny_models.pair(mtp_checkpoints.name("glm4_moe")).target)
+    limit = RunConfig(max_new_tokens=12)
+    found = rank(OnDrafts(target, (target, "mtp"), PROMPTS, limit, device="cpu", dtype="float32"), lambda _: None)
+    assert {draft.name for draft in found.drafts} == {target, "mtp"}
 
 
 def test_a_target_as_its_own_draft_always_agrees(ranked: Ranking, tiny_models: TinyModels) -> None:
