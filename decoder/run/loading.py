@@ -185,7 +185,7 @@ def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
     """Raises PairError if the engine cannot decode with a model, or if a head is for another target, and ConfigError
-    for quantised weights that this machine cannot load, or if the target's checkpoint has no MTP layer that could draft.
+    for quantised weights that this machine cannot load, or if the target's checkpoint has no MTP layer that can draft.
     """
     for role, config in configs.items():
         with about(role):
