@@ -189,7 +189,7 @@ def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModel
     assert isinstance(head, BlockHead)
     session, passes = begun(engine, prompt_of(tiny_models, pair), 60, WIDE)
     moved = 0
-    for _ in range(12):
+    for _ in range(7):
         moved += session.step(()).accepted not in ([], [1])
         passes.after_text(session.text)
         states = LayerStates(head.layers)
