@@ -286,7 +286,7 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
     assert late.behind(text) == 10
     rows, positions = late.after_latest(text, 32)
     assert positions == [17, 18, 19, 20]
-    assert late.count == len(rows) == PROBED + 1
+    assert (late.count, len(rows)) == (1, PROBED + 1)
     for row, position in zip(rows, positions, strict=True):
         alone = after(position - 1, 0).after_text(text[:position])[0]
         assert row.numpy() == pytest.approx(alone.numpy(), abs=1e-9)
