@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
+from decoder.system.device import cpu_computes_bf16
 from decoder.training import corpus, recipe
 
 CHECKPOINT_S = 240.0
@@ -136,7 +137,8 @@ class Trainer:
         return self.progress
 
     def _step(self, batch: NDArray[np.int64], rate: float) -> float:
-        with torch.autocast(self._device.type, dtype=torch.bfloat16):
+        fast = self._device.type != "cpu" or cpu_computes_bf16()
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=fast):
             loss = self._loss(self._model, torch.from_numpy(batch).to(self._device))
         loss.backward()
         nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)

@@ -90,7 +90,7 @@ CONTEXT = 2048
 TARGET = Shape(hidden=384, layers=8, heads=6, tied=False)
 DRAFT = Shape(hidden=192, layers=2, heads=3, tied=True)
 HEAD = HeadRecipe(hidden=192, heads=3, intermediate=768, layers=(3, 5, 7), steps=3, step_weight=0.8)
-SAMPLES = Samples(temperature=0.6, prompt=64, length=512, rows=128, batches=16)
+SAMPLES = Samples(temperature=0.6, prompt=64, length=256, rows=64, batches=40)
 
 TARGET_STAGE = Stage(
     "text",
