@@ -1,1 +1,1 @@
-"""Drafting: proposers of draft trees, from a draft model, an EAGLE-3 head or suffix lookup."""
+"""Drafting: proposers of draft trees, from a draft model, a drafting head or suffix lookup."""

@@ -156,8 +156,10 @@ class _MixedTree:
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
         """The model's best tokens after a level's nodes, by node. Nodes are left out if the model has not read their
-        parents; all nodes are left out if a draft pass is not worth its time.
+        parents; all nodes are left out if the model cannot draft deeper, or if a draft pass is not worth its time.
         """
+        if self.tree.depths[level[0]] >= model.deepest:
+            return {}
         readable = [node for node in level if self.tree.parents[node] in above]
         parents = may_grow(self.tree, readable, self._rule)
         parents = self._sizes.worth_growing(parents)

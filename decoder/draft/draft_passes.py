@@ -4,6 +4,7 @@ The KV cache is kept across rounds: accepted drafted nodes are not computed agai
 used for.
 """
 
+import sys
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -26,6 +27,7 @@ class DraftPasses:
         self.cache = model.new_cache(capacity)
         self.count = 0
         """Number of forward passes so far, without prompt passes."""
+        self.deepest = sys.maxsize
         self._capacity = capacity
         self._model = model
         self._vocabulary = vocabulary

@@ -26,6 +26,8 @@ class Passes(Protocol):
     cache: KvCache
     count: int
     """Number of forward passes so far, without prompt passes."""
+    deepest: int
+    """Largest number of levels that a tree can have."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """Reads the prompt without its last token."""
@@ -49,7 +51,10 @@ class Passes(Protocol):
         """Forgets the nodes of the previous tree."""
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards one level's nodes, after their parents; returns the logits and the position after each node."""
+        """Forwards one level's nodes, after their parents; returns the logits and the position after each node.
+
+        A single row of logits, with its position, stands for all nodes if it is the same for each.
+        """
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
         """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index in
@@ -66,6 +71,10 @@ class LevelDrafter(Proposer, Protocol):
     @property
     def count(self) -> int:
         """Number of forward passes so far, without prompt passes."""
+
+    @property
+    def deepest(self) -> int:
+        """Largest number of levels of which it can draft the nodes."""
 
     def behind(self, text: Sequence[int]) -> int:
         """Number of tokens at the end of the text that the draft has not read; 0 if it cannot draft yet."""
@@ -95,7 +104,7 @@ def proposed(drafter: LevelDrafter, text: Sequence[int], rule: TreeRule, room: i
     tree, before = TokenTree([text[-1]]), drafter.count
     if room >= 1 and drafter.behind(text):
         first = drafter.catch_up(text, int(rule.growth.wide))
-        tree = grown(drafter, tree, rule, first, deepest=room)
+        tree = grown(drafter, tree, rule, first, deepest=min(room, drafter.deepest))
     return Proposal(tree, drafter.count - before)
 
 
@@ -154,6 +163,11 @@ class ModelDrafter:
         """See `LevelDrafter`."""
         return self.passes.count
 
+    @property
+    def deepest(self) -> int:
+        """See `LevelDrafter`."""
+        return self.passes.deepest
+
     def behind(self, text: Sequence[int]) -> int:
         """See `LevelDrafter`."""
         return self.passes.behind(text)
@@ -184,7 +198,8 @@ class ModelDrafter:
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards nodes of one level and returns the `count` best tokens after each."""
-        return self._best(*self.passes.after_level(tree, nodes), count)
+        best = self._best(*self.passes.after_level(tree, nodes), count)
+        return best * len(nodes) if len(best) == 1 else best
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
         """The `count` best tokens of each row of logits; `positions` are the tokens' positions."""

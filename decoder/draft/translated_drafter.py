@@ -6,6 +6,7 @@ become chains, since the draft's further guesses after a token would have to be 
 the target's logits.
 """
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -139,6 +140,11 @@ class TranslatedDrafter:
     def count(self) -> int:
         """See `LevelDrafter`."""
         return self.passes.count
+
+    @property
+    def deepest(self) -> int:
+        """See `LevelDrafter`."""
+        return sys.maxsize
 
     def behind(self, text: Sequence[int]) -> int:
         """See `LevelDrafter`; counts target tokens, so that a round without a draft need not translate them."""

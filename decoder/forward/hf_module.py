@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.families.architecture import Source, Traits
+from decoder.forward.families.registry import HEAD
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.layer_kinds import keeps_states
@@ -122,6 +123,14 @@ class HfModule:
     def embedding(self) -> Float[Tensor, "V X"]:
         """Input embedding: one row per token id."""
         weight: Tensor = self.module.get_input_embeddings().weight
+        return weight.detach()
+
+    @property
+    def output_head(self) -> Float[Tensor, "V X"]:
+        """Weight of the output head: one row per token id."""
+        if self._module is None and self._source:
+            return self._source.weights[HEAD]
+        weight: Tensor = self.module.get_output_embeddings().weight
         return weight.detach()
 
     @property

@@ -60,6 +60,8 @@ class LanguageModel:
         self.ranks: TensorParallelGroup | None = None
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
+        self._tied = traits.source is not None and traits.source.architecture.tie_word_embeddings
+        """Whether the output head is known to have the weight of the input embedding."""
         self.runs_by: Forward = self._native or OnDemand(hf)
         """Forward form that computes the model's passes."""
         self.runs_without_module = self._native is not None
@@ -231,6 +233,11 @@ class LanguageModel:
     def embedding(self) -> Float[Tensor, "V X"]:
         """Input embedding: one row per token id."""
         return self._native.embedding if self._native else self.hf.embedding
+
+    @property
+    def output_head(self) -> Float[Tensor, "V X"]:
+        """Weight of the output head: one row per token id; read from a file if the module is not in memory."""
+        return self.embedding if self._tied else self.hf.output_head
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:

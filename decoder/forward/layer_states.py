@@ -1,21 +1,45 @@
-"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of an EAGLE-3 head.
+"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of a head.
 
 Knows no model. Rows have the same indices as in the model's KV cache: a pass that overwrites a row of the cache also
 overwrites the row here.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 
+class StatesReader(Protocol):
+    """A head: a network that drafts from the layer states of one target, in place of a draft model."""
+
+    @property
+    def name(self) -> str:
+        """Hub id or folder name, or the word that is given in place of them."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the head in words, for example "EAGLE-3 head"."""
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Numbers of the target layers whose inputs the head reads, ascending; see `LayerStates`."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the head's passes."""
+
+
 class LayerStates:
     """Layer inputs of one text and its tree, from the first row that `take` has not returned yet."""
 
     def __init__(self, layers: Sequence[int]) -> None:
-        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens."""
+        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.
+
+        The number of all layers stands for the input of the output head: the rows after the final norm.
+        """
         self.layers = tuple(layers)
         self._taken = 0
         """Number of rows that `take` has returned: the KV cache index of the first row stored here."""

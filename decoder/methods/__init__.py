@@ -50,7 +50,7 @@ def require_model_free(names: Sequence[str]) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot do without a draft model; lookup or an EAGLE-3 head is not one; "
+        f"{', '.join(needing)} cannot do without a draft model; lookup or a drafting head is not one; "
         "leave that out of --methods, or name a model by --draft",
         "methods",
     )

@@ -1,19 +1,19 @@
-"""Kind of a draft by its name, before models are loaded: a whole model, an EAGLE-3 head, or suffix lookup.
+"""Kind of a draft by its name, before models are loaded: a whole model, a drafting head, or suffix lookup.
 
 Reads no weights.
 """
 
 from decoder.errors import ConfigError
 from decoder.models.checkpoints import display_name
-from decoder.models.eagle3.config import head_shape
+from decoder.models.heads import head_shape
 from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether the named draft is suffix lookup or an EAGLE-3 head, not a whole model; None names the embedded model.
+    """Whether the named draft is suffix lookup or a drafting head, not a whole model; None names the embedded model.
 
     Raises:
-        ModelError: The draft is an EAGLE-3 head with an invalid configuration.
+        ModelError: The draft is a head with an invalid configuration.
     """
     return draft == LOOKUP or (draft is not None and head_shape(draft) is not None)
 
@@ -21,8 +21,8 @@ def is_model_free(draft: str | None) -> bool:
 def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
     """Raises ConfigError unless the draft is a whole model; `user` is the option or method that needs one."""
     require_model(user, target, draft)
-    if draft is not None and is_model_free(draft):
+    if draft is not None and (head := head_shape(draft)):
         raise ConfigError(
-            f"{user} needs a whole model as draft, and {display_name(draft)} is an EAGLE-3 head; name a model by "
-            "--draft"
+            f"{user} needs a whole model as draft, and {display_name(draft)} is a drafting head ({head.kind}); name a "
+            "model by --draft"
         )

@@ -30,9 +30,9 @@ STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
 EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
-NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
+NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 PATHS = f"{MODULE}, a batch of whole paths a pass (slower)"
-UNCAPTURED_HEAD = "an EAGLE-3 draft has no CUDA graphs"
+UNCAPTURED_HEAD = "a drafting head has no CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
 """Fields that a model's configuration has if the model's keys and values have different shapes."""
 
@@ -56,7 +56,7 @@ def decoding_path(engine: Engine) -> DecodingPath:
     other = any(model.computed_by for model in models.values())
     if other or pair.target.ranks or not has_graphs(pair.target.device):
         kinds = {role: _computing(model) for role, model in models.items()}
-        forms = _together(kinds | ({"draft": HEAD} if pair.head else {}))
+        forms = _together(kinds | ({"draft": pair.head.kind} if pair.head else {}))
         return DecodingPath(HOST, f"{forms}; {TRANSLATED}" if pair.translation else forms)
     if pair.translation:
         return DecodingPath(HOST, TRANSLATED)

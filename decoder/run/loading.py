@@ -13,9 +13,8 @@ from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
-from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_states import StatesReader
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
@@ -23,8 +22,9 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, probe, tokenizers_of
-from decoder.models.eagle3.checkpoint import fitting_layers, load_head, sizes_of
-from decoder.models.eagle3.config import head_shape
+from decoder.models.head_weights import fitting_layers, sizes_of
+from decoder.models.heads import AnyShape, head_shape, load_head
+from decoder.models.mtp import MtpShape, mtp_layout
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.quantisation import quantisation_of
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 SPREAD_HEAD = (
-    "an EAGLE-3 head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
+    "a drafting head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
@@ -84,8 +84,9 @@ def load_pair(
 
     Args:
         target: Hub id, folder or GGUF file.
-        draft: Hub id, folder or GGUF file of a draft model, or an EAGLE-3 head for the target, or "lookup" for suffix
-            lookup. If the draft is "lookup" and no target is named, loads the embedded target.
+        draft: Hub id, folder or GGUF file of a draft model, or a drafting head for the target, or "mtp" for the MTP
+            layer in the target's checkpoint, or "lookup" for suffix lookup. If the draft is "lookup" and no target is
+            named, loads the embedded target.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
@@ -102,7 +103,8 @@ def load_pair(
 
     Raises:
         ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
-            unknown, `exact` is set with float64, nothing can be compiled, or processes cannot share the target.
+            unknown, `exact` is set with float64, nothing can be compiled, processes cannot share the target, or the
+            target's checkpoint has no MTP layer that could draft.
         DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
@@ -152,7 +154,7 @@ def load_pair(
             report(f"loading {role} {display_name(whole[role])}")
             with about(role):
                 models[role] = load(whole[role], chosen_device, kind, progress)
-    head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
+    head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     engine = make_engine(pair, exact=exact, report=report)
     if compiled:
@@ -179,26 +181,28 @@ def _tokenizers(
 
 
 def _check_configs(
-    names: Mapping[str, str], configs: Mapping[str, Any], shape: HeadShape | None, device: torch.device
+    names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
-    """Raises PairError if the engine cannot decode with a model, or if an EAGLE-3 head is for another target, and
+    """Raises PairError if the engine cannot decode with a model, or if a head is for another target, and
     ConfigError for quantised weights that this machine cannot load.
     """
     for role, config in configs.items():
         with about(role):
             check_config(display_name(names[role]), config)
             quantisation_of(display_name(names[role]), config, device)  # raises for weights that cannot be loaded
-    if shape:
+    if isinstance(shape, MtpShape):
+        mtp_layout(names["target"], configs["target"])
+    elif shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
 
-def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
-    """Loads an EAGLE-3 head, and chooses a forward form of the target that outputs the layer states that the head
+def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype) -> StatesReader:
+    """Loads a drafting head, and chooses a forward form of the target that outputs the layer states that the head
     reads.
     """
     if target.device.type != "cpu":
         target.run_by_module()
-    return load_head(name, shape, target, dtype)
+    return load_head(names["target" if isinstance(shape, MtpShape) else "draft"], shape, target, dtype)
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
@@ -296,7 +300,7 @@ def passes_of(run: RunConfig) -> "Passes":
 
 def make_pair(
     target: LanguageModel,
-    draft: LanguageModel | Head | None,
+    draft: LanguageModel | StatesReader | None,
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
@@ -304,7 +308,7 @@ def make_pair(
 
     `of_draft` is the draft's tokenizer if it is not the target's.
     """
-    draft_model, head = (None, draft) if isinstance(draft, Head) else (draft, None)
+    draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
         probe(model)

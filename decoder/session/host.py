@@ -15,14 +15,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.auto_drafter import AutoDrafter
+from decoder.draft.block_passes import BlockPasses
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.lookup_drafter import LookupDrafter
-from decoder.draft.model_drafter import LevelDrafter, ModelDrafter
+from decoder.draft.model_drafter import LevelDrafter, ModelDrafter, Passes
+from decoder.draft.parallel_passes import ParallelPasses
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.dflash.head import BlockHead
+from decoder.forward.eagle3.head import Head
+from decoder.forward.layer_states import LayerStates, StatesReader
+from decoder.forward.protocol import GuidedHead
 from decoder.models.pair import Pair
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
@@ -36,20 +41,31 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """The pair, and a proposer for a text of at most `longest` tokens. If the draft is an EAGLE-3 head, the returned
-    pair's target records layer states. Trees grow by `probabilities`. `sizes` chooses the number of nodes of each tree;
+    """The pair, and a proposer for a text of at most `longest` tokens. If the draft is a head, the returned pair's
+    target records layer states. Trees grow by `probabilities`. `sizes` chooses the number of nodes of each tree;
     if `sizes` is None, the rules alone limit the number.
     """
     model: LevelDrafter | None = None
     if head := pair.head:
         states = LayerStates(head.layers)
         pair = replace(pair, target=pair.target.tapped(states))
-        model = ModelDrafter(Eagle3Passes(head, longest, states), probabilities)
+        model = ModelDrafter(_passes(head, longest, states), probabilities)
     elif pair.draft and pair.translation:
         model = TranslatedDrafter(pair, pair.draft, pair.translation, longest, probabilities)
     elif pair.draft:
         model = ModelDrafter(DraftPasses(pair.draft, pair.vocabulary, longest), probabilities)
     return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)
+
+
+def _passes(head: StatesReader, longest: int, states: LayerStates) -> Passes:
+    """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind."""
+    if isinstance(head, BlockHead):
+        return BlockPasses(head, longest, states)
+    if isinstance(head, Head) and head.shape.guesses > 1:
+        return ParallelPasses(head, longest, states)
+    if isinstance(head, GuidedHead):
+        return Eagle3Passes(head, longest, states)
+    raise TypeError(f"{type(head).__name__} is no known kind of head")
 
 
 class HostRounds(ABC):

@@ -146,7 +146,7 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
     if heads := [display_name(name) for name in job.drafts if is_model_free(name)]:
-        raise ConfigError(f"--drafts ranks whole models, and {heads[0]} is an EAGLE-3 head; leave it out")
+        raise ConfigError(f"--drafts ranks whole models, and {heads[0]} is a drafting head; leave it out")
     engines: dict[str, Engine] = {}
     refused: dict[str, DecoderError] = {}
     for name in dict.fromkeys(job.drafts):

@@ -18,7 +18,7 @@ from decoder.errors import DecoderError
 from decoder.events import TRANSLATED
 from decoder.models.gguf.file import is_gguf
 from decoder.models.gguf.words import gguf_words
-from decoder.models.names import LOOKUP
+from decoder.models.names import LOOKUP, MTP
 from dynatui.cli.doctor_findings import Case, Finding, host_memory, size
 from dynatui.gpu import gpus
 from dynatui.session import Models
@@ -40,7 +40,7 @@ def models(case: Case) -> Iterator[Finding]:
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
     from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415 - imports torch
 
     names = names_of(pair)
@@ -65,10 +65,23 @@ def models(case: Case) -> Iterator[Finding]:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
         if not (absent or broken or is_gguf(names["target"])):
-            yield _fitting_drafts(case, names["target"])
+            yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
         yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
+
+
+def _mtp_layer(target: str) -> Finding:
+    """Reports whether a target's checkpoint has an MTP layer that can draft, as far as names of weights show."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models.mtp import mtp_layout  # noqa: PLC0415 - imports torch
+
+    place = str(place_of(target) or target)
+    try:
+        layout = mtp_layout(place, checkpoints.load_config(place))
+    except DecoderError as error:
+        return Finding("problem", f"draft: {error}")
+    return Finding("ok", f"draft {MTP}: an MTP layer in the target's checkpoint, {layout.projection} and others")
 
 
 def lacks_target(pair: Models) -> bool:
@@ -81,7 +94,7 @@ def names_of(pair: Models) -> dict[str, str]:
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
 
     target = {"target": pair.target or str(EMBEDDED_TARGET)}
-    if pair.draft == LOOKUP or (pair.target and pair.draft is None):
+    if pair.draft in (LOOKUP, MTP) or (pair.target and pair.draft is None):
         return target
     return {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
 
@@ -103,7 +116,7 @@ def place_of(name: str) -> Path | None:
 def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:
     """Reports type, weights and memory of a model whose configuration is on this machine."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
 
     place = str(place_of(name) or name)
     shown = checkpoints.display_name(name)
@@ -111,12 +124,12 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
         if is_gguf(name):
             yield Finding("ok", f"{role} {gguf_words(name)}")
             return
-        head = role == "draft" and head_shape(place) is not None
-        config = None if head else _decodable(case, shown, place)
+        head = head_shape(place) if role == "draft" else None
+        config: Any = None if head else _decodable(case, shown, place)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
-    kind = "an EAGLE-3 head" if config is None else str(config.model_type)
+    kind = head.kind if head else str(config.model_type)
     if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():

@@ -12,6 +12,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError
 from decoder.events import Run
+from decoder.forward.eagle3.head import Head
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.run.decoding_path import decoding_path
@@ -97,7 +98,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             "a draft that guesses at random needs a whole model as draft, and head",
         ),
         ("bench speed --context 9", "a draft that guesses at random needs a whole model as draft, and head"),
-        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and head is an EAGLE-3 head"),
+        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and head is a drafting head"),
         ("bench sampling --output OUT", "dynatui bench sampling needs a whole model as draft, and head"),
         ("bench sweep thresholds --output OUT --prompt a", "dynatui bench sweep needs a whole model as draft, and"),
         ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
@@ -118,7 +119,7 @@ def test_heads_are_not_ranked(tiny_models: TinyModels, beside: list[str], capsys
     saved = tiny_models.pair(name("llama", "flat"))
     drafts = ",".join([str(saved.target) for _ in beside] + [str(saved.draft)])
     told = refused(["tune", "--target", str(saved.target), "--drafts", drafts, "--prompt", "a"], capsys)
-    assert told.startswith("dynatui: --drafts ranks whole models, and head is an EAGLE-3 head")
+    assert told.startswith("dynatui: --drafts ranks whole models, and head is a drafting head")
 
 
 def test_all_methods_that_go_with_a_head_are_measured_where_none_is_named(tiny_models: TinyModels) -> None:
@@ -167,7 +168,7 @@ def test_a_head_is_no_target(tiny_models: TinyModels) -> None:
 
 def test_a_target_of_a_wider_head_matrix_is_read_with_its_own_embedding(tiny_models: TinyModels) -> None:
     head = tiny_models.loaded(tiny_models.pair(name("llama", "nested, of another width")), "float32").pair.head
-    assert head is not None
+    assert isinstance(head, Head)
     assert head.embedding.shape == (288, LAYOUTS["nested, of another width"].width)
     assert head.tokens is not None
     assert head.tokens.dtype is torch.int64

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
-from decoder.forward.eagle3.unguided import Unguided
 from decoder.forward.protocol import Forward
+from decoder.forward.unguided_heads import unguided
 from decoder.models.pair import Pair
 from decoder.system.device import Stopwatch
 
@@ -52,7 +52,7 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or Stopwatch(pair.target.device)
     target = _Calls(pair.target, rows, clock)
-    drafting = Unguided(pair.head) if pair.head else pair.draft
+    drafting = unguided(pair.head) if pair.head else pair.draft
     room = pair.draft.context - max(VERIFIED_ROWS) if pair.draft else rows
     draft = _Calls(drafting, max(0, min(rows, room)), clock) if drafting else None
     started = clock.now()

@@ -1,54 +1,33 @@
 """Reads config.json of an EAGLE-3 head, in either published layout, as a `HeadShape`.
 
 The flat layout, of the authors and SGLang, has the fields of the layer and of the head in one object. The nested
-layout, of the speculators library, has the fields of the layer within `transformer_layer_config`. Fields without effect
-on the head are ignored, also `auto_map`, so that the code it names never runs. Knows no weights.
+layout, of the speculators library, has the fields of the layer within `transformer_layer_config`. Knows no weights.
 """
 
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import msgspec
 
-from decoder.errors import ModelError, first_line, quoted
-from decoder.forward.eagle3.shape import HeadShape
-from decoder.forward.families.architecture import Architecture
+from decoder.errors import ModelError, quoted
+from decoder.forward.eagle3.shape import KIND, HeadShape
 from decoder.models.checkpoints import display_name
+from decoder.models.head_config import QWEN3_HEAD, REMEDY, LayerFields, architecture_of, fields_of, kind_of
 from decoder.models.known_checkpoint import content_of
-from decoder.models.known_config import Count, Dtype, Number, Rope, Token, rotary
+from decoder.models.known_config import Count, Token
 
-QWEN3_HEAD = 128
-"""Default `head_dim` of a Qwen3 layer."""
-REMEDY = "choose another --draft"
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """Fields that distinguish an EAGLE-3 head from other checkpoints."""
-
-    architectures: list[str] | None = None
-    speculators_model_type: str | None = None
+NESTED = "eagle3", "peagle"
+"""Values of `speculators_model_type` of EAGLE-3 and P-EAGLE heads."""
+USUAL_GUESSES = 8
+"""Number of tokens that a P-EAGLE head guesses in one pass if its configuration names none."""
 
 
-class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head's single decoder layer, with transformers' defaults."""
+class Layer(LayerFields, frozen=True, kw_only=True):
+    """Configuration fields of the head's decoder layers."""
 
-    vocab_size: Count
-    hidden_size: Count
-    num_attention_heads: Count
-    intermediate_size: Count
     model_type: Literal["llama", "qwen3"] = "llama"
-    num_hidden_layers: Literal[1] = 1
-    num_key_value_heads: Count | None = None
-    head_dim: Count | None = None
-    hidden_act: Literal["silu"] = "silu"
-    max_position_embeddings: Count = 2048
-    rms_norm_eps: Number = 1e-6
-    rope_theta: Number | None = None
-    rope_scaling: Rope | None = None
-    rope_parameters: Rope | None = None
+    num_hidden_layers: Count = 1
     layer_types: list[Literal["full_attention"]] | None = None
-    dtype: Dtype | None = None
 
 
 class Nested(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +38,20 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
     norm_before_fc: bool = False
 
 
+class Proposals(msgspec.Struct, frozen=True):
+    """Field of a proposal method in a nested configuration."""
+
+    speculative_tokens: Count | None = None
+
+
+class Speculation(msgspec.Struct, frozen=True):
+    """Field of `speculators_config` in a nested configuration."""
+
+    proposal_methods: list[Proposals] | None = None
+
+
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head, apart from its decoder layer."""
+    """Configuration fields of the head, apart from its decoder layers."""
 
     speculators_model_type: str | None = None
     transformer_layer_config: Layer | None = None
@@ -72,6 +63,11 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     fc_norm: bool = False
     norm_output: bool = False
     eagle_config: Nested | None = None
+    # Of P-EAGLE alone: the token of mask rows, by its three published names, and the number of guesses.
+    mask_token_id: Token | None = None
+    pard_token: Token | None = None
+    ptd_token_id: Token | None = None
+    speculators_config: Speculation | None = None
 
 
 def head_shape(name: str) -> HeadShape | None:
@@ -83,33 +79,29 @@ def head_shape(name: str) -> HeadShape | None:
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
         return None
-    try:
-        fields = msgspec.json.decode(content, type=Fields)
-        layer = fields.transformer_layer_config or msgspec.json.decode(content, type=Layer)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(
-            f"the configuration of {shown} is not that of a supported EAGLE-3 head: {first_line(error)}; {REMEDY}"
-        ) from error
+    fields = fields_of(shown, KIND, content, Fields)
+    layer = fields.transformer_layer_config or fields_of(shown, KIND, content, Layer)
     return _shape(shown, fields, layer)
 
 
 def _is_head(content: bytes) -> bool:
-    try:
-        kind = msgspec.json.decode(content, type=Kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    named = any("eagle3" in architecture.lower() for architecture in kind.architectures or ())
-    return named or kind.speculators_model_type == "eagle3"
+    kind = kind_of(content)
+    names = [architecture.lower() for architecture in kind.architectures or ()]
+    return any("eagle3" in name or "peagle" in name for name in names) or kind.speculators_model_type in NESTED
 
 
 def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
         raise ModelError(f"{name} reads only the last layer of its target, as heads before EAGLE-3 do; {REMEDY}")
+    masks = (fields.mask_token_id, fields.pard_token, fields.ptd_token_id)
+    mask = next((token for token in masks if token is not None), None)
+    _check_masks(name, fields, layer, mask)
     # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false in the flat one.
     by_default = fields.speculators_model_type is not None
+    qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
     return HeadShape(
-        layer=_architecture(name, layer),
+        layer=architecture_of(name, layer, **qwen3),
         draft_vocabulary=fields.draft_vocab_size or layer.vocab_size,
         target_width=fields.target_hidden_size or layer.hidden_size,
         target_layers=_target_layers(name, fields, nested),
@@ -118,24 +110,32 @@ def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
         fc_norm=fields.fc_norm,
         norm_output=fields.norm_output,
         normed_heads=layer.model_type == "qwen3",
+        layers=layer.num_hidden_layers,
+        guesses=1 if mask is None else _guesses(fields),
+        mask_token=mask,
     )
 
 
-def _architecture(name: str, layer: Layer) -> Architecture:
-    rope = rotary(layer)
-    if rope is None:
-        given = layer.rope_parameters or layer.rope_scaling
-        raise ModelError(f"{name} has rotary positions of an unsupported kind: {quoted(given)}; {REMEDY}")
-    qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
-    resolved = msgspec.structs.asdict(layer) | {"rope_parameters": rope, "dtype": None} | qwen3
-    arch = Architecture.of(SimpleNamespace(**resolved))
-    if arch.num_attention_heads % arch.num_key_value_heads or arch.head_dim % 2:
+def _guesses(fields: Fields) -> int:
+    """Number of tokens that a P-EAGLE head guesses in one pass."""
+    methods = fields.speculators_config and fields.speculators_config.proposal_methods
+    return (methods[0].speculative_tokens if methods else None) or USUAL_GUESSES
+
+
+def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> None:
+    """Raises ModelError for a P-EAGLE head without a mask token of the target's, or an EAGLE-3 head of two layers."""
+    if mask is None and fields.speculators_model_type == "peagle":
+        raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
+    if mask is None and layer.num_hidden_layers > 1:
         raise ModelError(
-            f"the configuration of {name} has {arch.num_attention_heads} attention heads, "
-            f"{arch.num_key_value_heads} key-value heads and heads of width {arch.head_dim}, which do not fit each "
-            f"other; download it again"
+            f"the configuration of {name} says that num_hidden_layers is {layer.num_hidden_layers}, and EAGLE-3 heads "
+            f"have one layer; {REMEDY}"
         )
-    return arch
+    if mask is not None and mask >= layer.vocab_size:
+        raise ModelError(
+            f"the configuration of {name} names the mask token {mask}, and its vocabulary has {layer.vocab_size} "
+            f"tokens; {REMEDY}"
+        )
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:

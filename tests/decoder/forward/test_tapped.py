@@ -115,7 +115,7 @@ def test_rows_that_were_not_taken_are_overwritten_as_those_of_the_cache_are() ->
 
 def test_a_form_that_shows_nothing_is_refused_in_one_line() -> None:
     streaming = made("llama", exact=False).streaming(2, 40)
-    with pytest.raises(PairError, match="EAGLE-3") as refusal:
+    with pytest.raises(PairError, match="drafting head") as refusal:
         streaming.tapped(LayerStates(LAYERS))
     assert "\n" not in str(refusal.value)
 

@@ -140,7 +140,7 @@ def test_layers_on_a_gpu_need_a_file_and_a_library_that_has_one(monkeypatch: pyt
 
 def test_an_eagle3_head_needs_a_target_in_torch(gguf_pair: GgufPair) -> None:
     names = {"target": str(gguf_pair.target()), "draft": "a-head"}
-    with pytest.raises(ConfigError, match="an EAGLE-3 head reads layers of the target"):
+    with pytest.raises(ConfigError, match="a drafting head reads layers of the target"):
         gguf_options.require_weights_of_torch(
             names, RunConfig(methods=("ar",)), exact=False, compiled=False, head=True, tensor_parallel=1
         )

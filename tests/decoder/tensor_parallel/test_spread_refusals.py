@@ -115,7 +115,7 @@ def test_the_missing_package_is_named_with_what_it_is_for(monkeypatch: pytest.Mo
 def test_a_head_is_refused_before_its_target_is_loaded(tiny_models: TinyModels) -> None:
     loading: list[str] = []
     pair = tiny_models.pair(head_of("llama", "flat"))
-    with pytest.raises(ConfigError, match=r"^an EAGLE-3 head reads .*; give a draft model or --draft lookup, or leave"):
+    with pytest.raises(ConfigError, match=r"^a drafting head reads .*; give a draft model or --draft lookup, or leave"):
         load_pair(str(pair.target), str(pair.draft), device="cpu", tensor_parallel=2, report=loading.append)
     assert loading == []
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from dynatui.cli.doctor import examine, page
 from dynatui.cli.doctor_findings import Case, Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
-from tests import eagle3_checkpoints, tiny
+from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
 
@@ -350,15 +351,21 @@ def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Pat
     assert f"ok: {windows}; ring buffers would take 512 MiB; " in text
 
 
-def test_a_head_is_told_as_what_it_is(tmp_path: Path, on_a_gpu: list[dict[str, str]]) -> None:
-    saved = eagle3_checkpoints.pair("llama", "nested", tmp_path)
+@pytest.mark.parametrize(
+    ("saved_by", "layout", "kind"),
+    [(eagle3_checkpoints.pair, "nested", "EAGLE-3 head"), (dflash_checkpoints.pair, "z-lab", "DFlash head")],
+)
+def test_a_head_is_told_as_what_it_is(
+    tmp_path: Path, on_a_gpu: list[dict[str, str]], saved_by: Any, layout: str, kind: str
+) -> None:
+    saved = saved_by("llama", layout, tmp_path)
     given = Models(str(saved.target), str(saved.draft))
     text = said(found("models", models=given))
-    assert "ok: draft head: an EAGLE-3 head, weights of " in text
+    assert f"ok: draft head: {kind}, weights of " in text
     assert "problem" not in text
     assert "tokenizer" not in text
     on_host = replace(given, exact=True)
-    assert "decoded by: host, an EAGLE-3 draft has no CUDA graphs" in said(found("rounds", models=on_host))
+    assert "decoded by: host, a drafting head has no CUDA graphs" in said(found("rounds", models=on_host))
     assert not on_a_gpu
 
 

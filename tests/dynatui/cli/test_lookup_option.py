@@ -14,7 +14,7 @@ from tests.dynatui.cli.fake_screen import FakeScreen
 
 ALONE = "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past"
 NEEDY = (
-    "alg1 cannot do without a draft model; lookup or an EAGLE-3 head is not one; leave that out of --methods, "
+    "alg1 cannot do without a draft model; lookup or a drafting head is not one; leave that out of --methods, "
     "or name a model by --draft"
 )
 

@@ -1,0 +1,96 @@
+"""Passes of a DFlash head: one for all levels of a tree.
+
+Row i of the KV cache belongs to token i of the text and is computed from the target's layer states at this token. After
+the text, a single pass predicts the tokens of all levels; a level's nodes have the same row of logits, unless the head
+corrects it for the token of each node. Does not know the use of the logits.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.draft.head_text import AT_ONCE
+from decoder.forward.dflash.head import Block, BlockHead
+from decoder.forward.layer_states import LayerStates
+from decoder.tree import TokenTree
+
+PROBED = 3
+"""Largest number of blocks before the last for which guesses are made again, since each one takes a pass."""
+
+
+class BlockPasses:
+    """`Passes` of one text; logits are over the target's token ids."""
+
+    def __init__(self, head: BlockHead, capacity: int, states: LayerStates) -> None:
+        """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
+        self.cache = head.new_cache(capacity)
+        self.count = 0
+        self.deepest = head.shape.guesses
+        self._head = head
+        self._states = states
+        self._unread: list[Float[Tensor, "N Y"]] = []
+        """Layer states of the target that the head has not read yet."""
+        self._block: Block | None = None
+        """The block after the text."""
+        self._memory: dict[int, Float[Tensor, R]] = {}
+        """Memory of the head's correction after each node."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """See `Passes`; the target's latest pass must have read the same tokens."""
+        self._unread.append(self._states.take(range(len(tokens))))
+        self._read(len(tokens))
+
+    def reserve(self, rows: int) -> None:
+        """See `Passes`; no rows of trees are cached."""
+        self.cache.reserve(rows + self._head.shape.block_size)
+
+    def behind(self, text: Sequence[int]) -> int:
+        """See `Passes`."""
+        return len(text) - self.cache.length
+
+    def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
+        """See `Passes`."""
+        self._read(len(text) - 1 - self.cache.length)
+        self._block = block = self._head.block(self.cache, text[-1])
+        self.count += 1
+        self._memory = {-1: block.memory[0]}
+        return self.after_level(TokenTree([text[-1]]), [0])[0]
+
+    def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """See `Passes`; at most `PROBED` tokens before the last have logits, since each takes a pass."""
+        first = max(self.cache.length + 1, len(text) - latest + 1, len(text) - PROBED)
+        ends = range(first, len(text) + 1)
+        return torch.cat([self.after_text(text[:end]) for end in ends]), [*ends]
+
+    def begin_tree(self) -> None:
+        """See `Passes`."""
+        self._memory = {node: memory for node, memory in self._memory.items() if node <= 0}
+
+    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """See `Passes`; takes no pass. The root must have been read as the last token of the text."""
+        depth, block = tree.depths[nodes[0]], self._block
+        assert block is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
+        memory = torch.stack([self._memory[tree.parents[node]] for node in nodes])
+        logits, memory = self._head.logits(block.rows[depth], [tree.tokens[node] for node in nodes], memory)
+        self._memory.update(zip(nodes, memory, strict=True))
+        # The block's first row has the position of the root, which is also the number of cached rows.
+        return logits, [self.cache.length + 1 + depth] * len(logits)
+
+    def renumber(self, kept_nodes: Sequence[int]) -> None:
+        """See `Passes`; does nothing, since no cache row of a tree is kept after a round."""
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `Passes`; the target's latest pass must have verified the tree of these nodes."""
+        self._unread.append(self._states.take([0, *path]))
+
+    def _read(self, count: int) -> None:
+        """Reads the next `count` tokens of the text, which are fewer than the unread states, or as many."""
+        if not count:
+            return
+        states = torch.cat(self._unread)
+        # A copy, since a view would keep all states of a prompt in memory until the next pass.
+        self._unread = [states[count:].clone()]
+        for start in range(0, count, AT_ONCE):
+            self._head.read(self.cache, states[start : min(count, start + AT_ONCE)])

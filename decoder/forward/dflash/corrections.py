@@ -1,0 +1,139 @@
+"""Corrections of a DFlash head: rows of logits that depend on the token before, computed after the block's pass.
+
+In a pass all rows are computed at once, so no row knows which tokens the rows before it predict. A correction adds this
+for each node of a tree, at the cost of a small product. Knows neither trees nor texts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from decoder.forward.dflash.shape import BlockShape, Markov, Selector, Swiglu
+from decoder.forward.layer_parts import NEVER, rms_normed
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A row of a block after its pass, which predicts one token."""
+
+    output: Float[Tensor, "X"]
+    """Output of the last layer."""
+    hidden: Float[Tensor, "X"]
+    """The output, normalised."""
+    logits: Float[Tensor, "D"]
+    """Logits of the row without correction, over the head's own token ids."""
+
+
+Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
+Correct = Callable[[Row, Int[Tensor, "N"], Float[Tensor, "N R"]], Corrected]
+"""(row, N tokens that may come before it, memory of the N paths to these tokens) -> (logits after each token, memory of
+the N paths for the next row). The memory has width 0 except for rnn.
+"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a head that its correction reads."""
+
+    shape: BlockShape
+    weights: Mapping[str, Tensor]
+    embedding: Float[Tensor, "V X"]
+    logits: Callable[[Float[Tensor, "N X"]], Float[Tensor, "N D"]]
+    """Logits of normalised rows, over the head's own token ids."""
+
+    def times(self, rows: Float[Tensor, "N A"], name: str) -> Float[Tensor, "N B"]:
+        """Product with a matrix, plus its bias if there is one."""
+        return functional.linear(rows, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
+
+
+def memory_width(shape: BlockShape) -> int:
+    """Width of the memory that a correction keeps of a path."""
+    return shape.correction.rank if isinstance(shape.correction, Markov) and shape.correction.kind == "rnn" else 0
+
+
+def correction_of(parts: Parts) -> Correct | None:
+    """The correction of a head; None if its rows do not depend on the tokens before."""
+    match parts.shape.correction:
+        case Markov(_, kind):
+            return {"vanilla": _vanilla, "gated": _gated, "rnn": _rnn}[kind](parts)
+        case Selector():
+            return _selector(parts)
+        case Swiglu():
+            return _swiglu(parts)
+        case None:
+            return None
+
+
+def _vanilla(parts: Parts) -> Correct:
+    first = parts.weights["markov_head.markov_w1.weight"]
+
+    def correct(row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+        return row.logits + parts.times(first[tokens], "markov_head.markov_w2"), memory
+
+    return correct
+
+
+def _gated(parts: Parts) -> Correct:
+    first = parts.weights["markov_head.markov_w1.weight"]
+
+    def correct(row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+        before = first[tokens]
+        gate = parts.times(_beside(row.hidden, before), "markov_head.gate_proj").sigmoid()
+        return row.logits + parts.times(gate * before, "markov_head.markov_w2"), memory
+
+    return correct
+
+
+def _rnn(parts: Parts) -> Correct:
+    first = parts.weights["markov_head.markov_w1.weight"]
+
+    def correct(row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+        before = first[tokens]
+        given = torch.cat([memory, before, row.hidden.expand(len(tokens), -1)], -1)
+        gate, new, out = parts.times(given, "markov_head.joint_proj").chunk(3, -1)
+        kept = gate.sigmoid()
+        bias = parts.times(out.tanh(), "markov_head.markov_w2")
+        return row.logits + bias, kept * memory + (1 - kept) * new.tanh()
+
+    return correct
+
+
+def _selector(parts: Parts) -> Correct:
+    correction = parts.shape.correction
+    assert isinstance(correction, Selector)  # noqa: S101 - for mypy
+    before, after = (parts.weights[f"candidate_selector.{part}_codebook"] for part in ("predecessor", "successor"))
+
+    def correct(row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+        base, candidates = row.logits.topk(correction.candidates)
+        context = before[tokens] * parts.times(row.hidden[None], "candidate_selector.hidden_projection")
+        scores = base + context @ after[candidates].T
+        logits = scores.new_full((len(tokens), len(row.logits)), NEVER)
+        return logits.index_copy_(1, candidates, scores), memory
+
+    return correct
+
+
+def _swiglu(parts: Parts) -> Correct:
+    eps = parts.shape.layer.norm_eps
+
+    def correct(row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+        before = rms_normed(parts.embedding[tokens], parts.weights["ar_approximation.norm.weight"], SWIGLU_EPS)
+        given = torch.cat([before, row.hidden.expand(len(tokens), -1)], -1)
+        up, gate = parts.times(given, "ar_approximation.ug").chunk(2, -1)
+        rows = row.output + parts.times(functional.silu(gate) * up, "ar_approximation.d")
+        return parts.logits(rms_normed(rows, parts.weights["norm.weight"], eps)), memory
+
+    return correct
+
+
+SWIGLU_EPS = 1e-6
+"""Epsilon of the norm within TreeFlash's correction, which no configuration lists."""
+
+
+def _beside(hidden: Float[Tensor, "X"], rows: Float[Tensor, "N R"]) -> Float[Tensor, "N XR"]:
+    """The hidden row before each of these rows, concatenated."""
+    return torch.cat([hidden.expand(len(rows), -1), rows], -1)

@@ -1,0 +1,44 @@
+"""A DFlash head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless.
+
+Reading text is the whole pass of a block; rows of a level take only the time of their correction. Knows no target:
+hidden states are replaced by zeros.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.dflash.head import Block, BlockHead
+from decoder.forward.kv_cache import KvCache
+
+
+class UnguidedBlocks:
+    """A DFlash head whose hidden states are zeros, so that its passes can be timed without a target."""
+
+    def __init__(self, head: BlockHead) -> None:
+        self._head = head
+        self._block: Block | None = None
+        """The block after the latest text."""
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._head.new_cache(capacity)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`; takes the same time as a level of a tree. Text must have been read before."""
+        del cache, positions, visible
+        assert self._block is not None, "text is read first"  # noqa: S101 - a programmer's mistake
+        memory = self._block.memory.expand(len(tokens), -1)
+        return self._head.logits(self._block.rows[0], tokens, memory)[0]
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`; takes the same time as the pass of a block after text."""
+        shape = self._head.shape
+        self._head.read(cache, self._head.embedding.new_zeros((len(tokens), shape.states * shape.target_width)))
+        self._block = block = self._head.block(cache, tokens[-1])
+        return self._head.logits(block.rows[0], [block.anchor], block.memory)[0][0]

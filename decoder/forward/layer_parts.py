@@ -1,0 +1,49 @@
+"""Parts of drafting networks in plain torch, on any device: norm, rotary positions, gated MLP, map of token ids.
+
+Pure functions of rows and weights; know neither checkpoints nor caches.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+NEVER = -1e4
+"""Logit of tokens that a network cannot predict: their probability is 0, but recorded log-probabilities stay finite."""
+
+
+def rms_normed(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "X"], eps: float) -> Float[Tensor, "*N X"]:
+    """Rows divided by their root mean square, which is computed in float32 or wider, and scaled by `weight`."""
+    wide = rows.float() if rows.dtype.itemsize < torch.float32.itemsize else rows
+    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return scaled.to(rows.dtype) * weight
+
+
+def rotated(
+    heads: Float[Tensor, "H N D"], positions: Sequence[int], frequencies: Float[Tensor, "R"]
+) -> Float[Tensor, "H N D"]:
+    """Heads rotated to these positions; dimension i of a head's first half and of its second half form a pair."""
+    places = torch.tensor(positions, dtype=torch.float, device=heads.device)
+    angles = places[:, None] * frequencies
+    cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
+    one, other = heads.chunk(2, -1)
+    return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)
+
+
+def gated(
+    rows: Float[Tensor, "N X"], gate: Float[Tensor, "I X"], up: Float[Tensor, "I X"], down: Float[Tensor, "X I"]
+) -> Float[Tensor, "N X"]:
+    """The MLP of Llama and Qwen3."""
+    return functional.linear(functional.silu(functional.linear(rows, gate)) * functional.linear(rows, up), down)
+
+
+def over_target_ids(own: Float[Tensor, "N D"], tokens: Int[Tensor, "D"] | None, words: int) -> Float[Tensor, "N V"]:
+    """Logits over a network's own token ids, as logits over the target's `words` token ids.
+
+    `tokens` are the target's ids by own id; None if the ids are the same.
+    """
+    if tokens is None:
+        return own
+    return own.new_full((len(own), words), NEVER).index_copy_(1, tokens, own)

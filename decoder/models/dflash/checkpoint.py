@@ -1,0 +1,67 @@
+"""Reads the weights of DFlash heads; see `decoder.models.head_weights`.
+
+An embedding or output head that is not in the file is the target's.
+"""
+
+import re
+
+import torch
+from torch import Tensor
+
+from decoder.errors import ModelError, PairError
+from decoder.forward.dflash.head import BlockHead
+from decoder.forward.dflash.shape import BlockShape, optional_shapes, shapes
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import display_name
+from decoder.models.head_config import REMEDY
+from decoder.models.head_weights import EMBEDDING, TargetSizes, fitting_layers, read_weights, token_ids
+from decoder.models.known_checkpoint import content_of
+
+OUTPUT = "lm_head.weight"
+PREDICTED_MASK = "mask_embedding.pt"
+"""A pickled file with the embedding of the mask token."""
+UNUSED = re.compile(r"^(verifier_(norm|lm_head)\.weight|confidence_head\.proj\.(weight|bias)|rotary_emb\.inv_freq)$")
+"""Names of tensors in published files that the head does not use; trees grow by probabilities, not by confidence."""
+
+
+def load_block_head(name: str, shape: BlockShape, target: LanguageModel, dtype: torch.dtype) -> BlockHead:
+    """Loads the DFlash head of a hub id or folder onto the device of its target.
+
+    Raises:
+        ModelError: The head's weights cannot be read, or do not fit its configuration.
+        PairError: The head was made for another target.
+    """
+    shown = display_name(name)
+    sizes = TargetSizes(target.name, target.width, target.embedding.shape[1], target.layers)
+    layers = fitting_layers(shown, shape, sizes)
+    if content_of(name, PREDICTED_MASK) is not None:
+        raise ModelError(f"{shown} has a file {PREDICTED_MASK}, and pickled files are not opened; {REMEDY}")
+    tensors = read_weights(name, shown, shape.kind, shapes(shape), optional_shapes(shape), _own_name)
+    tokens = token_ids(shown, tensors, shape.layer.vocab_size)
+    embedding, output = tensors.pop(EMBEDDING, None), tensors.pop(OUTPUT, None)
+    return BlockHead(
+        name=shown,
+        shape=shape,
+        layers=layers,
+        weights={key: rows.to(target.device, dtype) for key, rows in tensors.items() if rows.is_floating_point()},
+        embedding=(target.embedding if embedding is None else embedding).to(target.device, dtype),
+        output=(_output_of(shown, target) if output is None else output).to(target.device, dtype),
+        tokens=None if tokens is None else tokens.to(target.device),
+    )
+
+
+def _output_of(shown: str, target: LanguageModel) -> Tensor:
+    """The target's output head; raises PairError if it is quantised."""
+    rows = target.output_head
+    if not rows.is_floating_point():
+        raise PairError(
+            f"{shown} has no output head of its own, and that of {target.name} is quantised; choose a target whose "
+            "output head is not, or another --draft"
+        )
+    return rows
+
+
+def _own_name(there: str) -> str | None:
+    """A weight's name without the saving library's prefix and suffix; None if it is not used."""
+    key = there.removeprefix("model.")
+    return None if UNUSED.search(key) else key.replace("_codebook.weight", "_codebook")

@@ -1,0 +1,156 @@
+"""Weights of heads, read only from safetensors; each tensor must have a known name and the expected shape.
+
+A head is a network that drafts from the layer states of one target. Pickled weights are never opened, and no code of a
+checkpoint is run. An error names the tensor, its shape and the expected shape.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from decoder.errors import ModelError, PairError, first_line
+from decoder.forward.families.architecture import Architecture
+from decoder.models.known_checkpoint import weight_files
+
+EMBEDDING = "embed_tokens.weight"
+NUMBERS = "d2t", "t2d"
+"""Names of the tensors of integers; all other tensors hold real numbers."""
+AGAIN = "download it again, or choose another --draft"
+Sizes = Mapping[str, tuple[int, ...]]
+"""Shapes of weights by name."""
+
+
+@dataclass(frozen=True)
+class TargetSizes:
+    """Sizes of a target that a head must match."""
+
+    name: str
+    vocabulary: int
+    width: int
+    """Width of a hidden row."""
+    layers: int
+
+
+class FitShape(Protocol):
+    """Configuration of a head, as far as a target must match it."""
+
+    @property
+    def layer(self) -> Architecture:
+        """Architecture of the head's layers; `vocab_size` is that of the target."""
+
+    @property
+    def target_width(self) -> int:
+        """Width of a hidden row of the target."""
+
+    def layers_of(self, target_layers: int) -> tuple[int, ...]:
+        """Layers of a target with `target_layers` layers whose inputs the head reads."""
+
+
+def sizes_of(name: str, config: Any) -> TargetSizes:
+    """Vocabulary size, width and number of layers of a target, from its configuration, before the target is loaded."""
+    text = config if isinstance(config, Architecture) else config.get_text_config()
+    return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
+
+
+def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[int, ...]:
+    """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
+    if shape.layer.vocab_size != target.vocabulary:
+        raise PairError(
+            f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
+            f"{target.vocabulary}; choose the head that was made for this target"
+        )
+    if shape.target_width != target.width:
+        raise PairError(
+            f"{shown} was made for hidden rows of width {shape.target_width}, and {target.name} has width "
+            f"{target.width}; choose the head that was made for this target"
+        )
+    layers = shape.layers_of(target.layers)
+    if not all(low < high for low, high in zip((-1, *layers), (*layers, target.layers), strict=True)):
+        raise PairError(
+            f"{shown} reads the inputs of layers {', '.join(map(str, layers))}, counted from 0, and {target.name} has "
+            f"{target.layers} layers; choose the head that was made for this target"
+        )
+    return layers
+
+
+def read_weights(
+    name: str, shown: str, kind: str, wanted: Sizes, optional: Sizes, own_name: Callable[[str], str | None]
+) -> dict[str, Tensor]:
+    """All weights of a head, by name.
+
+    Args:
+        name: Hub id or folder.
+        shown: Name for messages.
+        kind: Kind of the head, for messages, for example "EAGLE-3 head".
+        wanted: Shapes of the weights that must be there.
+        optional: Shapes of further weights that may be there.
+        own_name: A weight's name in `wanted` or `optional`, from its name in a file; None if the weight is not used.
+
+    Raises:
+        ModelError: The weights cannot be read, or do not have these names and shapes.
+    """
+    known, tensors = {**optional, **wanted}, dict[str, Tensor]()
+    files = weight_files(name)
+    if not files:
+        raise ModelError(
+            f"{shown} has no weights in safetensors, and pickled ones are not opened; convert them, or choose another "
+            "--draft"
+        )
+    for key, tensor in chain.from_iterable(weights_in(path, shown, own_name) for path in files):
+        _check(shown, kind, key, tensor, known.get(key))
+        tensors[key] = tensor
+    if lacking := [key for key in wanted if key not in tensors]:
+        key = lacking[0]
+        raise ModelError(f"{shown} lacks {key} of shape {written(wanted[key])}; {AGAIN}")
+    return tensors
+
+
+def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -> None:
+    """Refuses a weight with an unknown name, or of another shape or dtype than expected."""
+    if size is None:
+        raise ModelError(
+            f"{shown} has a weight {key} of shape {written(tensor.shape)}, which no {kind} with its configuration has; "
+            f"{AGAIN}"
+        )
+    if tensor.is_floating_point() == (key in NUMBERS):
+        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")
+    if tuple(tensor.shape) != size:
+        raise ModelError(
+            f"{key} of {shown} has shape {written(tensor.shape)}, where its configuration says {written(size)}; {AGAIN}"
+        )
+
+
+def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
+    """The weights in a file, without unused ones, as (own name, tensor)."""
+    try:
+        with safe_open(path, "pt") as file:
+            for there in file.keys():  # noqa: SIM118 - it is no mapping
+                key = own_name(there)
+                if key is not None:
+                    # A copy: the tensor maps the file, which another process may change.
+                    yield key, file.get_tensor(there).clone()
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"cannot read {path.name} of {shown}: {first_line(error)}; {AGAIN}") from error
+
+
+def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor | None:
+    """For each of the head's token ids, the id among the target's `words`, from the differences in `d2t`; shape (D,).
+    None if the ids are the same.
+    """
+    if (offsets := tensors.get("d2t")) is None:
+        return None
+    tokens = offsets.long() + torch.arange(len(offsets))
+    if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
+        raise ModelError(f"d2t of {shown} does not name {len(tokens)} different token ids below {words}; {AGAIN}")
+    return tokens
+
+
+def written(shape: tuple[int, ...]) -> str:
+    """A shape in words, as in (2, 3)."""
+    return f"({', '.join(map(str, shape))})"

@@ -1,0 +1,368 @@
+"""DFlash checkpoints: all layouts are read to the last weight, and each fault is reported in one line."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from decoder.errors import ModelError, PairError
+from decoder.forward.dflash.head import BlockHead
+from decoder.forward.dflash.shape import BlockShape, Convolution, Markov, Selector, Swiglu, shapes, usual_layers
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import EMBEDDED_DRAFT, load_model
+from decoder.models.dflash.checkpoint import load_block_head
+from decoder.models.dflash.config import block_shape
+from decoder.models.heads import head_shape, load_head
+from tests import eagle3_checkpoints, tiny
+from tests.dflash_checkpoints import BLOCK, GROUP, LAYOUTS, MASK, RANK, TAPS, configuration, save_head, weights
+from tests.eagle3_checkpoints import FAVOURITES, WIDTH, target
+from tests.head_files import one_line, reconfigure, rewrite
+
+
+@pytest.fixture(scope="module")
+def llama() -> LanguageModel:
+    return LanguageModel.of_module(target("llama"), "the-target")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_head(tmp_path / "head", LAYOUTS["z-lab"])
+
+
+def shape_of(folder: Path) -> BlockShape:
+    shape = block_shape(str(folder))
+    assert shape is not None
+    return shape
+
+
+def load(folder: Path, model: LanguageModel, dtype: torch.dtype = torch.float32) -> BlockHead:
+    return load_block_head(str(folder), shape_of(folder), model, dtype)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_read(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
+    given = LAYOUTS[layout]
+    head, held = load(save_head(tmp_path / "head", given), llama), weights(given)
+    body = "model." if given.swiglu else ""
+    assert torch.equal(head.weights["fc.weight"], held[f"{body}fc.weight"])
+    assert torch.equal(head.weights["layers.1.mlp.up_proj.weight"], held[f"{body}layers.1.mlp.up_proj.weight"])
+    assert torch.equal(head.embedding, held.get("embed_tokens.weight", llama.embedding))
+    assert torch.equal(head.output, held.get("lm_head.weight", llama.output_head))
+    assert (head.tokens is None) == (not given.maps_tokens)
+    assert head.shape.mask_token == MASK
+    assert not any("confidence" in name for name in head.weights)
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        ("z-lab", {"layers": (2, 5, 7), "guesses": BLOCK - 1, "causal": (False, False), "correction": None}),
+        ("z-lab, usual layers", {"layers": (2, 6), "convolution": None}),
+        ("z-lab, windows", {"causal": (True, False), "fixed_window": False}),
+        ("z-lab, windows to both sides", {"causal": (False, False)}),
+        ("z-lab, scaled", {"embedding_scale": 1.5, "output_scale": 0.7, "softcap": 4.0}),
+        ("JetSpec", {"causal": (True, True)}),
+        (
+            "DFlash2",
+            {"correction": Selector(RANK, 7), "convolution": Convolution(TAPS, GROUP), "causal": (False, False)},
+        ),
+        ("TreeFlash", {"correction": Swiglu()}),
+        ("speculators", {"layers": (0, 2, 5), "guesses": BLOCK - 1, "draft_vocabulary": len(FAVOURITES)}),
+        ("speculators, windows", {"causal": (True, False), "fixed_window": True}),
+        ("speculators, windows to both sides", {"causal": (False, False)}),
+        ("speculators, from the anchor", {"guesses": BLOCK}),
+        ("speculators, DFlash2", {"causal": (False, False), "correction": Selector(RANK, 7)}),
+        ("speculators, DSpark", {"guesses": BLOCK, "correction": Markov(RANK, "gated")}),
+        ("speculators, DSpark, filling in", {"guesses": BLOCK - 1, "correction": Markov(RANK, "rnn")}),
+        ("DeepSpec", {"layers": (0, 4, 7), "guesses": BLOCK, "correction": Markov(RANK, "vanilla")}),
+        ("DeepSpec, without correction", {"guesses": BLOCK, "correction": None}),
+    ],
+)
+def test_a_layout_says_what_its_publisher_means(
+    tmp_path: Path, llama: LanguageModel, layout: str, expected: dict[str, Any]
+) -> None:
+    head = load(save_head(tmp_path / "head", LAYOUTS[layout]), llama)
+    found = {field: head.layers if field == "layers" else getattr(head.shape, field) for field in expected}
+    assert found == expected
+
+
+PUBLISHED: dict[str, Any] = {
+    "architectures": ["DFlash2DraftModel"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "is_causal": False,
+    "dflash_config": {
+        "block_size": 16,
+        "conv_group_size": 16,
+        "conv_kernel_size": 2,
+        "final_logit_softcapping": 20.0,
+        "mask_token_id": 201818,
+        "output_multiplier": 0.19611613513818404,
+        "selector_rank": 256,
+        "selector_top_k": 16,
+        "target_layer_ids": [1, 13, 25, 37, 49],
+    },
+    "dtype": "bfloat16",
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 6656,
+    "intermediate_size": 19968,
+    "layer_types": ["sliding_attention"] * 5,
+    "max_position_embeddings": 131072,
+    "max_window_layers": 5,
+    "model_type": "qwen3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 8,
+    "num_target_layers": 52,
+    "rms_norm_eps": 1e-05,
+    "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"},
+    "sliding_window": 2048,
+    "use_sliding_window": True,
+    "vocab_size": 202048,
+}
+"""That of a published head, from the fixtures of z-lab/dflash."""
+
+
+def test_a_published_configuration_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED))
+    shape = shape_of(tmp_path)
+    assert (shape.block_size, shape.guesses, shape.mask_token, shape.softcap) == (16, 15, 201818, 20.0)
+    assert (shape.correction, shape.convolution) == (Selector(256, 16), Convolution(2, 16))
+    assert (shape.target_layers, shape.causal, shape.window(4)) == ((2, 14, 26, 38, 50), (False,) * 5, 2048)
+    weights_of = shapes(shape)
+    assert weights_of["fc.weight"] == (6656, 33280)
+    assert weights_of["layers.4.attention_conv.kernel_projection.weight"] == (1664, 6656)
+    assert weights_of["candidate_selector.predecessor_codebook"] == (202048, 256)
+
+
+def test_defaults_are_those_of_the_publishers(tmp_path: Path) -> None:
+    fields = configuration(LAYOUTS["speculators, DSpark"])
+    for name in ("markov_rank", "markov_head_type", "block_size"):
+        del fields[name]
+    spark = save_head(tmp_path / "spark", LAYOUTS["speculators, DSpark"])
+    (spark / "config.json").write_text(json.dumps(fields))
+    assert (shape_of(spark).correction, shape_of(spark).block_size) == (Markov(256, "vanilla"), 8)
+    fields = configuration(LAYOUTS["z-lab"])
+    del fields["block_size"]
+    flat = save_head(tmp_path / "flat", LAYOUTS["z-lab"])
+    (flat / "config.json").write_text(json.dumps(fields))
+    assert shape_of(flat).block_size == 16
+
+
+def test_what_stands_in_dflash_config_wins(folder: Path) -> None:
+    fields = json.loads((folder / "config.json").read_text())
+    fields["dflash_config"]["block_size"] = 3
+    reconfigure(folder, {"dflash_config": fields["dflash_config"], "mask_token_id": 5})
+    assert (shape_of(folder).block_size, shape_of(folder).mask_token) == (3, MASK)
+
+
+@pytest.mark.parametrize(
+    ("layers", "own", "expected"), [(36, 5, (2, 10, 18, 26, 34)), (36, 1, (19,)), (64, 2, (2, 62)), (8, 2, (2, 6))]
+)
+def test_the_usual_layers_are_z_lab_s(layers: int, own: int, expected: tuple[int, ...]) -> None:
+    """Outputs 1, 9, 17, 25 and 33 of 36 layers, as the published heads for Qwen3-8B list them; inputs are one more."""
+    assert usual_layers(layers, own) == expected
+
+
+def test_heads_of_other_kinds_are_no_dflash_heads(tmp_path: Path, llama: LanguageModel) -> None:
+    eagle = eagle3_checkpoints.save_head(tmp_path / "eagle", eagle3_checkpoints.LAYOUTS["flat"])
+    assert block_shape(str(eagle)) is None
+    assert block_shape(str(EMBEDDED_DRAFT)) is None
+    assert head_shape(str(EMBEDDED_DRAFT)) is None
+    flash = save_head(tmp_path / "flash", LAYOUTS["z-lab"])
+    for folder, kind in ((eagle, "EAGLE-3 head"), (flash, "DFlash head")):
+        shape = head_shape(str(folder))
+        assert shape is not None
+        assert load_head(str(folder), shape, llama, torch.float32).kind == shape.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("layout", "lost"),
+    [
+        ("z-lab", "fc.weight"),
+        ("z-lab", "hidden_norm.weight"),
+        ("z-lab, usual layers", "layers.1.self_attn.v_proj.bias"),
+        ("DFlash2", "layers.0.mlp_conv.base_kernel"),
+        ("DFlash2", "candidate_selector.successor_codebook"),
+        ("speculators", "lm_head.weight"),
+        ("speculators", "d2t"),
+        ("speculators, DSpark", "markov_head.gate_proj.bias"),
+        ("DeepSpec, rnn", "markov_head.joint_proj.weight"),
+        ("TreeFlash", "ar_approximation.ug.weight"),
+    ],
+)
+def test_a_weight_that_is_missing_or_of_another_shape_is_named(
+    tmp_path: Path, llama: LanguageModel, layout: str, lost: str
+) -> None:
+    tensor = weights(LAYOUTS[layout])[lost]
+    written = f"({', '.join(map(str, tensor.shape))})"
+    broken = save_head(tmp_path / "broken", LAYOUTS[layout])
+    rewrite(broken, {lost: None})
+    with pytest.raises(ModelError) as refusal:
+        load(broken, llama)
+    assert one_line(refusal, lost, written)
+    rewrite(broken, {lost: torch.ones((*tensor.shape[:-1], tensor.shape[-1] + 1)).to(tensor.dtype)})
+    with pytest.raises(ModelError) as refusal:
+        load(broken, llama)
+    assert one_line(refusal, lost, written)
+
+
+@pytest.mark.parametrize(
+    "key", ["fc.bias", "layers.2.mlp.up_proj.weight", "markov_head.markov_w1.weight", "lilicorr.w"]
+)
+def test_a_weight_that_is_not_understood_is_not_passed_over(folder: Path, llama: LanguageModel, key: str) -> None:
+    rewrite(folder, {key: torch.ones(8)})
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, key, "(8)", "DFlash head")
+
+
+def test_codebooks_may_be_saved_as_embeddings(tmp_path: Path, llama: LanguageModel) -> None:
+    folder = save_head(tmp_path / "head", LAYOUTS["DFlash2"])
+    held, name = load_file(folder / "model.safetensors"), "candidate_selector.successor_codebook"
+    rewrite(folder, {name: None, f"{name}.weight": held[name]})
+    assert torch.equal(load(folder, llama).weights[name], held[name])
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "hidden_size": {"hidden_size": "32"},
+    "hidden_act": {"hidden_act": "gelu"},
+    "yarn": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}},
+    "which must be in ascending order": {"dflash_config": {"target_layer_ids": [5, 2], "mask_token_id": MASK}},
+    "lacks mask_token_id": {"dflash_config": {"target_layer_ids": [2, 5]}},
+    "layer_types": {"layer_types": ["linear_attention"] * 2},
+    "3 layer types": {"layer_types": ["full_attention"] * 3},
+    "sliding window of 0 tokens": {"layer_types": ["sliding_attention"] * 2},
+    "mask token 300": {"dflash_config": {"mask_token_id": 300}},
+    "predicts no token": {"block_size": 1},
+    "hidden rows of width 48": {"target_hidden_size": 48},
+    "attention_sink_bias is True": {"attention_sink_bias": True},
+    "add_swa_attention_sink_bias is True": {"add_swa_attention_sink_bias": True},
+    "attention_value_scale is 0.5": {"attention_value_scale": 0.5},
+    "is_neox_style is False": {"dflash_config": {"is_neox_style": False, "mask_token_id": MASK}},
+    "quantization_config is": {"quantization_config": {"quant_method": "fp8"}},
+    "projector_type is": {"projector_type": "domino"},
+    "lilicorr_rank is 4": {"lilicorr_rank": 4},
+    "use_xpress is True": {"use_xpress": True},
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_configuration_that_is_not_understood_is_refused(folder: Path, said: str) -> None:
+    reconfigure(folder, WRONG[said])
+    with pytest.raises(ModelError, match=said) as refusal:
+        block_shape(str(folder))
+    assert one_line(refusal)
+
+
+def test_fields_that_change_nothing_are_passed_over(folder: Path, llama: LanguageModel) -> None:
+    before = shape_of(folder)
+    reconfigure(
+        folder,
+        {
+            "attention_sink_bias": False,
+            "quantization_config": None,
+            "projector_type": "dflash",
+            "is_neox_style": True,
+            "num_target_layers": 8,
+        },
+    )
+    assert shape_of(folder) == before
+    load(folder, llama)
+
+
+@pytest.mark.parametrize(
+    ("layout", "changes", "said"),
+    [
+        ("DFlash2", {"conv_group_size": 5}, "groups of 5"),
+        ("DFlash2", {"selector_top_k": 999}, "selector"),
+        ("DFlash2", {"selector_rank": None}, "lacks selector_rank"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(tmp_path: Path, layout: str, changes: dict[str, Any], said: str) -> None:
+    folder = save_head(tmp_path / "head", LAYOUTS[layout])
+    flash = json.loads((folder / "config.json").read_text())["dflash_config"]
+    reconfigure(folder, {"dflash_config": flash | changes})
+    with pytest.raises(ModelError, match=said) as refusal:
+        block_shape(str(folder))
+    assert one_line(refusal)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocab_size": 300}, ("300", "288")),
+        ({"hidden_size": 48}, ("48", "32")),
+        ({"dflash_config": {"target_layer_ids": [1, 4, 7], "mask_token_id": MASK}}, ("2, 5, 8", "8")),
+    ],
+    ids=str,
+)
+def test_a_head_of_another_target_is_refused(
+    folder: Path, llama: LanguageModel, changes: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    """The output of the last layer is none that a pass of the target hands on."""
+    reconfigure(folder, changes)
+    with pytest.raises(PairError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "the-target", *said)
+
+
+def test_pickled_files_are_not_opened(folder: Path, llama: LanguageModel) -> None:
+    torch.save(torch.ones(WIDTH), folder / "mask_embedding.pt")
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "mask_embedding.pt", "pickled")
+    (folder / "mask_embedding.pt").unlink()
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "pickled")
+
+
+def test_a_quantised_output_head_of_the_target_is_refused(
+    folder: Path, llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = torch.ones((tiny.VOCABULARY, WIDTH), dtype=torch.int8)
+    monkeypatch.setattr(LanguageModel, "output_head", property(lambda _: rows))
+    with pytest.raises(PairError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "the-target", "quantised")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_all_weights_have_the_dtype_that_is_asked_for(folder: Path, llama: LanguageModel, dtype: torch.dtype) -> None:
+    head = load(folder, llama, dtype)
+    assert {tensor.dtype for tensor in head.weights.values()} == {dtype} == {head.embedding.dtype, head.output.dtype}
+
+
+def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel) -> None:
+    head, before = load(folder, llama), weights(LAYOUTS["z-lab"])["fc.weight"]
+    path = folder / "model.safetensors"
+    path.write_bytes(bytes(len(path.read_bytes())))
+    shutil.rmtree(folder)
+    assert torch.equal(head.weights["fc.weight"], before)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_the_output_head_of_a_saved_target_is_its_own(tmp_path: Path, family: str) -> None:
+    """Read from its file, since native forms hold it folded into other matrices."""
+    module = target(family)
+    saved = tiny.save(tmp_path / family, module, tiny.train_tokenizer())
+    model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
+    assert torch.equal(model.output_head, module.get_output_embeddings().weight)
+
+
+def test_a_tied_output_head_is_held_once(tmp_path: Path) -> None:
+    module = tiny.build(tiny.FAMILIES["llama"](num_hidden_layers=8, tie_word_embeddings=True), seed=1)
+    saved = tiny.save(tmp_path / "target", module, tiny.train_tokenizer())
+    model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
+    assert model.runs_without_module
+    head = load(save_head(tmp_path / "head", LAYOUTS["z-lab"]), model)
+    assert head.output.data_ptr() == head.embedding.data_ptr() == model.embedding.data_ptr()
+    assert torch.equal(head.output, module.get_output_embeddings().weight)

@@ -1,0 +1,202 @@
+"""Heads have the logits of their publishers' own code: z-lab's and speculators', each skipped where it is missing.
+
+Tried with dflash 0.1.0 and speculators 0.9.0 (`pip install --no-deps dflash==0.1.0 speculators==0.9.0
+hs-connectors==0.9.0 loguru openai sniffio distro jiter`). They are no requirement of the tests:
+`tests.dflash_reference` stands for them where they are missing.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import Qwen3Config
+
+from decoder.forward.dflash.head import BlockHead
+from decoder.forward.language_model import LanguageModel
+from decoder.models.heads import head_shape, load_head
+from tests import tiny
+from tests.dflash_checkpoints import LAYOUTS, MASK, RANK, save_head
+from tests.dflash_checkpoints import states as states_of
+
+LENGTH, BLOCK, LAYERS = 40, 6, [2, 4, 5]
+ANCHORS = [3, 9, 17, 30]
+GUESSED = 40
+"""Tokens of a head with a vocabulary of its own."""
+ZLAB = [layout for layout, given in LAYOUTS.items() if given.kind in ("DFlashDraftModel", "DFlash2DraftModel")]
+ZLAB.remove("JetSpec")  # whose causal head z-lab's code does not know
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dflash": ("dflash", {}),
+    "dflash, own tokens": ("dflash", {"draft_vocab_size": GUESSED}),
+    "dflash, windows": ("dflash", {"sliding": (0, 1)}),
+    "dflash, windows to both sides": ("dflash", {"sliding": (0,), "sliding_window_non_causal": True}),
+    "dflash, from the anchor": ("dflash", {"sample_from_anchor": True}),
+    "dflash2": ("dflash2", {"selector_rank": 5, "selector_top_k": 9, "conv_group_size": 8}),
+    "dflash2, windows": ("dflash2", {"selector_rank": 5, "selector_top_k": 9, "conv_group_size": 8, "sliding": (1,)}),
+    "dspark, vanilla": ("dspark", {"markov_head_type": "vanilla"}),
+    "dspark, gated": ("dspark", {"markov_head_type": "gated", "draft_vocab_size": GUESSED}),
+    "dspark, rnn": ("dspark", {"markov_head_type": "rnn"}),
+    "dspark, rnn, filling in": ("dspark", {"markov_head_type": "rnn", "sample_from_anchor": False}),
+}
+
+
+@pytest.fixture(scope="module")
+def speculators() -> Any:
+    for needed in ("loguru", "openai"):
+        pytest.importorskip(needed)
+    return pytest.importorskip("speculators")
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguageModel, Path]:
+    module = tiny.build(tiny.FAMILIES["qwen3"](num_hidden_layers=8), seed=1, spread=0.3)
+    folder = tmp_path_factory.mktemp("target")
+    module.save_pretrained(folder)
+    return LanguageModel.of_module(module, "the-target"), folder
+
+
+def made(speculators: Any, kind: str, folder: Path, sliding: tuple[int, ...] = (), **options: Any) -> Any:
+    """A random head by the library's own code."""
+    layer = Qwen3Config(
+        vocab_size=tiny.VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4},
+    )
+    layer.layer_types = ["sliding_attention" if number in sliding else "full_attention" for number in range(2)]
+    layer.sliding_window = 7 if sliding else None
+    layer._attn_implementation = "eager"
+    proposal = speculators.proposals.greedy.GreedyTokenProposalConfig(speculative_tokens=BLOCK - 1)
+    described = speculators.SpeculatorsConfig(
+        algorithm=kind,
+        proposal_methods=[proposal],
+        default_proposal_method="greedy",
+        verifier=speculators.VerifierConfig.from_pretrained(str(folder)),
+    )
+    models = {"dflash": "DFlash", "dflash2": "DFlash2", "dspark": "DSpark"}
+    module = getattr(speculators.models, kind)
+    config = getattr(module, f"{models[kind]}SpeculatorConfig")(
+        transformer_layer_config=layer,
+        block_size=BLOCK,
+        aux_hidden_state_layer_ids=LAYERS,
+        mask_token_id=MASK,
+        speculators_config=described,
+        **({"markov_rank": RANK} if kind == "dspark" else {}),
+        **({"draft_vocab_size": tiny.VOCABULARY} | options),
+    )
+    model = getattr(module, f"{models[kind]}DraftModel")(config)
+    generator = torch.Generator().manual_seed(3)
+    if config.draft_vocab_size != tiny.VOCABULARY:
+        chosen = torch.randperm(tiny.VOCABULARY, generator=generator)[:GUESSED].sort().values
+        model.load_vocab_mappings(torch.isin(torch.arange(tiny.VOCABULARY), chosen), chosen - torch.arange(GUESSED))
+    model.load_verifier_weights()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            own = "lm_head" in name and "verifier" not in name and config.draft_vocab_size != tiny.VOCABULARY
+            if own or not any(part in name for part in ("embed_tokens", "verifier", "lm_head")):
+                drawn = torch.randn(weight.shape, generator=generator)
+                weight.copy_(0.3 * drawn if weight.dim() > 1 else 1 + 0.2 * drawn)
+    return model.eval()
+
+
+def corrected(model: Any, kind: str, logits: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
+    """The library's logits of one block, corrected for the tokens before its rows; over the head's own tokens."""
+    if kind == "dspark":
+        logits = logits + model.markov_head.block_bias(prev_token_ids=before, hidden_states=hidden)
+    if kind == "dflash2":
+        candidates, scores = model.candidate_selector.select(logits, hidden, before)
+        logits = torch.full_like(logits, -1e4).scatter(-1, candidates, scores)
+    return logits[0]
+
+
+@pytest.mark.parametrize("named", KINDS)
+def test_logits_are_those_of_the_library_that_made_the_head(
+    speculators: Any,
+    target: tuple[LanguageModel, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+) -> None:
+    (kind, options), generator = KINDS[named], torch.Generator().manual_seed(4)
+    model = made(speculators, kind, target[1], **options)
+    model.save_pretrained(tmp_path / "head")
+    shape = head_shape(str(tmp_path / "head"))
+    assert shape is not None
+    head = load_head(str(tmp_path / "head"), shape, target[0], torch.float32)
+    assert isinstance(head, BlockHead)
+    ids = torch.randint(0, MASK, (1, LENGTH), generator=generator)
+    states = torch.randn((1, LENGTH, len(LAYERS) * 32), generator=generator)
+    core = speculators.models.dflash.core
+    monkeypatch.setattr(core, "select_anchors", lambda *_: (torch.tensor(ANCHORS), torch.ones(len(ANCHORS)).bool()))
+    with torch.no_grad():
+        hidden, logits, *_ = model._backbone_forward(
+            states,
+            ids,
+            torch.ones(1, LENGTH),
+            states[..., :32],
+            torch.zeros(1, LENGTH).long(),
+            max_anchors=len(ANCHORS),
+        )
+    hidden, logits = (rows.view(len(ANCHORS), 1, BLOCK, -1) for rows in (hidden, logits))
+    cache = head.new_cache(8)
+    for number, anchor in enumerate(ANCHORS):
+        head.read(cache, states[0, cache.length : anchor])
+        block, path = head.block(cache, int(ids[0, anchor])), ids[0, anchor : anchor + BLOCK].tolist()
+        before = torch.tensor([path if head.shape.from_anchor else [path[0], *path[:-1]]])
+        with torch.no_grad():
+            expected = corrected(model, kind, logits[number], hidden[number], before)[-head.shape.guesses :]
+        memory = block.memory
+        for row, token, theirs in zip(block.rows, path, expected, strict=False):
+            found, memory = head.logits(row, [token], memory)
+            own = found[0] if head.tokens is None else found[0, head.tokens]
+            assert own.numpy() == pytest.approx(theirs.numpy(), abs=1e-4)
+            assert int(own.argmax()) == int(theirs.argmax())
+
+
+@pytest.mark.parametrize("layout", ZLAB)
+def test_z_lab_s_own_network_agrees_over_rounds_that_keep_a_cache(
+    target: tuple[LanguageModel, Path], tmp_path: Path, layout: str
+) -> None:
+    """Their code reads the same folder as ours; of DFlash2, the drafted path is compared too."""
+    theirs_module = pytest.importorskip("dflash.model")
+    given = LAYOUTS[layout]
+    folder, module = save_head(tmp_path / "head", given), target[0].hf.module
+    shape = head_shape(str(folder))
+    assert shape is not None
+    head = load_head(str(folder), shape, target[0], torch.float32)
+    assert isinstance(head, BlockHead)
+    theirs = getattr(theirs_module, given.kind).from_pretrained(folder, dtype=torch.float32).eval()
+    cache, other = head.new_cache(8), theirs_module._make_cache(theirs.config)
+    generator = torch.Generator().manual_seed(6)
+    states = torch.randn((1, LENGTH, states_of(given) * 32), generator=generator)
+    size = head.shape.block_size
+    for first, anchor in pairwise([0, *ANCHORS]):
+        head.read(cache, states[0, first:anchor])
+        block = head.block(cache, 7)
+        tokens = torch.tensor([[7] + [MASK] * (size - 1)])
+        scale = float(theirs_module._draft_value(theirs.config, "input_embedding_scale", 1.0))
+        with torch.no_grad():
+            hidden = theirs(
+                target_hidden=states[:, first:anchor],
+                noise_embedding=theirs_module._raw_input_embeddings(module, tokens, scale),
+                position_ids=torch.arange(first, anchor + size)[None],
+                past_key_values=other,
+                use_cache=True,
+            )[:, 1:]
+            theirs_module._crop_to(other, anchor)
+            logits = theirs.compute_logits(hidden, module.lm_head)
+        for row, expected in zip(block.rows, logits[0], strict=True):
+            assert row.logits.numpy() == pytest.approx(expected.numpy(), abs=1e-4)
+        if given.second:
+            path, _, _ = theirs.propose(hidden, torch.tensor([7]), module.lm_head, 0.0)
+            drafted, memory = [7], block.memory
+            for row in block.rows:
+                found, memory = head.logits(row, drafted[-1:], memory)
+                drafted.append(int(found[0].argmax()))
+            assert drafted[1:] == path[0].tolist()

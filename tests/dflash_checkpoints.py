@@ -1,0 +1,262 @@
+"""Tiny random DFlash heads in the published layouts, beside targets that they sometimes guess right.
+
+As for EAGLE-3 heads, the target has a few favourite tokens, among which it chooses nearly always.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests import eagle3_checkpoints, tiny
+from tests.eagle3_checkpoints import FAVOURITES, WIDTH
+
+HEADS, SHARED, HEAD_WIDTH, INNER = 4, 2, 8, 40
+"""Attention heads, key-value heads, their width, and the width of the MLP."""
+RANK, TAPS, GROUP = 6, 2, 8
+MASK = 270
+"""A token that no text has."""
+BLOCK = 5
+"""Rows of a block."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Publisher and parts of a head."""
+
+    publisher: str = "z-lab"
+    """z-lab, speculators or DeepSpec."""
+    kind: str = "DFlashDraftModel"
+    """Architecture of a flat layout, `speculators_model_type` of a nested one."""
+    layer_types: tuple[str, ...] = ("full_attention", "full_attention")
+    window: int = 6
+    target_layers: tuple[int, ...] | None = (1, 4, 6)
+    """As the layout lists them."""
+    markov: str | None = None
+    """Kind of the Markov head; None: no Markov head."""
+    second: bool = False
+    """Whether it has DFlash2's convolutions and selector."""
+    swiglu: bool = False
+    """Whether it has TreeFlash's correction."""
+    maps_tokens: bool = False
+    embeds: bool = False
+    biased: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the head's configuration."""
+
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+LAYOUTS: Mapping[str, Layout] = {
+    "z-lab": Layout(),
+    "z-lab, usual layers": Layout(target_layers=None, biased=True),
+    "z-lab, windows": Layout(layer_types=(SLIDING, FULL)),
+    "z-lab, windows to both sides": Layout(layer_types=(SLIDING, SLIDING), window=3, extras={"is_causal": False}),
+    "z-lab, scaled": Layout(
+        extras={"input_embedding_scale": 1.5, "output_multiplier": 0.7, "final_logit_softcapping": 4.0}
+    ),
+    "JetSpec": Layout(extras={"causal_head": True}),
+    "DFlash2": Layout(
+        kind="DFlash2DraftModel", second=True, layer_types=(SLIDING, SLIDING), extras={"is_causal": False}
+    ),
+    "TreeFlash": Layout(kind="TreeFlashDraftModel", swiglu=True),
+    "speculators": Layout("speculators", "dflash", maps_tokens=True, target_layers=(0, 2, 5)),
+    "speculators, windows": Layout("speculators", "dflash", (SLIDING, FULL), embeds=True),
+    "speculators, windows to both sides": Layout(
+        "speculators", "dflash", (SLIDING, SLIDING), 3, extras={"sliding_window_non_causal": True}
+    ),
+    "speculators, from the anchor": Layout("speculators", "dflash", extras={"sample_from_anchor": True}),
+    "speculators, DFlash2": Layout("speculators", "dflash2", (SLIDING, FULL), second=True),
+    "speculators, DSpark": Layout("speculators", "dspark", markov="gated", maps_tokens=True),
+    "speculators, DSpark, filling in": Layout(
+        "speculators", "dspark", markov="rnn", extras={"sample_from_anchor": False}
+    ),
+    "DeepSpec": Layout("DeepSpec", "Qwen3DSparkModel", markov="vanilla", embeds=True, target_layers=(-1, 3, 6)),
+    "DeepSpec, rnn": Layout("DeepSpec", "Qwen3DSparkModel", markov="rnn", embeds=True),
+    "DeepSpec, without correction": Layout("DeepSpec", "Qwen3DSparkModel", embeds=True),
+}
+"""Layouts by their peculiarity."""
+
+
+def save_head(folder: Path, layout: Layout) -> Path:
+    """Writes a random head."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(configuration(layout)))
+    save_file(weights(layout), folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def states(layout: Layout) -> int:
+    """Number of target layers that the head reads."""
+    return len(layout.layer_types if layout.target_layers is None else layout.target_layers)
+
+
+def configuration(layout: Layout) -> dict[str, Any]:
+    """config.json as it is published, with fields that mean nothing to the engine."""
+    layer = {
+        "model_type": "qwen3",
+        "vocab_size": tiny.VOCABULARY,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": len(layout.layer_types),
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": SHARED,
+        "head_dim": HEAD_WIDTH,
+        "intermediate_size": INNER,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        "max_position_embeddings": 2048,
+        "attention_bias": layout.biased,
+        "attention_dropout": 0.0,
+        "layer_types": list(layout.layer_types),
+        "sliding_window": layout.window if SLIDING in layout.layer_types else None,
+        "use_sliding_window": SLIDING in layout.layer_types,
+        "tie_word_embeddings": False,
+    }
+    own: dict[str, Any] = {"mask_token_id": MASK, **layout.extras}
+    if layout.second:
+        own |= {"conv_kernel_size": TAPS, "conv_group_size": GROUP, "selector_rank": RANK, "selector_top_k": 7}
+    if layout.markov:
+        own |= {"markov_rank": RANK, "markov_head_type": layout.markov, "enable_confidence_head": True}
+    if layout.publisher == "speculators":
+        return {
+            "architectures": ["DFlashSpeculator"],
+            "auto_map": {"": "dflash.Code"},
+            "speculators_model_type": layout.kind,
+            "speculators_config": {"algorithm": layout.kind, "proposal_methods": [{"speculative_tokens": 4}]},
+            "draft_vocab_size": len(FAVOURITES) if layout.maps_tokens else tiny.VOCABULARY,
+            "block_size": BLOCK,
+            "aux_hidden_state_layer_ids": layout.target_layers,
+            "transformer_layer_config": layer,
+            **own,
+        }
+    listed = {} if layout.target_layers is None else {"target_layer_ids": layout.target_layers}
+    flat = {"architectures": [layout.kind], "auto_map": {"AutoModel": "dflash.Code"}, **layer}
+    if layout.publisher == "DeepSpec":
+        return {**flat, "block_size": BLOCK, "num_anchors": 512, "markov_rank": 0, **listed, **own}
+    causal = {key: own.pop(key) for key in ("is_causal",) if key in own}
+    correction = {"treeflash_config": {"candidate_tokens": 16, "ar_approximation": "swiglu"}} if layout.swiglu else {}
+    return {
+        **flat,
+        **causal,
+        **correction,
+        "num_target_layers": eagle3_checkpoints.LAYERS,
+        "block_size": BLOCK,
+        "dflash_config": {**listed, **own},
+    }
+
+
+def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
+    """All tensors by their published names."""
+    body = "model." if layout.swiglu else ""
+    shapes: dict[str, tuple[int, ...]] = {
+        f"{body}fc.weight": (WIDTH, states(layout) * WIDTH),
+        f"{body}hidden_norm.weight": (WIDTH,),
+        f"{body}norm.weight": (WIDTH,),
+    }
+    for number in range(len(layout.layer_types)):
+        layer = _layer_shapes(layout)
+        shapes |= {f"{body}layers.{number}.{name}": shape for name, shape in layer.items()}
+    guessed = len(FAVOURITES) if layout.maps_tokens else tiny.VOCABULARY
+    if layout.embeds:
+        shapes["embed_tokens.weight"] = (tiny.VOCABULARY, WIDTH)
+    if layout.maps_tokens or layout.publisher == "DeepSpec":
+        shapes["lm_head.weight"] = (guessed, WIDTH)
+    shapes |= _correction_shapes(layout, guessed)
+    generator = torch.Generator().manual_seed(seed)
+    found = {name: _random(name, shape, generator) for name, shape in shapes.items()}
+    if layout.maps_tokens:
+        found["d2t"] = torch.tensor([token - index for index, token in enumerate(FAVOURITES)])
+        found["t2d"] = torch.tensor([token in FAVOURITES for token in range(tiny.VOCABULARY)])
+    if "lm_head.weight" in found and not layout.maps_tokens:
+        others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
+        found["lm_head.weight"][others] *= 0.05
+    return found
+
+
+def _layer_shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    queries, keys = HEADS * HEAD_WIDTH, SHARED * HEAD_WIDTH
+    shapes: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (WIDTH,),
+        "post_attention_layernorm.weight": (WIDTH,),
+        "self_attn.q_norm.weight": (HEAD_WIDTH,),
+        "self_attn.k_norm.weight": (HEAD_WIDTH,),
+        "self_attn.q_proj.weight": (queries, WIDTH),
+        "self_attn.k_proj.weight": (keys, WIDTH),
+        "self_attn.v_proj.weight": (keys, WIDTH),
+        "self_attn.o_proj.weight": (WIDTH, queries),
+        "mlp.gate_proj.weight": (INNER, WIDTH),
+        "mlp.up_proj.weight": (INNER, WIDTH),
+        "mlp.down_proj.weight": (WIDTH, INNER),
+    }
+    if layout.biased:
+        shapes |= {
+            f"self_attn.{part}_proj.bias": (rows,)
+            for part, rows in zip("qkvo", (queries, keys, keys, WIDTH), strict=True)
+        }
+    if layout.second:
+        for part in ("attention_conv", "mlp_conv"):
+            shapes[f"{part}.base_kernel"] = (2, TAPS, WIDTH)
+            shapes[f"{part}.kernel_projection.weight"] = (2 * TAPS * WIDTH // GROUP, WIDTH)
+    return shapes
+
+
+def _correction_shapes(layout: Layout, guessed: int) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    if layout.markov:
+        shapes |= {
+            "markov_head.markov_w1.weight": (tiny.VOCABULARY, RANK),
+            "markov_head.markov_w2.weight": (guessed, RANK),
+            "confidence_head.proj.weight": (1, WIDTH + RANK),
+            "confidence_head.proj.bias": (1,),
+        }
+    if layout.markov == "gated":
+        shapes |= {
+            "markov_head.gate_proj.weight": (RANK, WIDTH + RANK),
+            "markov_head.gate_proj.bias": (RANK,),
+        }
+    if layout.markov == "rnn":
+        shapes |= {
+            "markov_head.joint_proj.weight": (3 * RANK, 2 * RANK + WIDTH),
+            "markov_head.joint_proj.bias": (3 * RANK,),
+        }
+    if layout.second:
+        shapes |= {
+            f"candidate_selector.{part}_codebook": (tiny.VOCABULARY, RANK) for part in ("predecessor", "successor")
+        }
+        shapes["candidate_selector.hidden_projection.weight"] = (RANK, WIDTH)
+    if layout.swiglu:
+        shapes |= {
+            "ar_approximation.ug.weight": (2 * INNER, 2 * WIDTH),
+            "ar_approximation.ug.bias": (2 * INNER,),
+            "ar_approximation.d.weight": (WIDTH, INNER),
+            "ar_approximation.norm.weight": (WIDTH,),
+        }
+    return shapes
+
+
+def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    drawn = torch.randn(shape, generator=generator)
+    return 1 + 0.2 * drawn if name.endswith(("norm.weight", "base_kernel")) else 0.35 * drawn
+
+
+def pair(family: str, layout: str, home: Path) -> tiny.TinyPair:
+    """A target and a head that was made for it."""
+    made = tiny.save(home / "target", eagle3_checkpoints.target(family), tiny.train_tokenizer())
+    return tiny.TinyPair(made, save_head(home / "head", LAYOUTS[layout]))
+
+
+def name(family: str, layout: str) -> str:
+    """Name of a pair in `TinyModels`."""
+    return f"dflash {family} {layout}"
+
+
+PAIRS: dict[str, Callable[[Path], tiny.TinyPair]] = {
+    name(family, layout): partial(pair, family, layout) for family in tiny.FAMILIES for layout in LAYOUTS
+}
+"""Every head with every target."""

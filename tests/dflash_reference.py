@@ -1,0 +1,238 @@
+"""A DFlash head as slowly and as plainly as it can be written, from the published layouts and the publishers' training.
+
+In numpy and float64, head by head and row by row, without a cache or a tree: each new question goes over the whole text
+once more. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from tests import reference
+from tests.eagle3_reference import states_of
+from tests.sampled_reference import SampledOracle
+
+Rows: TypeAlias = NDArray[np.float64]
+NEVER = -1e4
+
+
+def sigmoid(rows: Rows) -> Rows:
+    found: Rows = 1 / (1 + np.exp(-rows))
+    return found
+
+
+def silu(rows: Rows) -> Rows:
+    return rows * sigmoid(rows)
+
+
+class Checkpoint:
+    """Configuration and weights in a folder, in any layout."""
+
+    def __init__(self, folder: Path, target: Any) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        self.layer = self.config.get("transformer_layer_config", self.config)
+        self.flash = {**self.config, **self.config.get("dflash_config", {})}
+        read = load_file(folder / "model.safetensors")
+        self.weights = {name.removeprefix("model."): rows.astype(np.float64) for name, rows in read.items()}
+        self.nested = "speculators_model_type" in self.config
+        self.second = "candidate_selector.hidden_projection.weight" in self.weights
+        kind = self.config.get("speculators_model_type") or self.config["architectures"][0]
+        by_default = kind in ("dspark", "Qwen3DSparkModel")
+        self.from_anchor = self.config.get("sample_from_anchor", by_default)
+        self.block = self.flash["block_size"]
+        embedded, output = target.get_input_embeddings().weight, target.get_output_embeddings().weight
+        self.embedding = self.weights.get("embed_tokens.weight", embedded.detach().double().numpy())
+        self.output = self.weights.get("lm_head.weight", output.detach().double().numpy())
+        self.words = self.layer["vocab_size"]
+
+    def layers(self, count: int) -> list[int]:
+        """Numbers of the target layers whose inputs are read."""
+        if self.nested:
+            return list(self.config["aux_hidden_state_layer_ids"])
+        own = self.layer["num_hidden_layers"]
+        usual = [round(1 + place * (count - 4) / (own - 1)) for place in range(own)]
+        return [layer + 1 for layer in self.flash.get("target_layer_ids", usual)]
+
+    @property
+    def guesses(self) -> int:
+        return int(self.block - (not self.from_anchor))
+
+    def norm(self, rows: Rows, name: str, eps: float | None = None) -> Rows:
+        scale = np.sqrt((rows**2).mean(-1, keepdims=True) + (eps or self.layer["rms_norm_eps"]))
+        found: Rows = rows / scale * self.weights[f"{name}.weight"]
+        return found
+
+    def times(self, rows: Rows, name: str) -> Rows:
+        found: Rows = rows @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0)
+        return found
+
+    def rows(self, anchor: int, states: list[Rows]) -> Rows:
+        """Outputs of the last layer for the block after a text whose target states are given, shape (block, width)."""
+        context = self.norm(self.times(np.concatenate(states, -1), "fc"), "hidden_norm")
+        tokens = [anchor] + [self.flash["mask_token_id"]] * (self.block - 1)
+        rows: Rows = self.embedding[tokens] * self.flash.get("input_embedding_scale", 1.0)
+        for number in range(self.layer["num_hidden_layers"]):
+            at = f"layers.{number}"
+            rows = rows + self.around(
+                self.norm(rows, f"{at}.input_layernorm"),
+                f"{at}.attention_conv",
+                lambda given, number=number: self.attention(given, context, number),
+            )
+            rows = rows + self.around(
+                self.norm(rows, f"{at}.post_attention_layernorm"),
+                f"{at}.mlp_conv",
+                lambda given, at=at: self.times(
+                    silu(self.times(given, f"{at}.mlp.gate_proj")) * self.times(given, f"{at}.mlp.up_proj"),
+                    f"{at}.mlp.down_proj",
+                ),
+            )
+        return rows
+
+    def around(self, rows: Rows, name: str, sublayer: Any) -> Rows:
+        """A sublayer, between its two convolutions if the head has any."""
+        if not self.second:
+            found: Rows = sublayer(rows)
+            return found
+        return self.convolved(sublayer(self.convolved(rows, rows, name, 0)), rows, name, 1)
+
+    def convolved(self, rows: Rows, given: Rows, name: str, side: int) -> Rows:
+        """`given` are the rows that the dynamic kernels are computed from."""
+        base = self.weights[f"{name}.base_kernel"][side]
+        taps, width = base.shape
+        group = self.flash["conv_group_size"]
+        dynamic = self.times(given, f"{name}.kernel_projection").reshape(len(rows), 2, taps, width // group)
+        found = np.zeros_like(rows)
+        for row in range(len(rows)):
+            for tap in range(min(taps, row + 1)):
+                for column in range(width):
+                    kernel = base[tap, column] + dynamic[row, side, tap, column // group]
+                    found[row, column] += kernel * rows[row - tap, column]
+        return found
+
+    def attention(self, rows: Rows, context: Rows, number: int) -> Rows:
+        at, heads, kept = (
+            f"layers.{number}.self_attn",
+            self.layer["num_attention_heads"],
+            self.layer["num_key_value_heads"],
+        )
+        start, block = len(context), len(rows)
+        queries = self.times(rows, f"{at}.q_proj")
+        keys, values = (self.times(np.concatenate([context, rows]), f"{at}.{part}_proj") for part in "kv")
+        width, found = queries.shape[1] // heads, []
+        seen = np.array(
+            [[self.sees(number, start, start + row, key) for key in range(start + block)] for row in range(block)]
+        )
+        for head in range(heads):
+            shared = head * kept // heads
+            query = self.placed(
+                queries[:, head * width : (head + 1) * width], f"{at}.q_norm", range(start, start + block)
+            )
+            key = self.placed(keys[:, shared * width : (shared + 1) * width], f"{at}.k_norm", range(start + block))
+            scores = np.where(seen, query @ key.T / np.sqrt(width), -np.inf)
+            chances = np.exp(scores - scores.max(-1, keepdims=True))
+            chances /= chances.sum(-1, keepdims=True)
+            found.append(chances @ values[:, shared * width : (shared + 1) * width])
+        return self.times(np.concatenate(found, -1), f"{at}.o_proj")
+
+    def sees(self, number: int, start: int, row: int, key: int) -> bool:
+        """Whether a row of the block that begins at `start` attends to a key; all by their positions."""
+        sliding = self.layer["layer_types"][number] == "sliding_attention"
+        window = self.layer["sliding_window"]
+        if self.nested:
+            second = self.config["speculators_model_type"] == "dflash2"
+            causal = sliding and not self.config.get("sliding_window_non_causal", second)
+            if key < start:
+                return not sliding or key >= start - window
+            return not causal or key <= row
+        named = [self.flash.get(name) for name in ("is_causal", "causal", "causal_head")]
+        causal = next((given for given in named if given is not None), sliding)
+        return (not causal or key <= row) and (not sliding or abs(row - key) < window)
+
+    def placed(self, rows: Rows, norm: str, positions: range) -> Rows:
+        rows = self.norm(rows, norm)
+        half = rows.shape[1] // 2
+        angles = np.outer(positions, self.layer["rope_parameters"]["rope_theta"] ** -(np.arange(half) / half))
+        turned = (rows[:, :half] + 1j * rows[:, half:]) * np.exp(1j * angles)
+        return np.concatenate([turned.real, turned.imag], -1)
+
+    def own_logits(self, hidden: Rows) -> Rows:
+        logits = hidden @ self.output.T * self.flash.get("output_multiplier", 1.0)
+        cap = self.flash.get("final_logit_softcapping")
+        found: Rows = logits if cap is None else cap * np.tanh(logits / cap)
+        return found
+
+    def logits(self, rows: Rows, path: list[int]) -> Rows:
+        """Over the target's vocabulary, of the token after a path from the anchor; `rows` are those of the block."""
+        hidden = self.norm(rows, "norm")
+        place = len(path) - self.from_anchor
+        own = self.corrected(rows, hidden, place, path)
+        if not (self.nested and len(own) < self.words):
+            return own
+        found = np.full(self.words, NEVER)
+        for index, offset in enumerate(self.weights["d2t"]):
+            found[index + int(offset)] = own[index]
+        return found
+
+    def corrected(self, rows: Rows, hidden: Rows, place: int, path: list[int]) -> Rows:
+        """Logits of one row over the head's own vocabulary, corrected for the path before it."""
+        base = self.own_logits(hidden[place])
+        if "markov_head.markov_w1.weight" in self.weights:
+            return base + self.markov(hidden, place, path)
+        if self.second:
+            selector = {
+                part: self.weights[f"candidate_selector.{part}_codebook"] for part in ("predecessor", "successor")
+            }
+            given = selector["predecessor"][path[-1]] * self.times(
+                hidden[place], "candidate_selector.hidden_projection"
+            )
+            best = np.argsort(-base)[: self.flash["selector_top_k"]]
+            found = np.full(len(base), NEVER)
+            found[best] = base[best] + selector["successor"][best] @ given
+            return found
+        if "ar_approximation.d.weight" in self.weights:
+            before = self.norm(self.embedding[path[-1]], "ar_approximation.norm", 1e-6)
+            up, gate = np.split(self.times(np.concatenate([before, hidden[place]]), "ar_approximation.ug"), 2)
+            return self.own_logits(self.norm(rows[place] + self.times(silu(gate) * up, "ar_approximation.d"), "norm"))
+        return base
+
+    def markov(self, hidden: Rows, place: int, path: list[int]) -> Rows:
+        kind = self.config["markov_head_type"]
+        first = self.weights["markov_head.markov_w1.weight"]
+        if kind == "vanilla":
+            return self.times(first[path[-1]], "markov_head.markov_w2")
+        if kind == "gated":
+            before = first[path[-1]]
+            gate = sigmoid(self.times(np.concatenate([hidden[place], before]), "markov_head.gate_proj"))
+            return self.times(gate * before, "markov_head.markov_w2")
+        # In training, the token before row 0 is the anchor, and where that row predicts nothing, before row 1 too.
+        tokens = path if self.from_anchor else [path[0], *path]
+        state, out = np.zeros(first.shape[1]), np.zeros(first.shape[1])
+        for row, token in enumerate(tokens[: place + 1]):
+            joint = self.times(np.concatenate([state, first[token], hidden[row]]), "markov_head.joint_proj")
+            gate, new, out = np.split(joint, 3)
+            state = sigmoid(gate) * state + (1 - sigmoid(gate)) * np.tanh(new)
+        return self.times(np.tanh(out), "markov_head.markov_w2")
+
+
+@dataclass
+class DflashOracle(SampledOracle):
+    """The reference's view of a target, and of a head in place of a draft: give the target as `draft` too."""
+
+    folder: Path = Path()
+    _blocks: dict[reference.Path, Rows] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = Checkpoint(self.folder, self.target)
+        self.layers = self.checkpoint.layers(self.target.config.num_hidden_layers)
+
+    def _draft_scores(self, text: reference.Path, drafted: int) -> torch.Tensor:
+        root = text[: len(text) - drafted]
+        if root not in self._blocks:
+            self._blocks[root] = self.checkpoint.rows(root[-1], states_of(self.target, self.layers, root[:-1]))
+        return torch.from_numpy(self.checkpoint.logits(self._blocks[root], list(text[len(root) - 1 :])))
