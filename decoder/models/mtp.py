@@ -25,6 +25,10 @@ from decoder.models.known_checkpoint import weight_files, weight_names
 from decoder.models.names import MTP
 from decoder.system.deferred import imported
 
+FAMILIES = frozenset(
+    {"deepseek_v3", "glm4_moe", "glm4_moe_lite", "mellum", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
+)
+"""Model types whose MTP layers are known to be decoder layers of the family itself."""
 REMEDY = "name a draft model, or give --draft lookup"
 
 
@@ -86,7 +90,8 @@ def mtp_layout(name: str, config: Any) -> Layout:
     """Layout of the MTP layer in the checkpoint of a target, before the target is loaded.
 
     Raises:
-        ConfigError: The checkpoint has no MTP layer in a known layout, or its weights are quantised.
+        ConfigError: The checkpoint has no MTP layer in a known layout, its family is none of `FAMILIES`, or its weights
+            are quantised.
     """
     shown, text = display_name(name), getattr(config, "get_text_config", lambda: config)()
     names = weight_names(name)
@@ -95,6 +100,11 @@ def mtp_layout(name: str, config: Any) -> Layout:
         bool(known),
         f"--draft {MTP} drafts by the MTP layer of the target's checkpoint, and {shown} has none in a known layout; "
         f"{REMEDY}",
+        "draft",
+    )
+    require(
+        text.model_type in FAMILIES,
+        f"--draft {MTP} is not supported for models of type {text.model_type} such as {shown}; {REMEDY}",
         "draft",
     )
     require(

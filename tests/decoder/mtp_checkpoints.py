@@ -27,6 +27,7 @@ SHARED = {"shared_expert_intermediate_size": 16, "mlp_only_layers": []}
 HYBRID = {"layer_types": ["linear_attention", "full_attention", "full_attention"]}
 FAMILIES: Mapping[str, dict[str, Any]] = {
     "glm4_moe": EXPERTS | {"use_qk_norm": True, "num_nextn_predict_layers": 1},
+    "glm4_moe_lite": EXPERTS | LATENT | {"num_nextn_predict_layers": 1},
     "deepseek_v3": EXPERTS | LATENT | {"num_nextn_predict_layers": 1},
     "mellum": EXPERTS | {
         "layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "sliding_window": 12,
@@ -37,7 +38,7 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
     "qwen3_5_moe_text": EXPERTS | HYBRID | DELTA | SHARED,
 }  # fmt: skip
 """Configuration of each family; its last layer becomes the MTP layer."""
-AS_LAYER = ("glm4_moe", "deepseek_v3")
+AS_LAYER = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
 """Families whose MTP layer is named as one layer more; that of the others is named `mtp`."""
 PREFIX = "model.layers.2."
 """Of the names of the last layer."""

@@ -26,8 +26,10 @@ class MtpOracle(SampledOracle):
 
     def __post_init__(self) -> None:
         config = self.target.config
-        if not getattr(config, "num_mtp_layers", None):  # families that `MtpModel` reads if told what is in the file
-            config.num_mtp_layers, config.mtp_layer_types = 1, ["full_attention"]
+        # Some families do not describe the layer, which `MtpModel` reads all the same.
+        usual = {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"], "mtp_mlp_layer_types": ["sparse"]}
+        for field_name, value in usual.items():
+            setattr(config, field_name, getattr(config, field_name, None) or value)
         # Its names are looked for by these patterns, in which the layer's number is that of the published checkpoints.
         self.target._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{config.num_hidden_layers}\.", r"^mtp\."]
         self.mtp: Any = modeling_layers.MtpModel.from_pretrained(self.target).to(self.target.dtype).eval()

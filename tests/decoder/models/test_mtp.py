@@ -158,12 +158,16 @@ def test_quantised_weights_are_refused(copied: Callable[[str], Path]) -> None:
     assert one_line(refusal, "needs weights that are not quantised")
 
 
-def test_a_native_family_with_such_weights_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(tiny_models.pair("llama").target, tmp_path / "llama"))
-    rewrite(folder, lambda weights: weights | {f"{PREFIX}eh_proj.weight": torch.ones(32, 64)})
+@pytest.mark.parametrize("family", ["llama", "neox"])
+def test_a_family_that_is_not_supported_is_refused_before_it_is_loaded(
+    tiny_models: TinyModels, tmp_path: Path, family: str
+) -> None:
+    folder, reported = Path(shutil.copytree(tiny_models.pair(family).target, tmp_path / family)), list[str]()
+    rewrite(folder, lambda weights: weights | {"mtp.fc.weight": torch.ones(32, 64)})
     with pytest.raises(ConfigError) as refusal:
-        loaded(folder)
-    assert one_line(refusal, "llama")
+        load_pair(str(folder), "mtp", device="cpu", report=reported.append)
+    assert one_line(refusal, "is not supported for models of type", family)
+    assert not reported
 
 
 def test_a_target_whose_form_shows_no_states_is_refused(tiny_models: TinyModels) -> None:
