@@ -1,6 +1,7 @@
 """MTP layers in a target's checkpoint: both layouts are found and read, and an unfit layer is refused in one line."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,23 @@ def test_a_layer_in_another_file_than_the_target_s_is_read(
     with pytest.raises(ModelError) as refusal:
         load_mtp(str(folder), target, torch.float32)
     assert one_line(refusal, "cannot read model-2-of-2.safetensors of qwen3_next")
+
+
+@pytest.mark.parametrize("outer", ["qwen3_5", "qwen3_5_moe"])
+def test_the_layer_of_a_checkpoint_that_reads_images_too_is_read(copied: Callable[[str], Path], outer: str) -> None:
+    """As Qwen3.5 is published: the configuration of the text is nested, and the names of its weights are longer."""
+    folder = copied(f"{outer}_text")
+    plain = loaded(folder)
+    config = json.loads((folder / "config.json").read_text())
+    nested = {"model_type": outer, "architectures": [outer], "text_config": config, "dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(nested))
+    rewrite(
+        folder,
+        lambda weights: {re.sub(r"^model\.", "model.language_model.", key): weight for key, weight in weights.items()},
+    )
+    own = loaded(folder)
+    for one, other in zip(own.layer._module.parameters(), plain.layer._module.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("family", AS_LAYER)
