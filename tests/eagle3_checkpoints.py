@@ -1,4 +1,4 @@
-"""Tiny random EAGLE-3 heads in the published layouts, beside targets that they sometimes guess right.
+"""Tiny random EAGLE-3 and P-EAGLE heads in the published layouts, beside targets that they sometimes guess right.
 
 A random head knows nothing. But of the target's tokens a few are its favourites, and the head guesses among these.
 """
@@ -38,6 +38,10 @@ class Layout:
     embeds: bool = False
     maps_tokens: bool = True
     target_layers: tuple[int, ...] | None = None
+    depth: int = 1
+    """Number of its layers."""
+    guesses: int = 1
+    """Number of levels of one pass; more than one in P-EAGLE."""
     extras: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration."""
 
@@ -51,6 +55,8 @@ LAYOUTS = {
     "nested, layers of Qwen3": Layout(nested=True, kind="qwen3", target_layers=(0, 5)),
     "EAGLE-3.1": Layout(nested=True, switches=("norm_before_residual", "norm_before_fc", "norm_output")),
     "EAGLE-3.1, norms one by one": Layout(switches=("fc_norm", "norm_output")),
+    "P-EAGLE": Layout(nested=True, guesses=6, depth=2, embeds=True, extras={"mask_token_id": 11}),
+    "P-EAGLE, flat": Layout(guesses=8, depth=3, kind="qwen3", switches=("fc_norm",), extras={"pard_token": 12}),
 }
 """By what is peculiar of each."""
 
@@ -80,7 +86,7 @@ def configuration(layout: Layout) -> dict[str, Any]:
         "model_type": layout.kind,
         "vocab_size": tiny.VOCABULARY,
         "hidden_size": layout.width,
-        "num_hidden_layers": 1,
+        "num_hidden_layers": layout.depth,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 8,
@@ -103,10 +109,15 @@ def configuration(layout: Layout) -> dict[str, Any]:
     }
     if not layout.nested:
         return {"architectures": ["LlamaForCausalLMEagle3"], **layer, **own}
+    parallel = layout.guesses > 1
+    kind = "peagle" if parallel else "eagle3"
     return {
-        "architectures": ["Eagle3DraftModel"],
-        "speculators_model_type": "eagle3",
-        "speculators_config": {"algorithm": "eagle3", "proposal_methods": [{"speculative_tokens": 3}]},
+        "architectures": ["PEagleDraftModel" if parallel else "Eagle3DraftModel"],
+        "speculators_model_type": kind,
+        "speculators_config": {
+            "algorithm": kind,
+            "proposal_methods": [{"speculative_tokens": layout.guesses if parallel else 3}],
+        },
         "norm_before_residual": False,
         **own,
         "transformer_layer_config": layer,
@@ -137,6 +148,11 @@ def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
     }
     if layout.kind == "qwen3":
         shapes |= {f"{layer}.self_attn.{part}_norm": (8,) for part in "qk"}
+    plain = {key: size for key, size in shapes.items() if key.startswith(layer) and not key.endswith("hidden_norm")}
+    for number in range(1, layout.depth):
+        for key, (rows, *columns) in plain.items():
+            size = (rows, *(width if count == 2 * width else count for count in columns))
+            shapes[key.replace(layer, f"layers.{number}")] = size
     if "norm_before_fc" in layout.switches:
         shapes["input_norm"] = (seen,)
     if "fc_norm" in layout.switches:
@@ -144,6 +160,8 @@ def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
     if layout.embeds:
         shapes["embed_tokens"] = (tiny.VOCABULARY, width)
     found = {f"{name}.weight": _random(shape, generator) for name, shape in shapes.items()}
+    if layout.guesses > 1:
+        found["mask_hidden"] = _random((1, 1, seen), generator)
     if layout.maps_tokens:
         found["d2t"] = torch.tensor([token - index for index, token in enumerate(FAVOURITES)])
         found["t2d"] = torch.tensor([token in FAVOURITES for token in range(tiny.VOCABULARY)])

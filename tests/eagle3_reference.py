@@ -1,4 +1,4 @@
-"""An EAGLE-3 head as slowly and as plainly as it can be written, from the paper and the published layout alone.
+"""An EAGLE-3 or P-EAGLE head as slowly and as plainly as it can be written, from papers and published layouts alone.
 
 In numpy and float64, head by head, without a cache or a tree: each new question goes over the whole text once more, and
 its answer is kept. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.
@@ -61,36 +61,52 @@ class Checkpoint:
         return self.times(side_by_side, "fc")
 
     def outputs(self, embedded: Rows, hidden: Rows) -> Rows:
-        """The layer over the rows of one text, each of which sees itself and those before it."""
+        """The layers over the rows of one text, each of which sees itself and those before it."""
         normed = self.norm(hidden, "layers.0.hidden_norm")
         residual = normed if self.flag("norm_before_residual") else hidden
         given = np.concatenate([self.norm(embedded, "layers.0.input_layernorm"), normed], -1)
-        residual = residual + self.times(self.attention(given), "layers.0.self_attn.o_proj")
-        inner = self.norm(residual, "layers.0.post_attention_layernorm")
-        gate = self.times(inner, "layers.0.mlp.gate_proj")
-        up = self.times(inner, "layers.0.mlp.up_proj")
-        return residual + self.times(gate / (1 + np.exp(-gate)) * up, "layers.0.mlp.down_proj")
+        residual = self.after_layer("layers.0", residual, given)
+        for number in range(1, self.layer["num_hidden_layers"]):
+            name = f"layers.{number}"
+            residual = self.after_layer(name, residual, self.norm(residual, f"{name}.input_layernorm"))
+        return residual
 
-    def attention(self, given: Rows) -> Rows:
+    def after_layer(self, name: str, residual: Rows, given: Rows) -> Rows:
+        residual = residual + self.times(self.attention(name, given), f"{name}.self_attn.o_proj")
+        inner = self.norm(residual, f"{name}.post_attention_layernorm")
+        gate = self.times(inner, f"{name}.mlp.gate_proj")
+        up = self.times(inner, f"{name}.mlp.up_proj")
+        return residual + self.times(gate / (1 + np.exp(-gate)) * up, f"{name}.mlp.down_proj")
+
+    def attention(self, name: str, given: Rows) -> Rows:
         heads, kept = self.layer["num_attention_heads"], self.layer["num_key_value_heads"]
-        queries, keys, values = (self.times(given, f"layers.0.self_attn.{part}_proj") for part in "qkv")
+        queries, keys, values = (self.times(given, f"{name}.self_attn.{part}_proj") for part in "qkv")
         width, found = queries.shape[1] // heads, []
         for head in range(heads):
             shared = head * kept // heads
-            query = self.placed(queries[:, head * width : (head + 1) * width], "q")
-            key = self.placed(keys[:, shared * width : (shared + 1) * width], "k")
+            query = self.placed(queries[:, head * width : (head + 1) * width], f"{name}.self_attn.q")
+            key = self.placed(keys[:, shared * width : (shared + 1) * width], f"{name}.self_attn.k")
             value = values[:, shared * width : (shared + 1) * width]
             scores = np.where(np.tri(len(given)) > 0, query @ key.T / np.sqrt(width), -np.inf)
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             found.append(weights @ value / weights.sum(-1, keepdims=True))
         return np.concatenate(found, -1)
 
-    def placed(self, rows: Rows, part: str) -> Rows:
+    def placed(self, rows: Rows, name: str) -> Rows:
         if self.layer.get("model_type") == "qwen3":
-            rows = self.norm(rows, f"layers.0.self_attn.{part}_norm")
+            rows = self.norm(rows, f"{name}_norm")
         half = rows.shape[1] // 2
         turned = (rows[:, :half] + 1j * rows[:, half:]) * turns(len(rows), half, self.layer["rope_theta"])
         return np.concatenate([turned.real, turned.imag], -1)
+
+    @property
+    def mask_token(self) -> int | None:
+        """Of P-EAGLE's mask rows."""
+        return next((self.config[name] for name in ("mask_token_id", "pard_token") if name in self.config), None)
+
+    def mask_state(self) -> Rows:
+        """What stands before a mask token in P-EAGLE, shape (1, width)."""
+        return self.fused(np.split(self.weights["mask_hidden"][0], 3, -1))
 
     def logits(self, outputs: Rows) -> Rows:
         """Over the target's vocabulary."""
@@ -125,7 +141,10 @@ class Eagle3Oracle(SampledOracle):
     def output(self, text: reference.Path, drafted: int) -> Rows:
         """The layer's last row after a text whose `drafted` last tokens are guesses, shape (1, width)."""
         if (text, drafted) not in self._outputs:
-            found = self.checkpoint.outputs(self.embedded(list(text[1:])), self.hidden(text, drafted))
+            tokens = list(text[1:])
+            if drafted and self.checkpoint.mask_token is not None:
+                tokens[-drafted:] = [self.checkpoint.mask_token] * drafted
+            found = self.checkpoint.outputs(self.embedded(tokens), self.hidden(text, drafted))
             self._outputs[text, drafted] = found[-1:]
         return self._outputs[text, drafted]
 
@@ -138,6 +157,8 @@ class Eagle3Oracle(SampledOracle):
     def _given(self, text: reference.Path, drafted: int) -> Rows:
         if not drafted:
             return self.checkpoint.fused(self.states(text[:-1]))
+        if self.checkpoint.mask_token is not None:
+            return np.concatenate([self.hidden(text[:-1], drafted - 1), self.checkpoint.mask_state()])
         output = self.output(text[:-1], drafted - 1)
         carried = self.checkpoint.norm(output, "norm") if self.checkpoint.flag("norm_output") else output
         return np.concatenate([self.hidden(text[:-1], drafted - 1), carried])

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.eagle3_passes import AT_ONCE
+from decoder.draft.head_text import AT_ONCE
 from decoder.forward.dflash.head import Block, BlockHead
 from decoder.forward.layer_states import LayerStates
 from decoder.tree import TokenTree

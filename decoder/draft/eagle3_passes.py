@@ -1,41 +1,36 @@
-"""Passes of an EAGLE-3 head: over one text, and level by level over the draft trees at its end (EAGLE-3, section 3.1).
+"""Passes of an EAGLE-3 head or MTP layer: over one text, and level by level over the draft trees at its end (EAGLE-3,
+section 3.1).
 
-Row i combines token i + 1 of the text with the target's layer states after token i, so the head can read a text's last
-token as soon as the target has read all tokens before it. A drafted row combines a node with the head's own output at
-the node's parent. Keys and values of drafted rows are dropped after each round, since the target has then computed the
-states of accepted nodes. Does not know what the logits are used for.
+A drafted row combines a node with the head's own output at the node's parent; `HeadText` has the rows of the text. Keys
+and values of drafted rows are dropped after each round, since the target has then computed the states of accepted
+nodes. Does not know what the logits are used for.
 """
 
 import sys
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS
-from decoder.forward.eagle3.head import Head
+from decoder.draft.head_text import HeadText
 from decoder.forward.layer_states import LayerStates
+from decoder.forward.protocol import GuidedHead
 from decoder.tree import TokenTree, visibility
-
-AT_ONCE = 512
-"""Largest number of text rows in one pass."""
 
 
 class Eagle3Passes:
     """`Passes` of one text; logits are over the target's token ids."""
 
-    def __init__(self, head: Head, capacity: int, states: LayerStates) -> None:
+    def __init__(self, head: GuidedHead, capacity: int, states: LayerStates) -> None:
         """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
-        self.cache = head.new_cache(capacity)
+        self._text = HeadText(head, capacity, states)
+        self.cache = self._text.cache
         self.count = 0
         self.deepest = sys.maxsize
         self._head = head
         self._capacity = capacity
-        self._states = states
-        self._unread: list[Float[Tensor, "N Y"]] = []
-        """Layer states of the target that the head has not read yet."""
         self._carried: dict[int, Float[Tensor, X]] = {}
         """The head's output at each node, which is an input for the node's children. The root's entry is the output at
         the last row of the text.
@@ -45,10 +40,7 @@ class Eagle3Passes:
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have read the same tokens."""
-        self._unread.append(self._states.take(range(len(tokens))))
-        if len(tokens) > 1:
-            # The states of the last token are read later, together with the token after it.
-            self._outputs(tokens[1:], 1)
+        self._text.read(tokens)
 
     def reserve(self, rows: int) -> None:
         """See `Passes`."""
@@ -57,7 +49,7 @@ class Eagle3Passes:
 
     def behind(self, text: Sequence[int]) -> int:
         """See `Passes`; 0 if the target has not read any tokens."""
-        return len(text) - 1 - self.cache.length
+        return self._text.behind(text)
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
         """See `Passes`."""
@@ -65,7 +57,7 @@ class Eagle3Passes:
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
         """See `Passes`."""
-        outputs = self._outputs(text[self.cache.length + 1 :], latest)
+        outputs = self._text.outputs(text, latest)
         self.count += 1
         self._carried[0] = self._head.carried(outputs[-1:])[0]
         return self._head.logits(outputs), [*range(len(text) - len(outputs) + 1, len(text) + 1)]
@@ -101,19 +93,4 @@ class Eagle3Passes:
     def commit(self, path: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have verified the tree of these nodes."""
         self.cache.keep([])
-        self._unread.append(self._states.take([0, *path]))
-
-    def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
-        """Reads the next tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at all
-        of them if they are fewer.
-        """
-        states, count = torch.cat(self._unread), len(tokens)
-        # A copy, since a view would keep all states of a prompt in memory until the next pass.
-        self._unread, outputs = [states[count:].clone()], list[Tensor]()
-        for start in range(0, count, AT_ONCE):
-            chunk = tokens[start : start + AT_ONCE]
-            hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])
-            positions = range(self.cache.length, self.cache.length + len(chunk))
-            outputs.append(self._head.forward(self.cache, chunk, hidden, positions, np.tri(len(chunk), dtype=np.bool_)))
-            self.cache.keep(positions)
-        return torch.cat(outputs)[-latest:]
+        self._text.commit(path)

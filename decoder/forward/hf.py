@@ -190,7 +190,8 @@ class ModuleForward:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
-        return self.through(cache, tokens, positions, visible, self.output)
+        logits: Tensor = self.through(cache, tokens, positions, visible, self.output).logits[0]
+        return logits
 
     def through(
         self,
@@ -199,8 +200,8 @@ class ModuleForward:
         positions: Sequence[int],
         visible: NDArray[np.bool_],
         call: Call,
-    ) -> Float[Tensor, "N V"]:
-        """`forward` with the module called by `call`."""
+    ) -> Any:
+        """The output of `call`, which calls the module for the same rows as `forward`; see `LanguageModel.forward`."""
         end = cache.used + len(tokens)
         masks = self._masks(cache, positions, visible)
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
@@ -214,8 +215,7 @@ class ModuleForward:
         if self._states:
             self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
         cache.used = end
-        logits: Tensor = output.logits[0]
-        return logits
+        return output
 
     def output(
         self,
@@ -225,14 +225,18 @@ class ModuleForward:
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """The module's output of one pass; `biases` are added to the attention scores, by layer type."""
+        """The module's output of one pass; `biases` are added to the attention scores, by layer type.
+
+        With `inputs_embeds` among the options, the module reads these rows in place of the tokens.
+        """
         masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
+        given = {} if "inputs_embeds" in options else {"input_ids": tokens[None]}
         return self._module(
-            input_ids=tokens[None],
             position_ids=positions[None],
             attention_mask=masks if len(masks) > 1 else masks.popitem()[1],
             use_cache=True,
             **{self._cache_argument: layers},
+            **given,
             **options,
         )
 

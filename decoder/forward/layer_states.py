@@ -17,7 +17,7 @@ class StatesReader(Protocol):
 
     @property
     def name(self) -> str:
-        """Hub id or folder name."""
+        """Hub id or folder name, or the word that is given in place of them."""
 
     @property
     def kind(self) -> str:
@@ -25,7 +25,7 @@ class StatesReader(Protocol):
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Numbers of the target layers whose inputs the head reads, ascending."""
+        """Numbers of the target layers whose inputs the head reads, ascending; see `LayerStates`."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -36,7 +36,10 @@ class LayerStates:
     """Layer inputs of one text and its tree, from the first row that `take` has not returned yet."""
 
     def __init__(self, layers: Sequence[int]) -> None:
-        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens."""
+        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.
+
+        The number of all layers stands for the input of the output head: the rows after the final norm.
+        """
         self.layers = tuple(layers)
         self._taken = 0
         """Number of rows that `take` has returned: the KV cache index of the first row stored here."""

@@ -3,15 +3,17 @@
 from decoder.forward.dflash.head import BlockHead
 from decoder.forward.dflash.unguided import UnguidedBlocks
 from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.unguided import Unguided
+from decoder.forward.eagle3.unguided import Unguided, UnguidedParallel
 from decoder.forward.layer_states import StatesReader
-from decoder.forward.protocol import Forward
+from decoder.forward.protocol import Forward, GuidedHead
 
 
 def unguided(head: StatesReader) -> Forward:
     """The head as a `Forward` without a target; raises TypeError for an unknown kind."""
     if isinstance(head, BlockHead):
         return UnguidedBlocks(head)
-    if isinstance(head, Head):
+    if isinstance(head, Head) and head.shape.guesses > 1:
+        return UnguidedParallel(head)
+    if isinstance(head, GuidedHead):
         return Unguided(head)
     raise TypeError(f"{type(head).__name__} is no known kind of head")

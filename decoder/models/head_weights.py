@@ -102,7 +102,7 @@ def read_weights(
             f"{shown} has no weights in safetensors, and pickled ones are not opened; convert them, or choose another "
             "--draft"
         )
-    for key, tensor in chain.from_iterable(_read(path, shown, own_name) for path in files):
+    for key, tensor in chain.from_iterable(weights_in(path, shown, own_name) for path in files):
         _check(shown, kind, key, tensor, known.get(key))
         tensors[key] = tensor
     if lacking := [key for key in wanted if key not in tensors]:
@@ -126,7 +126,7 @@ def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...
         )
 
 
-def _read(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
+def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
     """The weights in a file, without unused ones, as (own name, tensor)."""
     try:
         with safe_open(path, "pt") as file:

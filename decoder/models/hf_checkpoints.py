@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
@@ -26,6 +27,8 @@ from decoder.models.quantisation import device_map, quantisation_of, settings_on
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")
+_MTP = "eh_proj.weight"
+"""Last part of the name of a weight that only MTP layers have."""
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 """Errors that transformers' loaders raise for a file with unexpected contents."""
 
@@ -108,6 +111,33 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
     return module
 
 
+def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype) -> tuple[Any, str]:
+    """A module like the body of `module`, which has no output head, with another configuration and these weights.
+
+    The weights are named as in a checkpoint of the body. Also returns what of them does not fit, in words; empty if all
+    fit.
+    """
+    embedding = torch.zeros(config.vocab_size, config.hidden_size)
+    body, info = _from_hub(
+        type(module).__name__,
+        "weights",
+        lambda: type(module.base_model).from_pretrained(
+            None,
+            config=config,
+            state_dict={"embed_tokens.weight": embedding, **weights},
+            dtype=dtype,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below
+        ),
+    )
+    faults = {
+        "is missing": info["missing_keys"],
+        "is unknown": info["unexpected_keys"],
+        "has another shape": [key for key, *_ in info["mismatched_keys"]],
+    }
+    return body.eval(), next((f"{min(keys)} {fault}" for fault, keys in faults.items() if keys), "")
+
+
 def _spread(ranks: int) -> dict[str, Any]:
     """Arguments for loading a module over several processes, one shard each."""
     from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - of newer releases
@@ -129,9 +159,10 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names among `unexpected` that differ from a name in `known` only in the layer number."""
-    forms = {_NUMBER.sub("#", name) for name in known}
-    return [name for name in unexpected if _NUMBER.sub("#", name) in forms]
+    """Names among `unexpected` that differ from a name in `known` only in the layer number, without MTP layers."""
+    forms, names = {_NUMBER.sub("#", name) for name in known}, list(unexpected)
+    of_mtp = tuple(name.removesuffix(_MTP) for name in names if name.endswith(_MTP))
+    return [name for name in names if _NUMBER.sub("#", name) in forms and not name.startswith(of_mtp)]
 
 
 def _scales(unexpected: Iterable[str], known: Collection[str]) -> list[str]:

@@ -7,6 +7,7 @@ field and every weight is known; if not, or if it is missing, these functions re
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,22 @@ def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]
             if tuple(part.get_shape()) != wanted.get(own) or part.get_dtype() not in FILES:
                 raise _UnknownError
             yield own, there
+
+
+def weight_names(name: str) -> frozenset[str]:
+    """Names of all weights in a checkpoint's safetensors files; empty if there is none, or one that cannot be read."""
+    index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
+    if index:
+        return frozenset(index.weight_map)
+    try:
+        return frozenset(chain.from_iterable(map(_keys, weight_files(name))))
+    except (SafetensorError, OSError):
+        return frozenset()
+
+
+def _keys(path: Path) -> list[str]:
+    with safe_open(path, "pt") as file:
+        return [*file.keys()]
 
 
 def weight_files(name: str) -> list[Path]:

@@ -1,9 +1,11 @@
-"""The draft name for suffix lookup, and checks of the names of target and draft; without torch, for command lines."""
+"""Words in place of a draft's name, and checks of the names of target and draft; without torch, for command lines."""
 
 from decoder.errors import ConfigError, require
 
 LOOKUP = "lookup"
 """Name that is given in place of a draft model for drafting by suffix lookup (`decoder.draft.lookup`)."""
+MTP = "mtp"
+"""Name that is given in place of a draft model for drafting by the target's own MTP layer (`decoder.models.mtp`)."""
 
 
 def require_both(target: str | None, draft: str | None) -> None:

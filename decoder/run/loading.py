@@ -24,6 +24,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_
 from decoder.models.compatibility import check_config, probe, tokenizers_of
 from decoder.models.head_weights import fitting_layers, sizes_of
 from decoder.models.heads import AnyShape, head_shape, load_head
+from decoder.models.mtp import MtpShape, mtp_layout
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.quantisation import quantisation_of
@@ -83,8 +84,9 @@ def load_pair(
 
     Args:
         target: Hub id, folder or GGUF file.
-        draft: Hub id, folder or GGUF file of a draft model, or a drafting head for the target, or "lookup" for suffix
-            lookup. If the draft is "lookup" and no target is named, loads the embedded target.
+        draft: Hub id, folder or GGUF file of a draft model, or a drafting head for the target, or "mtp" for the MTP
+            layer in the target's checkpoint, or "lookup" for suffix lookup. If the draft is "lookup" and no target is
+            named, loads the embedded target.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
@@ -101,7 +103,8 @@ def load_pair(
 
     Raises:
         ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
-            unknown, `exact` is set with float64, nothing can be compiled, or processes cannot share the target.
+            unknown, `exact` is set with float64, nothing can be compiled, processes cannot share the target, or the
+            target's checkpoint has no MTP layer that could draft.
         DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
@@ -151,7 +154,7 @@ def load_pair(
             report(f"loading {role} {display_name(whole[role])}")
             with about(role):
                 models[role] = load(whole[role], chosen_device, kind, progress)
-    head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
+    head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     engine = make_engine(pair, exact=exact, report=report)
     if compiled:
@@ -187,17 +190,19 @@ def _check_configs(
         with about(role):
             check_config(display_name(names[role]), config)
             quantisation_of(display_name(names[role]), config, device)  # raises for weights that cannot be loaded
-    if shape:
+    if isinstance(shape, MtpShape):
+        mtp_layout(names["target"], configs["target"])
+    elif shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), configs["target"]))
 
 
-def _head_for(target: LanguageModel, name: str, shape: AnyShape, dtype: torch.dtype) -> StatesReader:
+def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype) -> StatesReader:
     """Loads a drafting head, and chooses a forward form of the target that outputs the layer states that the head
     reads.
     """
     if target.device.type != "cpu":
         target.run_by_module()
-    return load_head(name, shape, target, dtype)
+    return load_head(names["target" if isinstance(shape, MtpShape) else "draft"], shape, target, dtype)
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:

@@ -20,12 +20,14 @@ from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.lookup_drafter import LookupDrafter
 from decoder.draft.model_drafter import LevelDrafter, ModelDrafter, Passes
+from decoder.draft.parallel_passes import ParallelPasses
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.dflash.head import BlockHead
 from decoder.forward.eagle3.head import Head
 from decoder.forward.layer_states import LayerStates, StatesReader
+from decoder.forward.protocol import GuidedHead
 from decoder.models.pair import Pair
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
@@ -59,7 +61,9 @@ def _passes(head: StatesReader, longest: int, states: LayerStates) -> Passes:
     """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind."""
     if isinstance(head, BlockHead):
         return BlockPasses(head, longest, states)
-    if isinstance(head, Head):
+    if isinstance(head, Head) and head.shape.guesses > 1:
+        return ParallelPasses(head, longest, states)
+    if isinstance(head, GuidedHead):
         return Eagle3Passes(head, longest, states)
     raise TypeError(f"{type(head).__name__} is no known kind of head")
 

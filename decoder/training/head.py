@@ -163,11 +163,11 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
     (rows, window + 1).
     """
 
-    def loss(head: TrainedHead, ids: Tensor) -> Tensor:
+    def loss(head: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():
             read = target(ids[:, :-1], output_hidden_states=True)
             states = torch.cat([read.hidden_states[layer] for layer in recipe.layers], -1)[:, :-1]
-        total, weights = read.logits.new_zeros((), dtype=torch.float32), 0.0
+        total, weights = torch.zeros((), device=ids.device), 0.0
         for level, logits in enumerate(head(states, ids[:, 1:-1], recipe.steps)):
             weight = recipe.step_weight**level
             total = total + weight * overlap_loss(logits[:, level:], read.logits[:, 1 + level :], temperature)

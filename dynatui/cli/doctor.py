@@ -21,7 +21,7 @@ import typer
 from decoder.errors import ConfigError, DecoderError, ModelError
 from decoder.events import TRANSLATED, arithmetic
 from decoder.models.gguf.file import is_gguf
-from decoder.models.names import LOOKUP
+from decoder.models.names import LOOKUP, MTP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
 from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, host_memory, size
@@ -178,7 +178,7 @@ def devices(case: Case) -> Iterator[Finding]:
     best = choose_device("auto")
     if seen and best.type == "cpu":
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
-    named = [name for name in (case.models.target, case.models.draft) if name and name != LOOKUP]
+    named = [name for name in (case.models.target, case.models.draft) if name and name not in (LOOKUP, MTP)]
     if named and all(map(is_gguf, named)):
         yield Finding("ok", f"models would run by llama.cpp{gpu_layers_words(case.models)}")
         return
@@ -236,7 +236,7 @@ def rounds(case: Case) -> Iterator[Finding]:
             path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
         except ConfigError:
             return  # quantised weights that cannot be loaded, which the probe of models reports
-        if len(whole) < len(names) and has_graphs(device):
+        if (len(whole) < len(names) or pair.draft == MTP) and has_graphs(device):
             path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
         elif tokenizers_of(*folders.values())[1]:
             reason = TRANSLATED if has_graphs(device) else f"{path.reason}; {TRANSLATED}"

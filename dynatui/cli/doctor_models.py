@@ -18,7 +18,7 @@ from decoder.errors import DecoderError
 from decoder.events import TRANSLATED
 from decoder.models.gguf.file import is_gguf
 from decoder.models.gguf.words import gguf_words
-from decoder.models.names import LOOKUP
+from decoder.models.names import LOOKUP, MTP
 from dynatui.cli.doctor_findings import Case, Finding, host_memory, size
 from dynatui.gpu import gpus
 from dynatui.session import Models
@@ -65,10 +65,23 @@ def models(case: Case) -> Iterator[Finding]:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
         if not (absent or broken or is_gguf(names["target"])):
-            yield _fitting_drafts(case, names["target"])
+            yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
         yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
+
+
+def _mtp_layer(target: str) -> Finding:
+    """Reports whether a target's checkpoint has an MTP layer that can draft, as far as names of weights show."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models.mtp import mtp_layout  # noqa: PLC0415 - imports torch
+
+    place = str(place_of(target) or target)
+    try:
+        layout = mtp_layout(place, checkpoints.load_config(place))
+    except DecoderError as error:
+        return Finding("problem", f"draft: {error}")
+    return Finding("ok", f"draft {MTP}: an MTP layer in the target's checkpoint, {layout.projection} and others")
 
 
 def lacks_target(pair: Models) -> bool:
@@ -81,7 +94,7 @@ def names_of(pair: Models) -> dict[str, str]:
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
 
     target = {"target": pair.target or str(EMBEDDED_TARGET)}
-    if pair.draft == LOOKUP or (pair.target and pair.draft is None):
+    if pair.draft in (LOOKUP, MTP) or (pair.target and pair.draft is None):
         return target
     return {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
 

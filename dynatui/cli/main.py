@@ -20,7 +20,7 @@ import decoder
 from decoder.errors import ConfigError, DecoderError, about, lacks_temporary_folder, not_importable, with_short_quotes
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
-from decoder.models.names import LOOKUP, require_both
+from decoder.models.names import LOOKUP, MTP, require_both
 from decoder.tensor_parallel.ranks import LOST
 from dynatui.cli import (
     attach,
@@ -233,7 +233,7 @@ def watch(
         set_for_good=frozenset(settings.read(context.command)),
         tensor_parallel=tensor_parallel,
     )
-    if models.draft == LOOKUP:
+    if models.draft in (LOOKUP, MTP):
         require_model_free(session.config.methods)
     if not on_screen:
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - not needed for help and replay

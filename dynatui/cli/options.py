@@ -123,8 +123,9 @@ MODEL_OPTIONS = in_panel(
     MODELS,
     option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
     option(
-        "--draft ID|DIR|lookup",
-        "Draft model, best with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text.",
+        "--draft ID|DIR|lookup|mtp",
+        "Draft model, best with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text; "
+        "mtp: the MTP layer in the target's checkpoint.",
     ),
     option(
         "--device NAME",

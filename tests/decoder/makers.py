@@ -16,6 +16,7 @@ from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests.decoder import mtp_checkpoints
 from tests.reference import Oracle
 
 T = TypeVar("T")
@@ -123,7 +124,8 @@ class TinyModels:
 
     @staticmethod
     def _make(name: str, home: Path) -> tiny.TinyPair:
-        if special := (tiny.SPECIAL | eagle3_checkpoints.PAIRS | dflash_checkpoints.PAIRS).get(name):
+        known = tiny.SPECIAL | eagle3_checkpoints.PAIRS | dflash_checkpoints.PAIRS | mtp_checkpoints.PAIRS
+        if special := known.get(name):
             return special(home)
         family, _, strange = name.partition("-")
         return tiny.strange_pair(family, home) if strange else tiny.kindred_pair(family, home)

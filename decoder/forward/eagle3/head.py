@@ -1,4 +1,4 @@
-"""Network of an EAGLE-3 head in plain torch, on any device, in the head's dtype.
+"""Network of an EAGLE-3 or P-EAGLE head in plain torch, on any device, in the head's dtype.
 
 A row combines a token with the hidden state at the position before it: the target's state for tokens of the text, the
 head's own output for drafted tokens. As in other models, rows of text and of tree are stored in one KV cache and masked
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.eagle3.shape import LAYER, HeadShape
+from decoder.forward.eagle3.shape import LAYER, MASK, HeadShape
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_parts import gated, over_target_ids, rms_normed, rotated
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """An EAGLE-3 head with its weights, all on one device and in one dtype."""
+    """An EAGLE-3 or P-EAGLE head with its weights, all on one device and in one dtype."""
 
     name: str
     """Hub id or folder name."""
@@ -50,8 +50,16 @@ class Head:
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""
         arch = self.shape.layer
-        size = (1, 2, arch.num_key_value_heads, capacity, arch.head_dim)
+        size = (self.shape.layers, 2, arch.num_key_value_heads, capacity, arch.head_dim)
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
+
+    def no_states(self, count: int) -> Float[Tensor, "N Y"]:
+        """See `GuidedHead`."""
+        return self.embedding.new_zeros((count, self.shape.states * self.shape.target_width))
+
+    def no_hidden(self, count: int) -> Float[Tensor, "N X"]:
+        """See `GuidedHead`."""
+        return self.embedding.new_zeros((count, self.embedding.shape[1]))
 
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
         """Hidden rows of a text; each row is computed from the concatenated target states at one token."""
@@ -85,8 +93,21 @@ class Head:
         normed = self._normed(hidden, f"{LAYER}.hidden_norm")
         rows = normed if self.shape.norm_before_residual else hidden
         given = torch.cat([self._normed(embedded, f"{LAYER}.input_layernorm"), normed], -1)
-        rows = rows + self._attended(given, cache, positions, visible)
-        return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
+        for number in range(self.shape.layers):
+            name = f"layers.{number}"
+            given = self._normed(rows, f"{name}.input_layernorm") if number else given
+            rows = rows + self._attended(number, given, cache, positions, visible)
+            rows = rows + self._mlp(number, self._normed(rows, f"{name}.post_attention_layernorm"))
+        cache.used += len(tokens)
+        return rows
+
+    @cached_property
+    def masks(self) -> tuple[list[int], Float[Tensor, "N X"]]:
+        """Token ids and hidden states of P-EAGLE's mask rows, one for each level after the first."""
+        count, token = self.shape.guesses - 1, self.shape.mask_token
+        if token is None:
+            return [], self.no_hidden(0)
+        return [token] * count, self.fused(self.weights[MASK].flatten(0, 1)).expand(count, -1)
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
         """Hidden states that are input for drafted rows, computed from the outputs at the parents of these rows."""
@@ -98,16 +119,21 @@ class Head:
         return over_target_ids(own, self.tokens, self.shape.layer.vocab_size)
 
     def _attended(
-        self, rows: Float[Tensor, "N 2X"], cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
+        self,
+        number: int,
+        rows: Float[Tensor, "N Z"],
+        cache: KvCache,
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
-        arch = self.shape.layer
-        queries = rotated(self._heads(rows, "q", arch.num_attention_heads), positions, self._frequencies)
-        keys = rotated(self._heads(rows, "k", arch.num_key_value_heads), positions, self._frequencies)
+        """Attention of a layer; writes keys and values behind the rows in use, whose number stays."""
+        arch, name = self.shape.layer, f"layers.{number}.self_attn"
+        queries = rotated(self._heads(rows, f"{name}.q", arch.num_attention_heads), positions, self._frequencies)
+        keys = rotated(self._heads(rows, f"{name}.k", arch.num_key_value_heads), positions, self._frequencies)
         first, end = cache.used, cache.used + len(rows)
-        rows_kv = cache.store[0]
+        rows_kv = cache.store[number]
         rows_kv[0, :, first:end] = keys
-        rows_kv[1, :, first:end] = self._heads(rows, "v", arch.num_key_value_heads)
-        cache.used = end
+        rows_kv[1, :, first:end] = self._heads(rows, f"{name}.v", arch.num_key_value_heads)
         attended = functional.scaled_dot_product_attention(
             queries[None],
             rows_kv[0, None, :, :end],
@@ -115,19 +141,20 @@ class Head:
             attn_mask=_seen(visible, end).to(rows.device),
             enable_gqa=True,
         )
-        return self._times(attended[0].transpose(0, 1).flatten(1), f"{LAYER}.self_attn.o_proj")
+        return self._times(attended[0].transpose(0, 1).flatten(1), f"{name}.o_proj")
 
-    def _heads(self, rows: Float[Tensor, "N 2X"], part: str, heads: int) -> Float[Tensor, "H N D"]:
-        split = self._times(rows, f"{LAYER}.self_attn.{part}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
-        normed = self.shape.normed_heads and part != "v"
-        return self._normed(split, f"{LAYER}.self_attn.{part}_norm") if normed else split
+    def _heads(self, rows: Float[Tensor, "N Z"], name: str, heads: int) -> Float[Tensor, "H N D"]:
+        split = self._times(rows, f"{name}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
+        normed = self.shape.normed_heads and not name.endswith(".v")
+        return self._normed(split, f"{name}_norm") if normed else split
 
     @cached_property
     def _frequencies(self) -> Float[Tensor, "R"]:
         return self.shape.layer.frequencies.to(self.embedding.device)
 
-    def _mlp(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        return gated(rows, *(self.weights[f"{LAYER}.mlp.{part}_proj.weight"] for part in ("gate", "up", "down")))
+    def _mlp(self, number: int, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        names = [f"layers.{number}.mlp.{part}_proj.weight" for part in ("gate", "up", "down")]
+        return gated(rows, *(self.weights[name] for name in names))
 
     def _times(self, rows: Float[Tensor, "N A"], name: str) -> Float[Tensor, "N B"]:
         return functional.linear(rows, self.weights[f"{name}.weight"])

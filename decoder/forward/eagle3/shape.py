@@ -1,29 +1,29 @@
-"""Configuration of an EAGLE-3 head: sizes, options, and the shape of every weight.
+"""Configuration of an EAGLE-3 or P-EAGLE head: sizes, options, and the shape of every weight.
 
 Names of weights are those of published checkpoints. Source: EAGLE-3 (arXiv 2503.01840), section 3; some options are
-from EAGLE-3.1. Knows no files.
+from EAGLE-3.1, and mask rows from P-EAGLE (arXiv 2602.01469). Knows no files.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from decoder.forward.families.architecture import Architecture
 
+KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
 LAYER = "layers.0"
-"""Prefix of the names of the layer's weights."""
+"""Prefix of the names of the first layer's weights."""
+MASK = "mask_hidden"
+"""Name of the target states of P-EAGLE's mask rows."""
 USUAL_STATES = 3
 """Number of target layers whose inputs a head reads if its configuration does not list any."""
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """Configuration of an EAGLE-3 head."""
-
-    kind: ClassVar[str] = "EAGLE-3 head"
+    """Configuration of an EAGLE-3 head, or of a P-EAGLE head."""
 
     layer: Architecture
-    """Architecture of the head's single layer; `vocab_size` is that of the target."""
+    """Architecture of the head's layers; `vocab_size` is that of the target."""
     draft_vocabulary: int
     """Size of the head's own vocabulary, the tokens that it can predict."""
     target_width: int
@@ -40,6 +40,17 @@ class HeadShape:
     """Whether a drafted row's hidden input is the normalised output of its parent."""
     normed_heads: bool = False
     """Whether queries and keys are normalised head by head, as in Qwen3."""
+    layers: int = 1
+    """Number of the head's layers; all but the first are plain layers of Llama or Qwen3."""
+    guesses: int = 1
+    """Number of levels that a pass over the text predicts: more than 1 in P-EAGLE, by mask rows behind the text."""
+    mask_token: int | None = None
+    """Token of P-EAGLE's mask rows; None in an EAGLE-3 head, which has no mask rows."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the head in words."""
+        return KIND if self.mask_token is None else PARALLEL_KIND
 
     @property
     def states(self) -> int:
@@ -68,10 +79,9 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
     queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
     layer: dict[str, tuple[int, ...]] = {
         "input_layernorm": (width,),
-        "hidden_norm": (width,),
-        "self_attn.q_proj": (queries, 2 * width),
-        "self_attn.k_proj": (keys, 2 * width),
-        "self_attn.v_proj": (keys, 2 * width),
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
         "self_attn.o_proj": (width, queries),
         "post_attention_layernorm": (width,),
         "mlp.gate_proj": (inner, width),
@@ -80,12 +90,19 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
     }
     if shape.normed_heads:
         layer |= {"self_attn.q_norm": (arch.head_dim,), "self_attn.k_norm": (arch.head_dim,)}
+    # The first layer reads the embedded token and the hidden row side by side.
+    first = {f"self_attn.{part}_proj": (size, 2 * width) for part, size in (("q", queries), ("k", keys), ("v", keys))}
+    layers = [layer | first | {"hidden_norm": (width,)}, *[layer] * (shape.layers - 1)]
     weights: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}
     if shape.norm_before_fc:
         weights["input_norm.weight"] = (seen,)
     if shape.fc_norm:
         weights |= {f"fc_norm.{state}.weight": (shape.target_width,) for state in range(shape.states)}
-    weights |= {f"{LAYER}.{name}.weight": size for name, size in layer.items()}
+    weights |= {
+        f"layers.{number}.{name}.weight": size for number, each in enumerate(layers) for name, size in each.items()
+    }
+    if shape.mask_token is not None:
+        weights[MASK] = (1, 1, seen)
     weights |= {"norm.weight": (width,), "lm_head.weight": (shape.draft_vocabulary, width)}
     return weights | ({"d2t": (shape.draft_vocabulary,)} if shape.maps_tokens else {})
 

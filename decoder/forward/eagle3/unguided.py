@@ -1,4 +1,4 @@
-"""An EAGLE-3 head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless.
+"""Heads as `Forward`s that need no hidden states, for timing their passes; their predictions are meaningless.
 
 Knows no target: hidden states are replaced by zeros.
 """
@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.eagle3.head import Head
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import GuidedHead
 
 
 @dataclass(frozen=True)
 class Unguided:
-    """An EAGLE-3 head whose hidden states are zeros, so that its passes can be timed without a target."""
+    """A head whose hidden states are zeros, so that its passes can be timed without a target."""
 
-    head: Head
+    head: GuidedHead
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -29,15 +31,44 @@ class Unguided:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`; takes the same time as a pass over drafted rows."""
-        before = self.head.embedding.new_zeros((len(tokens), self.head.embedding.shape[1]))
+        before = self.head.no_hidden(len(tokens))
         return self.head.logits(self.head.forward(cache, tokens, before, positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`; takes the same time as a pass over text."""
-        shape = self.head.shape
-        states = self.head.embedding.new_zeros((len(tokens), shape.states * shape.target_width))
+        hidden = self.head.fused(self.head.no_states(len(tokens)))
         positions = range(cache.length, cache.length + len(tokens))
-        causal = np.tri(len(tokens), dtype=np.bool_)
-        outputs = self.head.forward(cache, tokens, self.head.fused(states), positions, causal)
+        outputs = self.head.forward(cache, tokens, hidden, positions, np.tri(len(tokens), dtype=np.bool_))
         cache.keep(positions)
         return self.head.logits(outputs[-1:])[0]
+
+
+class UnguidedParallel:
+    """A P-EAGLE head whose hidden states are zeros: reading text takes a pass, and a level of a tree takes none."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._levels = head.no_hidden(0)
+        """Logits of all levels after the latest text."""
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._head.new_cache(capacity + self._head.shape.guesses)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`; one row stands for all nodes of a level. Text must have been read before."""
+        del cache, tokens, positions, visible
+        return self._levels[-1:]
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`; takes the same time as a pass over text and mask rows."""
+        masks, hidden = self._head.masks
+        given = torch.cat([self._head.fused(self._head.no_states(len(tokens))), hidden])
+        rows = range(cache.length, cache.length + len(given))
+        visible = np.tri(len(given), dtype=np.bool_)
+        outputs = self._head.forward(cache, [*tokens, *masks], given, rows, visible)
+        cache.keep(rows[: len(tokens)])
+        self._levels = self._head.logits(outputs[len(tokens) - 1 :])
+        return self._levels[0]

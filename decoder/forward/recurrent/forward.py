@@ -1,5 +1,6 @@
 """A Hugging Face module with states as a `Forward`: one row per node, but whole paths in the modules with states."""
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, cast
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from decoder.forward.hf import Call, Layers, ModuleForward
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
 from decoder.forward.recurrent.chunks import Chunks, at_most, chunks_of
 from decoder.forward.recurrent.layer_kinds import MASKED
 from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers, layers_of
@@ -67,7 +69,8 @@ class RecurrentForward:
             drafted.ends, drafted.after = batch.unpadded, states.after
             return output
 
-        return self._rows.through(cache, tokens, positions, visible, call)
+        logits: Tensor = self._rows.through(cache, tokens, positions, visible, call).logits[0]
+        return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
@@ -92,9 +95,17 @@ class RecurrentForward:
             cache.drafted = Drafted(ends={tuple(range(len(tokens))): 0}, after=states.after)
             return output
 
-        logits = self._rows.through(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), call)[-1]
+        logits: Tensor = self._rows.through(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), call).logits
         cache.keep(positions)
-        return logits
+        return logits[0, -1]
+
+    def tapped(self, states: LayerStates) -> "RecurrentForward":
+        """See `Tappable`."""
+        twin = copy.copy(self)
+        # Found by trial passes, which must leave no states: the twin takes over those of this form.
+        twin.owners, twin.chunks, twin.stepwise = self.owners, self.chunks, self.stepwise
+        twin._rows = self._rows.tapped(states)  # noqa: SLF001 - of the same class
+        return twin
 
     @property
     def _output(self) -> Call:

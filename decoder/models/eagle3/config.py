@@ -10,18 +10,23 @@ from typing import Any, Literal
 import msgspec
 
 from decoder.errors import ModelError, quoted
-from decoder.forward.eagle3.shape import HeadShape
+from decoder.forward.eagle3.shape import KIND, HeadShape
 from decoder.models.checkpoints import display_name
 from decoder.models.head_config import QWEN3_HEAD, REMEDY, LayerFields, architecture_of, fields_of, kind_of
 from decoder.models.known_checkpoint import content_of
 from decoder.models.known_config import Count, Token
 
+NESTED = "eagle3", "peagle"
+"""Values of `speculators_model_type` of EAGLE-3 and P-EAGLE heads."""
+USUAL_GUESSES = 8
+"""Number of tokens that a P-EAGLE head guesses in one pass if its configuration names none."""
+
 
 class Layer(LayerFields, frozen=True, kw_only=True):
-    """Configuration fields of the head's single decoder layer."""
+    """Configuration fields of the head's decoder layers."""
 
     model_type: Literal["llama", "qwen3"] = "llama"
-    num_hidden_layers: Literal[1] = 1
+    num_hidden_layers: Count = 1
     layer_types: list[Literal["full_attention"]] | None = None
 
 
@@ -33,8 +38,20 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
     norm_before_fc: bool = False
 
 
+class Proposals(msgspec.Struct, frozen=True):
+    """Field of a proposal method in a nested configuration."""
+
+    speculative_tokens: Count | None = None
+
+
+class Speculation(msgspec.Struct, frozen=True):
+    """Field of `speculators_config` in a nested configuration."""
+
+    proposal_methods: list[Proposals] | None = None
+
+
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head, apart from its decoder layer."""
+    """Configuration fields of the head, apart from its decoder layers."""
 
     speculators_model_type: str | None = None
     transformer_layer_config: Layer | None = None
@@ -46,6 +63,11 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     fc_norm: bool = False
     norm_output: bool = False
     eagle_config: Nested | None = None
+    # Of P-EAGLE alone: the token of mask rows, by its three published names, and the number of guesses.
+    mask_token_id: Token | None = None
+    pard_token: Token | None = None
+    ptd_token_id: Token | None = None
+    speculators_config: Speculation | None = None
 
 
 def head_shape(name: str) -> HeadShape | None:
@@ -57,21 +79,24 @@ def head_shape(name: str) -> HeadShape | None:
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
         return None
-    fields = fields_of(shown, HeadShape.kind, content, Fields)
-    layer = fields.transformer_layer_config or fields_of(shown, HeadShape.kind, content, Layer)
+    fields = fields_of(shown, KIND, content, Fields)
+    layer = fields.transformer_layer_config or fields_of(shown, KIND, content, Layer)
     return _shape(shown, fields, layer)
 
 
 def _is_head(content: bytes) -> bool:
     kind = kind_of(content)
-    named = any("eagle3" in architecture.lower() for architecture in kind.architectures or ())
-    return named or kind.speculators_model_type == "eagle3"
+    names = [architecture.lower() for architecture in kind.architectures or ()]
+    return any("eagle3" in name or "peagle" in name for name in names) or kind.speculators_model_type in NESTED
 
 
 def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
         raise ModelError(f"{name} reads only the last layer of its target, as heads before EAGLE-3 do; {REMEDY}")
+    masks = (fields.mask_token_id, fields.pard_token, fields.ptd_token_id)
+    mask = next((token for token in masks if token is not None), None)
+    _check_masks(name, fields, layer, mask)
     # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false in the flat one.
     by_default = fields.speculators_model_type is not None
     qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
@@ -85,7 +110,32 @@ def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
         fc_norm=fields.fc_norm,
         norm_output=fields.norm_output,
         normed_heads=layer.model_type == "qwen3",
+        layers=layer.num_hidden_layers,
+        guesses=1 if mask is None else _guesses(fields),
+        mask_token=mask,
     )
+
+
+def _guesses(fields: Fields) -> int:
+    """Number of tokens that a P-EAGLE head guesses in one pass."""
+    methods = fields.speculators_config and fields.speculators_config.proposal_methods
+    return (methods[0].speculative_tokens if methods else None) or USUAL_GUESSES
+
+
+def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> None:
+    """Raises ModelError for a P-EAGLE head without a mask token of the target's, or an EAGLE-3 head of two layers."""
+    if mask is None and fields.speculators_model_type == "peagle":
+        raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
+    if mask is None and layer.num_hidden_layers > 1:
+        raise ModelError(
+            f"the configuration of {name} says that num_hidden_layers is {layer.num_hidden_layers}, and EAGLE-3 heads "
+            f"have one layer; {REMEDY}"
+        )
+    if mask is not None and mask >= layer.vocab_size:
+        raise ModelError(
+            f"the configuration of {name} names the mask token {mask}, and its vocabulary has {layer.vocab_size} "
+            f"tokens; {REMEDY}"
+        )
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:

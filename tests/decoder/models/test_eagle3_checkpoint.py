@@ -48,7 +48,9 @@ def test_every_layout_is_read(tmp_path: Path, llama: LanguageModel, layout: str)
     assert torch.equal(head.weights["layers.0.mlp.up_proj.weight"], held[_published(given, "mlp.up_proj.weight")])
     assert torch.equal(head.embedding, held[EMBEDDED] if given.embeds else llama.embedding)
     assert (head.tokens is None) == (not given.maps_tokens)
-    assert head.layers == (given.target_layers or (2, 4, 5) if not given.extras else (1, 5, 7))
+    assert head.layers == ((1, 5, 7) if "eagle_config" in given.extras else given.target_layers or (2, 4, 5))
+    assert (head.shape.layers, head.shape.guesses) == (given.depth, given.guesses)
+    assert head.kind == ("P-EAGLE head" if given.guesses > 1 else "EAGLE-3 head")
 
 
 def _published(layout: Layout, name: str) -> str:
@@ -69,6 +71,25 @@ def test_d2t_holds_what_is_added_to_a_token_s_own_number(folder: Path, llama: La
 def test_a_head_is_known_by_its_architecture(folder: Path, named: list[str]) -> None:
     reconfigure(folder, {"architectures": named})
     assert head_shape(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "guesses", "token"),
+    [
+        ({"mask_token_id": 3}, 8, 3),
+        ({"pard_token": 0, "ptd_token_id": 5}, 8, 0),
+        ({"ptd_token_id": 5, "speculators_config": {"proposal_methods": [{"speculative_tokens": 4}]}}, 4, 5),
+        ({"speculators_config": {"proposal_methods": [{"speculative_tokens": 4}]}}, 1, None),
+    ],
+    ids=str,
+)
+def test_a_mask_token_makes_a_head_of_several_guesses(
+    folder: Path, changes: dict[str, Any], guesses: int, token: int | None
+) -> None:
+    reconfigure(folder, changes)
+    shape = head_shape(str(folder))
+    assert shape is not None
+    assert (shape.guesses, shape.mask_token) == (guesses, token)
 
 
 PUBLISHED: dict[str, dict[str, Any]] = {
@@ -207,7 +228,9 @@ def test_what_training_left_beside_the_weights_is_passed_over(folder: Path, llam
     assert "verifier_norm.weight" not in load(folder, llama).weights
 
 
-@pytest.mark.parametrize("layout", ["flat", "nested, layers of Qwen3", "EAGLE-3.1", "EAGLE-3.1, norms one by one"])
+@pytest.mark.parametrize(
+    "layout", ["flat", "nested, layers of Qwen3", "EAGLE-3.1", "EAGLE-3.1, norms one by one", "P-EAGLE, flat"]
+)
 def test_every_weight_that_is_missing_is_named_with_its_shape(
     tmp_path: Path, llama: LanguageModel, layout: str
 ) -> None:
@@ -222,7 +245,7 @@ def test_every_weight_that_is_missing_is_named_with_its_shape(
         assert one_line(refusal, key.replace("midlayer", "layers.0"), f"({', '.join(map(str, tensor.shape))})")
 
 
-@pytest.mark.parametrize("layout", ["flat, all tokens", "nested, layers of Qwen3", "EAGLE-3.1"])
+@pytest.mark.parametrize("layout", ["flat, all tokens", "nested, layers of Qwen3", "EAGLE-3.1", "P-EAGLE"])
 def test_every_weight_of_another_shape_is_named_with_both(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
     given = LAYOUTS[layout]
     for number, (key, tensor) in enumerate(weights(given).items()):
@@ -291,6 +314,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "which must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [2, 2, 5]},
     "last layer": {"eagle_config": {"use_aux_hidden_state": False}},
     "key-value heads": {"num_key_value_heads": 3},
+    "the mask token 288, and its vocabulary has 288": {"mask_token_id": 288},
+    "lacks mask_token_id": {"speculators_model_type": "peagle"},
 }
 
 

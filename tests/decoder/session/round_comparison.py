@@ -26,15 +26,20 @@ class Score:
         self.deep += other.deep
 
 
-def assert_same_rounds(rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS) -> Score:
-    """Compares round by round, up to the first that float arithmetic may decide either way."""
+def assert_same_rounds(
+    rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS, within: float = 1e-4
+) -> Score:
+    """Compares round by round, up to the first that float arithmetic may decide either way.
+
+    Log-probabilities may differ by `within`.
+    """
     score = Score()
     for event, step in zip(rounds, steps, strict=False):
         if step.margin < ambiguous:
             score.discarded += 1
             return score
         assert (event.tokens, event.parents) == (step.tokens, step.parents)
-        assert event.logprobs == pytest.approx(step.logprobs, abs=1e-4)
+        assert event.logprobs == pytest.approx(step.logprobs, abs=within)
         assert (event.accepted, event.committed, event.position) == (step.accepted, step.committed, step.position)
         if step.knobs is None:
             assert event.knobs is None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
-from decoder.draft import eagle3_passes
+from decoder.draft import head_text
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Round
@@ -50,7 +50,8 @@ def compare(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -
     rules: Any = {"dynatree": config.of(DynaTree), "fixed": config.of(Fixed), "linear": config.of(Linear)}[method]
     prompt = tiny_models.prompt_tokens(saved, PROMPT)
     steps = simulate(oracle(tiny_models, pair, dtype, config), prompt, method, rules, config.max_new_tokens)
-    return assert_same_rounds(rounds, steps)
+    # The engine's rotary angles are in float32, and each drafted level reads the level before.
+    return assert_same_rounds(rounds, steps, within=1e-3)
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -67,7 +68,12 @@ def test_heads_of_every_family_of_targets_grow_the_reference_s_trees(tiny_models
 
 @pytest.mark.parametrize(
     ("layout", "sampling"),
-    [("flat", Sampling(0.7)), ("nested", Sampling(1.0, 20, 0.9)), ("flat, all tokens", Sampling(1.0, 20, 0.9))],
+    [
+        ("flat", Sampling(0.7)),
+        ("nested", Sampling(1.0, 20, 0.9)),
+        ("flat, all tokens", Sampling(1.0, 20, 0.9)),
+        ("P-EAGLE", Sampling(0.7)),
+    ],
     ids=str,
 )
 def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str, sampling: Sampling) -> None:
@@ -172,7 +178,7 @@ def test_a_head_that_reads_a_text_in_parts_guesses_as_in_one(
 ) -> None:
     found = []
     for at_once in (512, 3):
-        monkeypatch.setattr(eagle3_passes, "AT_ONCE", at_once)
+        monkeypatch.setattr(head_text, "AT_ONCE", at_once)
         engine = tiny_models.loaded(tiny_models.pair(name("llama", "nested")), "float64")
         session = host_session(engine, prompt_of(tiny_models, name("llama", "nested")), 12, BUSHY)
         session.prefill()
@@ -190,7 +196,7 @@ def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels) -> None:
         passes = session.proposer.passes
         assert isinstance(passes, Eagle3Passes)
         assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._unread)
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
 
 
 def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:
@@ -199,7 +205,7 @@ def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:
     session.prefill()
     assert isinstance(session.proposer, ModelDrafter)
     assert isinstance(session.proposer.passes, Eagle3Passes)
-    for rows in session.proposer.passes._unread:
+    for rows in session.proposer.passes._text.unread:
         assert rows.untyped_storage().nbytes() == rows.nbytes
 
 

@@ -1,0 +1,70 @@
+"""The text of a head that reads the target's states: which states it has not read yet, and its rows of the others.
+
+Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last
+token as soon as the target has read all tokens before it. Knows neither trees nor logits.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.forward.layer_states import LayerStates
+from decoder.forward.protocol import GuidedHead
+
+AT_ONCE = 512
+"""Largest number of text rows in one pass."""
+Drafted = tuple[Sequence[int], Float[Tensor, "N X"]]
+"""Token ids and hidden states of rows behind the text."""
+
+
+class HeadText:
+    """One text as a head reads it."""
+
+    def __init__(self, head: GuidedHead, capacity: int, states: LayerStates) -> None:
+        """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
+        self.cache = head.new_cache(capacity)
+        self.unread: list[Float[Tensor, "N Y"]] = []
+        """Layer states of the target that the head has not read yet."""
+        self._head = head
+        self._states = states
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Reads the prompt without its last token; the target's latest pass must have read the same tokens."""
+        self.unread.append(self._states.take(range(len(tokens))))
+        if len(tokens) > 1:
+            # The states of the last token are read later, together with the token after it.
+            self.outputs(tokens, 1)
+
+    def behind(self, text: Sequence[int]) -> int:
+        """Number of tokens at the end of the text that the head has not read; 0 if the target has not read any."""
+        return len(text) - 1 - self.cache.length
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Takes the states of the root and of accepted nodes, which the target's latest pass has computed."""
+        self.unread.append(self._states.take([0, *path]))
+
+    def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
+        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at
+        all of them if they are fewer.
+
+        Rows of `behind` are computed in the same pass as the last tokens, as a chain after them; their outputs follow
+        those of the text, and their keys and values are dropped.
+        """
+        tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
+        count, outputs = len(tokens), list[Tensor]()
+        # A copy, since a view would keep all states of a prompt in memory until the next pass.
+        self.unread = [states[count:].clone()]
+        more, hidden_more = behind or ((), states[:0])
+        for start in range(0, count, AT_ONCE):
+            chunk = list(tokens[start : start + AT_ONCE])
+            hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])
+            rows = range(self.cache.length, self.cache.length + len(chunk))
+            if more and start + AT_ONCE >= count:
+                chunk, hidden = [*chunk, *more], torch.cat([hidden, hidden_more])
+            positions = range(rows.start, rows.start + len(chunk))
+            outputs.append(self._head.forward(self.cache, chunk, hidden, positions, np.tri(len(chunk), dtype=np.bool_)))
+            self.cache.keep(rows)
+        return torch.cat(outputs)[-latest - len(more) :]

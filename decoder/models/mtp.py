@@ -1,0 +1,192 @@
+"""A target's own multi-token prediction (MTP) layer as draft: found and read in the target's safetensors.
+
+Transformers leaves these weights out when it loads the target. Two published layouts are known, which differ in names;
+of several layers, the first one drafts all levels. The decoder layer becomes a module of the target's family with one
+layer, so a layer with other weights than the family's is refused. No code of a checkpoint is run.
+"""
+
+import copy
+import functools
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from decoder.errors import ConfigError, require
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import GuidedHead
+from decoder.forward.tapped import Tappable
+from decoder.forward.windows import FULL
+from decoder.models.checkpoints import display_name
+from decoder.models.head_weights import weights_in
+from decoder.models.known_checkpoint import weight_files, weight_names
+from decoder.models.names import MTP
+from decoder.system.deferred import imported
+
+REMEDY = "name a draft model, or give --draft lookup"
+
+
+@dataclass(frozen=True)
+class MtpShape:
+    """An MTP layer, before it is read; its configuration is that of the target."""
+
+    kind: ClassVar[str] = "MTP layer"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the weights of an MTP layer in a checkpoint."""
+
+    layer: str
+    """Prefix of the names of the decoder layer's weights."""
+    embedding_norm: str
+    state_norm: str
+    projection: str
+    norm: str
+    copies: tuple[str, ...] = ()
+    """Names of copies of the target's own weights, which are not read."""
+
+    def own(self, name: str) -> str | None:
+        """Name, in a module with one layer, of a weight of the decoder layer or of the norm after it; None for all
+        others.
+        """
+        if name == self.norm:
+            return "norm.weight"
+        if name in (self.embedding_norm, self.state_norm, self.projection, *self.copies):
+            return None
+        return f"layers.0.{name.removeprefix(self.layer)}" if name.startswith(self.layer) else None
+
+
+AFTER_ALL = Layout(
+    layer="mtp.layers.0.",
+    embedding_norm="mtp.pre_fc_norm_embedding.weight",
+    state_norm="mtp.pre_fc_norm_hidden.weight",
+    projection="mtp.fc.weight",
+    norm="mtp.norm.weight",
+)
+"""Qwen3-Next, Qwen3.5, Mellum: the weights around the layer have a prefix of their own."""
+
+
+def _as_layer(number: int) -> Layout:
+    """DeepSeek-V3, GLM-4.5 and later: all weights are those of one more layer of the target."""
+    layer = f"model.layers.{number}."
+    return Layout(
+        layer=layer,
+        embedding_norm=f"{layer}enorm.weight",
+        state_norm=f"{layer}hnorm.weight",
+        projection=f"{layer}eh_proj.weight",
+        norm=f"{layer}shared_head.norm.weight",
+        copies=(f"{layer}embed_tokens.weight", f"{layer}shared_head.head.weight"),
+    )
+
+
+def mtp_layout(name: str, config: Any) -> Layout:
+    """Layout of the MTP layer in the checkpoint of a target, before the target is loaded.
+
+    Raises:
+        ConfigError: The checkpoint has no MTP layer in a known layout, or its weights are quantised.
+    """
+    shown, text = display_name(name), getattr(config, "get_text_config", lambda: config)()
+    names = weight_names(name)
+    known = [layout for layout in (AFTER_ALL, _as_layer(text.num_hidden_layers)) if layout.projection in names]
+    require(
+        bool(known),
+        f"--draft {MTP} drafts by the MTP layer of the target's checkpoint, and {shown} has none in a known layout; "
+        f"{REMEDY}",
+        "draft",
+    )
+    require(
+        not getattr(config, "quantization_config", None),
+        f"--draft {MTP} needs weights that are not quantised, and those of {shown} are; {REMEDY}",
+        "draft",
+    )
+    return known[0]
+
+
+def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead:
+    """Loads the MTP layer of a target, given by its hub id or folder, onto its device.
+
+    Raises:
+        ConfigError: The layer is not one of the target's family, or the target's form gives no access to its states.
+        ModelError: The weights cannot be read.
+    """
+    shown = display_name(name)
+    if not isinstance(target.runs_by, Tappable):
+        raise ConfigError(
+            f"--draft {MTP} reads the target's states after its final norm, to which the form of {shown} gives no "
+            f"access; {REMEDY}",
+            "draft",
+        )
+    module = target.hf.module
+    layout = mtp_layout(name, module.config)
+    tensors = _read(name, shown, layout)
+    weights = {own: tensors[there] for there in tensors if (own := layout.own(there))}
+    config = _one_layer(module.config.get_text_config())
+    body, fault = _hf().load_body(module, config, weights, dtype)
+    width = config.hidden_size
+    sizes = {layout.embedding_norm: (width,), layout.state_norm: (width,), layout.projection: (width, 2 * width)}
+    faults = [key for key, size in sizes.items() if key not in tensors or tuple(tensors[key].shape) != size]
+    if fault or faults:
+        raise ConfigError(
+            f"the MTP layer of {shown} is not a layer of its family, {module.config.model_type}, as transformers "
+            f"computes it: {fault or f'{faults[0]} is missing or has another shape'}; {REMEDY}",
+            "draft",
+        )
+    body = body.to(target.device)
+    form = imported("decoder.forward.hf").ModuleForward(body)
+    head: GuidedHead = imported("decoder.forward.mtp").MtpHead(
+        name=MTP,
+        layers=(target.layers,),
+        layer=form,
+        embed=module.get_input_embeddings(),
+        embedding_norm=_norm(body.norm, tensors[layout.embedding_norm]),
+        state_norm=_norm(body.norm, tensors[layout.state_norm]),
+        projection=tensors[layout.projection].to(target.device, dtype),
+        output=module.get_output_embeddings(),
+    )
+    return head
+
+
+def _one_layer(config: Any) -> Any:
+    """Configuration of a module with one layer, the MTP layer; its embedding, which is never used, has one row."""
+    kinds = {
+        field: [(getattr(config, f"mtp_{field}", None) or [usual(getattr(config, field))])[0]]
+        for field, usual in (("layer_types", _attending), ("mlp_layer_types", lambda types: types[-1]))
+        if getattr(config, field, None)
+    }
+    changes = {"num_hidden_layers": 1, "vocab_size": 1, "pad_token_id": None, **kinds}
+    # Where the kind of a layer follows from its number, an MTP layer is one of the later, sparse layers.
+    changes |= {"first_k_dense_replace": 0, "mlp_only_layers": [], "decoder_sparse_step": 1}
+    changed = copy.deepcopy(config)
+    for field, value in changes.items():
+        if hasattr(changed, field):
+            setattr(changed, field, value)
+    return changed
+
+
+def _attending(types: list[str]) -> str:
+    return FULL if FULL in types else types[-1]
+
+
+def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
+    """A norm of the same class with another weight."""
+    norm = copy.deepcopy(like)
+    own = next(norm.parameters())
+    norm.weight = nn.Parameter(weight.to(own), requires_grad=False)
+    return norm
+
+
+def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
+    """The weights of the MTP layer by their names in the checkpoint."""
+    around = layout.embedding_norm, layout.state_norm, layout.projection
+
+    def kept(there: str) -> str | None:
+        return there if there in around or layout.own(there) else None
+
+    return dict(chain.from_iterable(weights_in(path, shown, kept) for path in weight_files(name)))
+
+
+_hf = functools.partial(imported, "decoder.models.hf_checkpoints")
+"""Imports `hf_checkpoints`, which reads checkpoints by transformers."""

@@ -1,0 +1,112 @@
+"""Tiny random targets with an MTP layer in their checkpoints, in the published layouts.
+
+The layer's weights are those of one layer more than the target has, under the names that a checkpoint gives them. The
+target nearly always chooses one of a few favourites, among which the layer guesses too, since both share the head.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoConfig
+
+from tests import tiny
+from tests.decoder.any_family import EXPERTS, LATENT, SHAPE, built
+from tests.decoder.recurrent_families import DELTA
+
+WIDTH: int = SHAPE["hidden_size"]
+CONTEXT = 320
+FAVOURITES = (7, 41, 99, 150, 250)
+"""Tokens that the targets choose nearly always."""
+SHARED = {"shared_expert_intermediate_size": 16, "mlp_only_layers": []}
+HYBRID = {"layer_types": ["linear_attention", "full_attention", "full_attention"]}
+FAMILIES: Mapping[str, dict[str, Any]] = {
+    "glm4_moe": EXPERTS | {"use_qk_norm": True, "num_nextn_predict_layers": 1},
+    "deepseek_v3": EXPERTS | LATENT | {"num_nextn_predict_layers": 1},
+    "mellum": EXPERTS | {
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "sliding_window": 12,
+        "num_nextn_predict_layers": 1,
+    },
+    "qwen3_next": EXPERTS | HYBRID | DELTA | SHARED,
+    "qwen3_5_text": HYBRID | DELTA,
+    "qwen3_5_moe_text": EXPERTS | HYBRID | DELTA | SHARED,
+}  # fmt: skip
+"""Configuration of each family; its last layer becomes the MTP layer."""
+AS_LAYER = ("glm4_moe", "deepseek_v3")
+"""Families whose MTP layer is named as one layer more; that of the others is named `mtp`."""
+PREFIX = "model.layers.2."
+"""Of the names of the last layer."""
+
+
+def around(family: str) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the weights around the MTP layer."""
+    own = PREFIX if family in AS_LAYER else "mtp."
+    names = (
+        ("enorm", "hnorm", "eh_proj", "shared_head.norm")
+        if family in AS_LAYER
+        else ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
+    )
+    sizes = (WIDTH,), (WIDTH,), (WIDTH, 2 * WIDTH), (WIDTH,)
+    return {f"{own}{name}.weight": size for name, size in zip(names, sizes, strict=True)}
+
+
+def save_target(family: str, home: Path) -> Path:
+    """Saves a target of two layers, with its MTP layer."""
+    config = AutoConfig.for_model(
+        family, **SHAPE | {"vocab_size": tiny.VOCABULARY, "max_position_embeddings": CONTEXT} | FAMILIES[family]
+    )
+    module = built(config)
+    others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
+    with torch.no_grad():
+        module.get_output_embeddings().weight[others] *= 0.05
+    folder = tiny.save(home, module, tiny.train_tokenizer())
+    reconfigure(folder, num_hidden_layers=2, **_shorter(folder))
+    rewrite(folder, lambda weights: _named(family, weights) | _drawn(family))
+    return folder
+
+
+def reconfigure(folder: Path, **changes: Any) -> None:
+    """Changes fields of a configuration."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
+    """Changes the weights in a folder."""
+    path = folder / "model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+def _shorter(folder: Path) -> dict[str, Any]:
+    """Lists of the configuration with a value for each layer, without the last layer."""
+    config = json.loads((folder / "config.json").read_text())
+    return {field: config[field][:2] for field in ("layer_types", "mlp_layer_types") if config.get(field)}
+
+
+def _named(family: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    own = PREFIX if family in AS_LAYER else "mtp.layers.0."
+    return {key.replace(PREFIX, own): weight for key, weight in weights.items()}
+
+
+def _drawn(family: str) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    drawn = {key: torch.randn(size, generator=generator) for key, size in around(family).items()}
+    return {key: 0.25 * weight if weight.dim() > 1 else 1 + 0.2 * weight for key, weight in drawn.items()}
+
+
+def name(family: str) -> str:
+    """What `TinyModels` calls a target of this family with its MTP layer as draft."""
+    return f"mtp {family}"
+
+
+def pair(family: str, home: Path) -> tiny.TinyPair:
+    """A target, and the word that stands for its MTP layer."""
+    return tiny.TinyPair(save_target(family, home / "target"), Path("mtp"))
+
+
+PAIRS: dict[str, Callable[[Path], tiny.TinyPair]] = {name(family): partial(pair, family) for family in FAMILIES}
