@@ -17,7 +17,7 @@ from decoder.forward.layer_states import LayerStates
 from decoder.tree import TokenTree
 
 PROBED = 3
-"""Largest number of blocks before the last for which guesses are made again, since each one takes a pass."""
+"""Largest number of blocks before the last that a pass computes for guesses of tokens that the text already has."""
 
 
 class BlockPasses:
@@ -52,17 +52,18 @@ class BlockPasses:
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
         """See `Passes`."""
-        self._read(len(text) - 1 - self.cache.length)
-        self._block = block = self._head.block(self.cache, text[-1])
-        self.count += 1
-        self._memory = {-1: block.memory[0]}
-        return self.after_level(TokenTree([text[-1]]), [0])[0]
+        return self.after_latest(text, 1)[0]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; at most `PROBED` tokens before the last have logits, since each takes a pass."""
-        first = max(self.cache.length + 1, len(text) - latest + 1, len(text) - PROBED)
-        ends = range(first, len(text) + 1)
-        return torch.cat([self.after_text(text[:end]) for end in ends]), [*ends]
+        """See `Passes`; at most `PROBED` tokens before the last have logits, since each takes a block."""
+        count = min(latest, self.behind(text), 1 + PROBED)
+        self._read(len(text) - 1 - self.cache.length)
+        *before, self._block = self._head.blocks(self.cache, text[len(text) - count :])
+        self.count += 1
+        self._memory = {-1: self._block.memory[0]}
+        rows = [self._head.logits(block.rows[0], [block.anchor], block.memory)[0] for block in before]
+        rows.append(self.after_level(TokenTree([text[-1]]), [0])[0])
+        return torch.cat(rows), [*range(len(text) - count + 1, len(text) + 1)]
 
     def begin_tree(self) -> None:
         """See `Passes`."""

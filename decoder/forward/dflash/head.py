@@ -19,7 +19,7 @@ from decoder.forward.dflash.shape import BlockShape
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_parts import gated, over_target_ids, rms_normed, rotated
 
-Convolve = Callable[[Float[Tensor, "B X"]], Float[Tensor, "B X"]]
+Convolve = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,28 @@ class Block:
     """The rows that predict tokens, one for each level of a tree."""
     memory: Float[Tensor, "1 R"]
     """Memory of the correction before the first of these rows."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Rows of one pass over blocks, which have the cache rows after the text, block by block."""
+
+    text: int
+    """Number of cache rows of the text."""
+    starts: Sequence[int]
+    """Position of each block's first row."""
+    size: int
+    """Number of rows of a block."""
+
+    @property
+    def stop(self) -> int:
+        """Number of cache rows of text and blocks."""
+        return self.text + len(self.starts) * self.size
+
+    @property
+    def positions(self) -> list[int]:
+        """Position of each row of the blocks."""
+        return [start + place for start in self.starts for place in range(self.size)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,27 +97,38 @@ class BlockHead:
         cache.reserve(end + self.shape.block_size)
         rows = self._normed(self._times(states.to(self.embedding), "fc"), "hidden_norm")
         for layer in range(self.shape.layer.num_hidden_layers):
-            self._store(layer, rows, cache, range(cache.length, end))
+            self._store(layer, rows, cache, cache.length, range(cache.length, end))
         cache.length = cache.used = end
 
-    def block(self, cache: KvCache, anchor: int) -> Block:
-        """One pass over the block that begins with the token `anchor`, which follows the rows of the text."""
-        shape, start = self.shape, cache.length
-        positions = range(start, start + shape.block_size)
-        tokens = torch.tensor([anchor] + [shape.mask_token] * (shape.block_size - 1), device=self.embedding.device)
-        rows = self.embedding[tokens] * shape.embedding_scale
+    def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[Block]:
+        """One pass over the blocks that begin at the last tokens of a text, `anchors`; the text's last token has no
+        row in the cache yet. A block sees the rows of the text before it, and its own.
+        """
+        shape, count = self.shape, len(anchors)
+        layout = _Layout(cache.length, [cache.length - count + 1 + place for place in range(count)], shape.block_size)
+        cache.reserve(layout.stop)
+        masks = [shape.mask_token] * (shape.block_size - 1)
+        tokens = torch.tensor([[anchor, *masks] for anchor in anchors], device=self.embedding.device)
+        rows = self.embedding[tokens.flatten()] * shape.embedding_scale
         for layer in range(shape.layer.num_hidden_layers):
-            rows = self._layer(layer, rows, cache, positions)
+            rows = self._layer(layer, rows, cache, layout)
         hidden = self._normed(rows, "norm")
         logits = self._own_logits(hidden)
-        predicting = [Row(*parts) for parts in zip(rows, hidden, logits, strict=True)]
-        memory = rows.new_zeros((1, memory_width(shape)))
-        if shape.from_anchor:
-            return Block(anchor, predicting, memory)
+        all_rows = [Row(*parts) for parts in zip(rows, hidden, logits, strict=True)]
+        return [
+            self._begun(anchor, all_rows[place * shape.block_size : (place + 1) * shape.block_size])
+            for place, anchor in enumerate(anchors)
+        ]
+
+    def _begun(self, anchor: int, rows: Sequence[Row]) -> Block:
+        """A block from the outputs of all its rows."""
+        memory = rows[0].output.new_zeros((1, memory_width(self.shape)))
+        if self.shape.from_anchor:
+            return Block(anchor, rows, memory)
         # The first row predicts nothing, but a path's memory begins with it.
         if self._correct is not None and memory.shape[1]:
-            _, memory = self._correct(predicting[0], tokens[:1], memory)
-        return Block(anchor, predicting[1:], memory)
+            _, memory = self._correct(rows[0], torch.tensor([anchor], device=memory.device), memory)
+        return Block(anchor, rows[1:], memory)
 
     def logits(
         self, row: Row, tokens: Sequence[int], memory: Float[Tensor, "N R"]
@@ -109,24 +142,24 @@ class BlockHead:
             own, memory = self._correct(row, torch.tensor(tokens, device=row.logits.device), memory)
         return over_target_ids(own, self.tokens, self.shape.layer.vocab_size), memory
 
-    def _layer(self, layer: int, rows: Float[Tensor, "B X"], cache: KvCache, positions: range) -> Float[Tensor, "B X"]:
+    def _layer(self, layer: int, rows: Float[Tensor, "R X"], cache: KvCache, layout: _Layout) -> Float[Tensor, "R X"]:
         at = f"layers.{layer}"
         given, finish = self._convolved(self._normed(rows, f"{at}.input_layernorm"), f"{at}.attention_conv")
-        rows = rows + finish(self._attended(layer, given, cache, positions))
+        rows = rows + finish(self._attended(layer, given, cache, layout))
         given, finish = self._convolved(self._normed(rows, f"{at}.post_attention_layernorm"), f"{at}.mlp_conv")
         matrices = (self.weights[f"{at}.mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
         return rows + finish(gated(given, *matrices))
 
     def _attended(
-        self, layer: int, rows: Float[Tensor, "B X"], cache: KvCache, positions: range
-    ) -> Float[Tensor, "B X"]:
+        self, layer: int, rows: Float[Tensor, "R X"], cache: KvCache, layout: _Layout
+    ) -> Float[Tensor, "R X"]:
         at, arch = f"layers.{layer}.self_attn", self.shape.layer
         queries = self._normed(self._heads(rows, f"{at}.q", arch.num_attention_heads), f"{at}.q_norm")
-        self._store(layer, rows, cache, positions)
-        mask = self._mask(layer, positions)
-        keys, values = cache.store[layer, :, None, :, : positions.stop]
+        self._store(layer, rows, cache, layout.text, layout.positions)
+        mask = self._mask(layer, layout)
+        keys, values = cache.store[layer, :, None, :, : layout.stop]
         attended = functional.scaled_dot_product_attention(
-            rotated(queries, positions, self._frequencies)[None],
+            rotated(queries, layout.positions, self._frequencies)[None],
             keys,
             values,
             attn_mask=None if mask is None else mask.to(rows.device),
@@ -134,25 +167,31 @@ class BlockHead:
         )
         return self._times(attended[0].transpose(0, 1).flatten(1), f"{at}.o_proj")
 
-    def _store(self, layer: int, rows: Float[Tensor, "N X"], cache: KvCache, positions: range) -> None:
-        """Writes keys and values of rows at these positions, which are also their indices in the cache."""
+    def _store(
+        self, layer: int, rows: Float[Tensor, "N X"], cache: KvCache, first: int, positions: Sequence[int]
+    ) -> None:
+        """Writes keys and values of rows at these positions to the cache rows from `first` on."""
         at, heads = f"layers.{layer}.self_attn", self.shape.layer.num_key_value_heads
         keys = self._normed(self._heads(rows, f"{at}.k", heads), f"{at}.k_norm")
-        kept = cache.store[layer, :, :, positions.start : positions.stop]
+        kept = cache.store[layer, :, :, first : first + len(rows)]
         kept[0] = rotated(keys, positions, self._frequencies)
         kept[1] = self._heads(rows, f"{at}.v", heads)
 
-    def _mask(self, layer: int, positions: range) -> Bool[Tensor, "B S"] | None:
-        """Which rows of text and block each row of the block attends to; None if it attends to all."""
+    def _mask(self, layer: int, layout: "_Layout") -> Bool[Tensor, "R S"] | None:
+        """Which rows of text and blocks each row of the blocks attends to; None if it attends to all."""
         window, causal = self.shape.window(layer), self.shape.causal[layer]
-        if window is None and not causal:
+        if window is None and not causal and len(layout.starts) == 1:
             return None
-        start, rows, keys = positions.start, torch.tensor(positions)[:, None], torch.arange(positions.stop)
-        seen = torch.ones((len(positions), positions.stop), dtype=torch.bool)
+        size, text = layout.size, torch.arange(layout.text)
+        starts = torch.tensor(layout.starts).repeat_interleave(size)[:, None]
+        rows = torch.tensor(layout.positions)[:, None]
+        keys = torch.cat([text, rows[:, 0]])
+        owners = torch.cat([torch.full_like(text, -1), starts[:, 0]])
+        seen = (owners == starts) | ((owners < 0) & (keys < starts))
         if causal:
             seen &= keys <= rows
         if window is not None and self.shape.fixed_window:
-            seen &= keys >= start - window
+            seen &= keys >= starts - window
         elif window is not None:
             seen &= (rows - keys).abs() < window
         return seen
@@ -167,7 +206,7 @@ class BlockHead:
         cap = self.shape.softcap
         return logits if cap is None else cap * (logits / cap).tanh()
 
-    def _convolved(self, rows: Float[Tensor, "B X"], name: str) -> tuple[Float[Tensor, "B X"], Convolve]:
+    def _convolved(self, rows: Float[Tensor, "R X"], name: str) -> tuple[Float[Tensor, "R X"], Convolve]:
         """The convolved input of a sublayer, and the convolution of its output; without convolutions both are left as
         they are.
         """
@@ -177,7 +216,8 @@ class BlockHead:
         base = self.weights[f"{name}.base_kernel"]
         dynamic = self._times(rows, f"{name}.kernel_projection").view(len(rows), 2, convolution.taps, -1)
         kernels = base + dynamic.repeat_interleave(convolution.group, -1)
-        return convolved(rows, kernels[:, 0]), lambda output: convolved(output, kernels[:, 1])
+        size = self.shape.block_size
+        return convolved(rows, kernels[:, 0], size), lambda output: convolved(output, kernels[:, 1], size)
 
     @cached_property
     def _correct(self) -> Correct | None:
@@ -194,8 +234,11 @@ class BlockHead:
         return rms_normed(rows, self.weights[f"{name}.weight"], self.shape.layer.norm_eps)
 
 
-def convolved(rows: Float[Tensor, "B X"], kernels: Float[Tensor, "B T X"]) -> Float[Tensor, "B X"]:
-    """Causal convolution over the rows of a block: row i becomes the sum of row i - t times kernel t of row i."""
+def convolved(rows: Float[Tensor, "R X"], kernels: Float[Tensor, "R T X"], size: int) -> Float[Tensor, "R X"]:
+    """Causal convolution over the rows of blocks of `size` rows: row i becomes the sum of row i - t times kernel t of
+    row i, over all t for which row i - t is in the same block.
+    """
     taps = kernels.shape[1]
-    padded = functional.pad(rows, (0, 0, taps - 1, 0))
-    return torch.stack([kernels[:, tap] * padded[taps - 1 - tap :][: len(rows)] for tap in range(taps)]).sum(0)
+    padded = functional.pad(rows.unflatten(0, (-1, size)), (0, 0, taps - 1, 0))
+    shifted = [padded[:, taps - 1 - tap :][:, :size].flatten(0, 1) for tap in range(taps)]
+    return torch.stack([kernels[:, tap] * before for tap, before in enumerate(shifted)]).sum(0)

@@ -40,5 +40,6 @@ class UnguidedBlocks:
         """See `Forward`; takes the same time as the pass of a block after text."""
         shape = self._head.shape
         self._head.read(cache, self._head.embedding.new_zeros((len(tokens), shape.states * shape.target_width)))
-        self._block = block = self._head.block(cache, tokens[-1])
+        (block,) = self._head.blocks(cache, tokens[-1:])
+        self._block = block
         return self._head.logits(block.rows[0], [block.anchor], block.memory)[0][0]

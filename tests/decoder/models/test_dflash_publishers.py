@@ -147,7 +147,7 @@ def test_logits_are_those_of_the_library_that_made_the_head(
     cache = head.new_cache(8)
     for number, anchor in enumerate(ANCHORS):
         head.read(cache, states[0, cache.length : anchor])
-        block, path = head.block(cache, int(ids[0, anchor])), ids[0, anchor : anchor + BLOCK].tolist()
+        (block,), path = head.blocks(cache, [int(ids[0, anchor])]), ids[0, anchor : anchor + BLOCK].tolist()
         before = torch.tensor([path if head.shape.from_anchor else [path[0], *path[:-1]]])
         with torch.no_grad():
             expected = corrected(model, kind, logits[number], hidden[number], before)[-head.shape.guesses :]
@@ -178,7 +178,7 @@ def test_z_lab_s_own_network_agrees_over_rounds_that_keep_a_cache(
     size = head.shape.block_size
     for first, anchor in pairwise([0, *ANCHORS]):
         head.read(cache, states[0, first:anchor])
-        block = head.block(cache, 7)
+        (block,) = head.blocks(cache, [7])
         tokens = torch.tensor([[7] + [MASK] * (size - 1)])
         scale = float(theirs_module._draft_value(theirs.config, "input_embedding_scale", 1.0))
         with torch.no_grad():

@@ -189,7 +189,7 @@ def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModel
     assert isinstance(head, BlockHead)
     session, passes = begun(engine, prompt_of(tiny_models, pair), 60, WIDE)
     moved = 0
-    for _ in range(12):
+    for _ in range(7):
         moved += session.step(()).accepted not in ([], [1])
         passes.after_text(session.text)
         states = LayerStates(head.layers)
@@ -286,7 +286,7 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
     assert late.behind(text) == 10
     rows, positions = late.after_latest(text, 32)
     assert positions == [17, 18, 19, 20]
-    assert late.count == len(rows) == PROBED + 1
+    assert (late.count, len(rows)) == (1, PROBED + 1)
     for row, position in zip(rows, positions, strict=True):
         alone = after(position - 1, 0).after_text(text[:position])[0]
         assert row.numpy() == pytest.approx(alone.numpy(), abs=1e-9)

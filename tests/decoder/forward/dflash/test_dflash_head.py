@@ -73,8 +73,8 @@ def test_the_rows_of_a_block_are_the_reference_s(
     cache = head.new_cache(4)  # too small for the text: it grows
     for part in (seen[:4], seen[4:5], seen[5:]):
         head.read(cache, part)
-    head.block(cache, 12)  # of which nothing is kept
-    block = head.block(cache, PATHS[0][0])
+    head.blocks(cache, [12])[0]  # of which nothing is kept
+    block = head.blocks(cache, [PATHS[0][0]])[0]
     assert (cache.length, cache.used) == (TEXT, TEXT)
     assert len(block.rows) == head.shape.guesses
     for path in PATHS:
@@ -82,12 +82,28 @@ def test_the_rows_of_a_block_are_the_reference_s(
         assert found.numpy() == pytest.approx(checkpoint.logits(expected, path), abs=1e-5), path
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_of_one_pass_are_those_of_each_alone(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
+    """Each begins at another token of the text, and sees neither the other blocks nor the text after its own start."""
+    head = loaded(save_head(tmp_path / "head", LAYOUTS[layout]), llama, torch.float64)
+    seen, anchors = drawn_states(LAYOUTS[layout]), [7, 41, 99]
+    cache = head.new_cache(4)
+    head.read(cache, seen)
+    together = head.blocks(cache, anchors)
+    for place, (anchor, block) in enumerate(zip(anchors, together, strict=True)):
+        shorter = head.new_cache(TEXT)
+        head.read(shorter, seen[: TEXT - 2 + place])
+        (alone,) = head.blocks(shorter, [anchor])
+        path = [anchor, 250, 7]
+        assert after(head, block, path).numpy() == pytest.approx(after(head, alone, path).numpy(), abs=1e-9)
+
+
 @pytest.mark.parametrize("layout", ["DeepSpec, rnn", "speculators, DSpark", "DFlash2", "TreeFlash"])
 def test_nodes_of_a_level_are_corrected_as_each_alone(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
     head = loaded(save_head(tmp_path / "head", LAYOUTS[layout]), llama, torch.float64)
     cache = head.new_cache(TEXT)
     head.read(cache, drawn_states(LAYOUTS[layout]))
-    block = head.block(cache, 7)
+    block = head.blocks(cache, [7])[0]
     generator = torch.Generator().manual_seed(1)
     memory = torch.randn((3, block.memory.shape[1]), generator=generator, dtype=torch.float64)
     together, kept = head.logits(block.rows[1], [7, 41, 99], memory)
@@ -101,7 +117,7 @@ def test_a_row_that_no_token_corrects_is_computed_once(tmp_path: Path, llama: La
     head = loaded(save_head(tmp_path / "head", LAYOUTS["z-lab"]), llama, torch.float32)
     cache = head.new_cache(TEXT)
     head.read(cache, drawn_states(LAYOUTS["z-lab"]))
-    block = head.block(cache, 7)
+    block = head.blocks(cache, [7])[0]
     assert len(head.logits(block.rows[1], [7, 41, 99], block.memory.expand(3, -1))[0]) == 1
 
 
@@ -109,7 +125,7 @@ def test_tokens_that_a_head_cannot_guess_have_a_logit_and_no_chance(tmp_path: Pa
     head = loaded(save_head(tmp_path / "head", LAYOUTS["speculators"]), llama, torch.float32)
     cache = head.new_cache(TEXT)
     head.read(cache, drawn_states(LAYOUTS["speculators"]))
-    logprobs = after(head, head.block(cache, 7), [7]).log_softmax(-1)
+    logprobs = after(head, head.blocks(cache, [7])[0], [7]).log_softmax(-1)
     assert head.tokens is not None
     assert sorted(head.tokens.tolist()) == sorted(FAVOURITES)
     others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
@@ -125,7 +141,7 @@ def test_half_precision_is_near_the_reference(tmp_path: Path, module: Any, llama
     rows = checkpoint.rows(7, parts(seen, layout))
     cache = head.new_cache(TEXT)
     head.read(cache, seen)
-    found, expected = after(head, head.block(cache, 7), [7]), checkpoint.logits(rows, [7])
+    found, expected = after(head, head.blocks(cache, [7])[0], [7]), checkpoint.logits(rows, [7])
     assert found.dtype is torch.bfloat16
     assert found.double().numpy() == pytest.approx(expected, abs=0.05 * float(abs(expected).max()))
 
@@ -167,7 +183,7 @@ def test_the_network_is_that_of_transformers(tmp_path: Path, llama: LanguageMode
     noise = head.embedding[torch.tensor([[7] + [MASK] * 4])]
     for start, end in ((0, 4), (4, 5), (5, TEXT)):
         head.read(cache, seen[start:end])
-        found = torch.stack([row.hidden for row in head.block(cache, 7).rows])
+        found = torch.stack([row.hidden for row in head.blocks(cache, [7])[0].rows])
         with torch.no_grad():
             expected = network(noise, context_hidden_states=seen[None, :end], use_cache=False).last_hidden_state
         assert found.numpy() == pytest.approx(expected[0, 1:].numpy(), abs=1e-5)
