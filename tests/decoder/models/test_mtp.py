@@ -194,4 +194,4 @@ def test_a_target_whose_form_shows_no_states_is_refused(tiny_models: TinyModels)
     target.run_by_paths()
     with pytest.raises(ConfigError) as refusal:
         load_mtp(str(pair.target), target, torch.float32)
-    assert one_line(refusal, "to which the form of target gives no access")
+    assert one_line(refusal, "to which the forward form of target gives no access")
