@@ -105,8 +105,8 @@ class TrainedHead(nn.Module):
     ) -> Float[Tensor, "B N X"]:
         """Attention of a level's rows; the level's keys and values are appended to `keys` and `values`.
 
-        Row j of level k, counted from 0, sees rows of the text (level 0) up to j - k, itself, and its drafted
-        ancestors: row j - k + m of each level m from 1 to k.
+        Row j of level k, counted from 0, sees rows of the text (level 0) up to j - k. It also sees its drafted
+        ancestors and itself: row j - k + m of each level m from 1 to k.
         """
         attention, level = self.midlayer.self_attn, len(keys)
         queries, key, value = (
