@@ -21,7 +21,7 @@ from decoder.training.samples import sample_texts, sampled_texts
 
 STAGES = ("tokenizer", "target", "draft", "distil", "samples", "overlap", "head", "card")
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""Shipped model that has the result of each of these stages."""
+"""For each of these stages, the shipped model that has the stage's result."""
 
 
 def main() -> None:
