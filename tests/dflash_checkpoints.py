@@ -1,6 +1,6 @@
-"""Tiny random DFlash heads in the published layouts, beside targets that they sometimes guess right.
+"""Tiny random DFlash heads in the published layouts, with targets whose tokens they sometimes guess.
 
-As for EAGLE-3 heads, the target has a few favourite tokens, among which it chooses nearly always.
+As in `tests.eagle3_checkpoints`, the target nearly always chooses one of a few favourite tokens.
 """
 
 import json
@@ -18,12 +18,12 @@ from tests import eagle3_checkpoints, tiny
 from tests.eagle3_checkpoints import FAVOURITES, WIDTH
 
 HEADS, SHARED, HEAD_WIDTH, INNER = 4, 2, 8, 40
-"""Attention heads, key-value heads, their width, and the width of the MLP."""
+"""Number of attention heads, number of key-value heads, width of a head, and width of the MLP."""
 RANK, TAPS, GROUP = 6, 2, 8
 MASK = 270
-"""A token that no text has."""
+"""Token id of mask tokens, which no text contains."""
 BLOCK = 5
-"""Rows of a block."""
+"""Number of rows of a block."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Layout:
     publisher: str = "z-lab"
     """z-lab, speculators or DeepSpec."""
     kind: str = "DFlashDraftModel"
-    """Architecture of a flat layout, `speculators_model_type` of a nested one."""
+    """Name of the architecture in a flat layout; `speculators_model_type` in the layout of speculators."""
     layer_types: tuple[str, ...] = ("full_attention", "full_attention")
     window: int = 6
     target_layers: tuple[int, ...] | None = (1, 4, 6)
-    """As the layout lists them."""
+    """Target layers as the configuration lists them: by outputs or by inputs; None: not listed."""
     markov: str | None = None
     """Kind of the Markov head; None: no Markov head."""
     second: bool = False
-    """Whether it has DFlash2's convolutions and selector."""
+    """Whether the head has DFlash2's convolutions and selector."""
     swiglu: bool = False
-    """Whether it has TreeFlash's correction."""
+    """Whether the head has TreeFlash's correction."""
     maps_tokens: bool = False
     embeds: bool = False
     biased: bool = False
@@ -80,11 +80,11 @@ LAYOUTS: Mapping[str, Layout] = {
     "DeepSpec, rnn": Layout("DeepSpec", "Qwen3DSparkModel", markov="rnn", embeds=True),
     "DeepSpec, without correction": Layout("DeepSpec", "Qwen3DSparkModel", embeds=True),
 }
-"""Layouts by their peculiarity."""
+"""Layouts by publisher or kind of head, and a distinguishing feature."""
 
 
 def save_head(folder: Path, layout: Layout) -> Path:
-    """Writes a random head."""
+    """Writes configuration and random weights of a head."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(configuration(layout)))
     save_file(weights(layout), folder / "model.safetensors", metadata={"format": "pt"})
@@ -97,7 +97,7 @@ def states(layout: Layout) -> int:
 
 
 def configuration(layout: Layout) -> dict[str, Any]:
-    """config.json as it is published, with fields that mean nothing to the engine."""
+    """config.json as published, including fields that the engine ignores."""
     layer = {
         "model_type": "qwen3",
         "vocab_size": tiny.VOCABULARY,
@@ -152,7 +152,7 @@ def configuration(layout: Layout) -> dict[str, Any]:
 
 
 def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
-    """All tensors by their published names."""
+    """All tensors of a checkpoint, by their published names."""
     body = "model." if layout.swiglu else ""
     shapes: dict[str, tuple[int, ...]] = {
         f"{body}fc.weight": (WIDTH, states(layout) * WIDTH),
@@ -246,7 +246,7 @@ def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Te
 
 
 def pair(family: str, layout: str, home: Path) -> tiny.TinyPair:
-    """A target and a head that was made for it."""
+    """A target and a head for it, saved in `home`."""
     made = tiny.save(home / "target", eagle3_checkpoints.target(family), tiny.train_tokenizer())
     return tiny.TinyPair(made, save_head(home / "head", LAYOUTS[layout]))
 
@@ -259,4 +259,4 @@ def name(family: str, layout: str) -> str:
 PAIRS: dict[str, Callable[[Path], tiny.TinyPair]] = {
     name(family, layout): partial(pair, family, layout) for family in tiny.FAMILIES for layout in LAYOUTS
 }
-"""Every head with every target."""
+"""A pair of every layout with every family of targets, by name."""

@@ -1,7 +1,7 @@
-"""A DFlash head as slowly and as plainly as it can be written, from the published layouts and the publishers' training.
+"""Slow and plain reference of a DFlash head, written from the published layouts and the publishers' training code.
 
-In numpy and float64, head by head and row by row, without a cache or a tree: each new question goes over the whole text
-once more. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.
+It computes in numpy and float64, one attention head at a time, without a cache or a tree: each block is computed from
+the whole text. The target's states are read by hooks on a plain module. No code is shared with the engine.
 """
 
 import json
@@ -52,7 +52,7 @@ class Checkpoint:
         self.words = self.layer["vocab_size"]
 
     def layers(self, count: int) -> list[int]:
-        """Numbers of the target layers whose inputs are read."""
+        """Numbers of the layers whose inputs the head reads, for a target of `count` layers."""
         if self.nested:
             return list(self.config["aux_hidden_state_layer_ids"])
         own = self.layer["num_hidden_layers"]
@@ -95,14 +95,14 @@ class Checkpoint:
         return rows
 
     def around(self, rows: Rows, name: str, sublayer: Any) -> Rows:
-        """A sublayer, between its two convolutions if the head has any."""
+        """Output of a sublayer, whose input and output are convolved if the head has convolutions."""
         if not self.second:
             found: Rows = sublayer(rows)
             return found
         return self.convolved(sublayer(self.convolved(rows, rows, name, 0)), rows, name, 1)
 
     def convolved(self, rows: Rows, given: Rows, name: str, side: int) -> Rows:
-        """`given` are the rows that the dynamic kernels are computed from."""
+        """Convolution of `rows`; the dynamic part of its kernels is computed from the rows `given`."""
         base = self.weights[f"{name}.base_kernel"][side]
         taps, width = base.shape
         group = self.flash["conv_group_size"]
@@ -141,7 +141,7 @@ class Checkpoint:
         return self.times(np.concatenate(found, -1), f"{at}.o_proj")
 
     def sees(self, number: int, start: int, row: int, key: int) -> bool:
-        """Whether a row of the block that begins at `start` attends to a key; all by their positions."""
+        """Whether a row of the block that begins at `start` attends to a key; all three are text positions."""
         sliding = self.layer["layer_types"][number] == "sliding_attention"
         window = self.layer["sliding_window"]
         if self.nested:
@@ -168,7 +168,7 @@ class Checkpoint:
         return found
 
     def logits(self, rows: Rows, path: list[int]) -> Rows:
-        """Over the target's vocabulary, of the token after a path from the anchor; `rows` are those of the block."""
+        """Logits over the target's vocabulary after a path from the anchor; `rows` are the block's rows."""
         hidden = self.norm(rows, "norm")
         place = len(path) - self.from_anchor
         own = self.corrected(rows, hidden, place, path)
@@ -210,7 +210,7 @@ class Checkpoint:
             before = first[path[-1]]
             gate = sigmoid(self.times(np.concatenate([hidden[place], before]), "markov_head.gate_proj"))
             return self.times(gate * before, "markov_head.markov_w2")
-        # In training, the token before row 0 is the anchor, and where that row predicts nothing, before row 1 too.
+        # As in training, the anchor is the token before row 0, and also before row 1 if row 0 predicts no token.
         tokens = path if self.from_anchor else [path[0], *path]
         state, out = np.zeros(first.shape[1]), np.zeros(first.shape[1])
         for row, token in enumerate(tokens[: place + 1]):
@@ -222,7 +222,7 @@ class Checkpoint:
 
 @dataclass
 class DflashOracle(SampledOracle):
-    """The reference's view of a target, and of a head in place of a draft: give the target as `draft` too."""
+    """Reference for a target with a DFlash head as draft; `draft` must be the target."""
 
     folder: Path = Path()
     _blocks: dict[reference.Path, Rows] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Tiny random EAGLE-3 and P-EAGLE heads in the published layouts, beside targets that they sometimes guess right.
+"""Tiny random EAGLE-3 and P-EAGLE heads in the published layouts, with targets whose tokens they sometimes guess.
 
 A random head knows nothing. But of the target's tokens a few are its favourites, and the head guesses among these.
 """
@@ -39,9 +39,9 @@ class Layout:
     maps_tokens: bool = True
     target_layers: tuple[int, ...] | None = None
     depth: int = 1
-    """Number of its layers."""
+    """Number of the head's layers."""
     guesses: int = 1
-    """Number of levels of one pass; more than one in P-EAGLE."""
+    """Number of levels that one pass guesses; more than 1 in P-EAGLE."""
     extras: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration."""
 

@@ -1,4 +1,4 @@
-"""An EAGLE-3 or P-EAGLE head as slowly and as plainly as it can be written, from papers and published layouts alone.
+"""Slow and plain reference of an EAGLE-3 or P-EAGLE head, written only from the papers and the published layouts.
 
 In numpy and float64, head by head, without a cache or a tree: each new question goes over the whole text once more, and
 its answer is kept. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.
@@ -61,7 +61,7 @@ class Checkpoint:
         return self.times(side_by_side, "fc")
 
     def outputs(self, embedded: Rows, hidden: Rows) -> Rows:
-        """The layers over the rows of one text, each of which sees itself and those before it."""
+        """Outputs of the last layer for all rows of one text; each row attends to itself and to earlier rows."""
         normed = self.norm(hidden, "layers.0.hidden_norm")
         residual = normed if self.flag("norm_before_residual") else hidden
         given = np.concatenate([self.norm(embedded, "layers.0.input_layernorm"), normed], -1)
@@ -101,11 +101,11 @@ class Checkpoint:
 
     @property
     def mask_token(self) -> int | None:
-        """Of P-EAGLE's mask rows."""
+        """Token of P-EAGLE's mask rows; None in an EAGLE-3 head."""
         return next((self.config[name] for name in ("mask_token_id", "pard_token") if name in self.config), None)
 
     def mask_state(self) -> Rows:
-        """What stands before a mask token in P-EAGLE, shape (1, width)."""
+        """Hidden state of P-EAGLE's mask rows, shape (1, width)."""
         return self.fused(np.split(self.weights["mask_hidden"][0], 3, -1))
 
     def logits(self, outputs: Rows) -> Rows:
@@ -176,7 +176,7 @@ class Eagle3Oracle(SampledOracle):
 
 
 def states_of(target: Any, layers: list[int], text: reference.Path) -> list[Rows]:
-    """What enters these layers of a target in a text, as a plain module computes it."""
+    """Inputs of these layers of a target over a text, as a plain module computes them."""
     body = target.base_model
     parts = body.h if hasattr(body, "h") else body.layers
     found: list[Rows] = []

@@ -1,4 +1,4 @@
-"""Changes to the files of a head, and how a refusal reads."""
+"""Helpers that change the files of a head, and a check of the message of a refusal."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from decoder.errors import DecoderError
 
 
 def rewrite(folder: Path, changes: Mapping[str, Tensor | None]) -> None:
-    """Changes the weights in a folder; None: it has that no longer."""
+    """Adds or replaces weights in a folder's model.safetensors; a weight whose new value is None is removed."""
     held: dict[str, Tensor | None] = {**load_file(folder / "model.safetensors"), **changes}
     save_file(
         {key: tensor for key, tensor in held.items() if tensor is not None},
@@ -29,6 +29,6 @@ def reconfigure(folder: Path, changes: Mapping[str, Any]) -> None:
 
 
 def one_line(refusal: pytest.ExceptionInfo[DecoderError], *said: str) -> bool:
-    """Whether a refusal is one line that says all of this."""
+    """Whether the message of a refusal is one line that contains all these parts."""
     message = str(refusal.value)
     return "\n" not in message and len(message.split()) > 6 and all(part in message for part in said)

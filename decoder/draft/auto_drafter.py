@@ -156,7 +156,7 @@ class _MixedTree:
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
         """The model's best tokens after a level's nodes, by node. Nodes are left out if the model has not read their
-        parents; all nodes are left out if the model cannot draft deeper, or if a draft pass is not worth its time.
+        parents. The result is empty if the model cannot draft deeper levels, or if a draft pass is not worth its time.
         """
         if self.tree.depths[level[0]] >= model.deepest:
             return {}

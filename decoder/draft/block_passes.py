@@ -1,8 +1,8 @@
-"""Passes of a DFlash head: one for all levels of a tree.
+"""Passes of a DFlash head: one pass for all levels of a tree.
 
 Row i of the KV cache belongs to token i of the text and is computed from the target's layer states at this token. After
-the text, a single pass predicts the tokens of all levels; a level's nodes have the same row of logits, unless the head
-corrects it for the token of each node. Does not know the use of the logits.
+the text, a single pass predicts the tokens of all levels. All nodes of a level have the same row of logits, unless the
+head corrects the row for the token of each node. Does not know what the logits are used for.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,9 @@ from decoder.forward.layer_states import LayerStates
 from decoder.tree import TokenTree
 
 PROBED = 3
-"""Largest number of blocks before the last that a pass computes for guesses of tokens that the text already has."""
+"""Largest number of additional blocks in a pass. They begin at earlier tokens of the text, so their guesses are for
+tokens that the text already has.
+"""
 
 
 class BlockPasses:
@@ -33,9 +35,9 @@ class BlockPasses:
         self._unread: list[Float[Tensor, "N Y"]] = []
         """Layer states of the target that the head has not read yet."""
         self._block: Block | None = None
-        """The block after the text."""
+        """The block that begins at the text's last token."""
         self._memory: dict[int, Float[Tensor, R]] = {}
-        """Memory of the head's correction after each node."""
+        """Memory of the head's correction after each node; -1 stands for the parent of the root."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have read the same tokens."""
@@ -55,7 +57,7 @@ class BlockPasses:
         return self.after_latest(text, 1)[0]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; at most `PROBED` tokens before the last have logits, since each takes a block."""
+        """See `Passes`; at most `PROBED` tokens before the last one have logits, since each of them needs a block."""
         count = min(latest, self.behind(text), 1 + PROBED)
         self._read(len(text) - 1 - self.cache.length)
         *before, self._block = self._head.blocks(self.cache, text[len(text) - count :])
@@ -87,7 +89,7 @@ class BlockPasses:
         self._unread.append(self._states.take([0, *path]))
 
     def _read(self, count: int) -> None:
-        """Reads the next `count` tokens of the text, which are fewer than the unread states, or as many."""
+        """Reads the next `count` tokens of the text, whose target states must be among the unread ones."""
         if not count:
             return
         states = torch.cat(self._unread)

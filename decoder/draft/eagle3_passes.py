@@ -1,8 +1,8 @@
 """Passes of an EAGLE-3 head or MTP layer: over one text, and level by level over the draft trees at its end (EAGLE-3,
 section 3.1).
 
-A drafted row combines a node with the head's own output at the node's parent; `HeadText` has the rows of the text. Keys
-and values of drafted rows are dropped after each round, since the target has then computed the states of accepted
+`HeadText` computes the rows of the text; a drafted row combines a node with the head's own output at the node's parent.
+Keys and values of drafted rows are dropped after each round, since the target has then computed the states of accepted
 nodes. Does not know what the logits are used for.
 """
 

@@ -1,4 +1,4 @@
-"""The text of a head that reads the target's states: which states it has not read yet, and its rows of the others.
+"""Reading of one text by a head: the target's states that the head has not read yet, and cache rows for all others.
 
 Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last
 token as soon as the target has read all tokens before it. Knows neither trees nor logits.
@@ -17,11 +17,11 @@ from decoder.forward.protocol import GuidedHead
 AT_ONCE = 512
 """Largest number of text rows in one pass."""
 Drafted = tuple[Sequence[int], Float[Tensor, "N X"]]
-"""Token ids and hidden states of rows behind the text."""
+"""Token ids and hidden states of rows that follow the text."""
 
 
 class HeadText:
-    """One text as a head reads it."""
+    """A text, the head's KV cache for it, and the target's states that the head has not read yet."""
 
     def __init__(self, head: GuidedHead, capacity: int, states: LayerStates) -> None:
         """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
@@ -39,19 +39,19 @@ class HeadText:
             self.outputs(tokens, 1)
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the head has not read; 0 if the target has not read any."""
+        """Number of tokens at the end of the text that the head has not read; 0 if the target has read no token."""
         return len(text) - 1 - self.cache.length
 
     def commit(self, path: Sequence[int]) -> None:
-        """Takes the states of the root and of accepted nodes, which the target's latest pass has computed."""
+        """Adds the states of the root and of accepted nodes, from the target's latest pass, to the unread states."""
         self.unread.append(self._states.take([0, *path]))
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
         """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at
         all of them if they are fewer.
 
-        Rows of `behind` are computed in the same pass as the last tokens, as a chain after them; their outputs follow
-        those of the text, and their keys and values are dropped.
+        Rows of `behind` are computed in the same pass as the last tokens, as a chain after these tokens. The outputs of
+        `behind` follow the outputs of the text; the keys and values of `behind` are dropped.
         """
         tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
         count, outputs = len(tokens), list[Tensor]()

@@ -53,7 +53,7 @@ class Passes(Protocol):
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Forwards one level's nodes, after their parents; returns the logits and the position after each node.
 
-        A single row of logits, with its position, stands for all nodes if it is the same for each.
+        If all nodes have the same logits, a single row of logits and a single position may be returned.
         """
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
@@ -74,7 +74,7 @@ class LevelDrafter(Proposer, Protocol):
 
     @property
     def deepest(self) -> int:
-        """Largest number of levels of which it can draft the nodes."""
+        """Largest number of levels that the drafter can draft."""
 
     def behind(self, text: Sequence[int]) -> int:
         """Number of tokens at the end of the text that the draft has not read; 0 if it cannot draft yet."""

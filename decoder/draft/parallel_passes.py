@@ -1,8 +1,8 @@
-"""Passes of a P-EAGLE head: one for all levels of a tree.
+"""Passes of a P-EAGLE head: one pass for all levels of a tree.
 
-Behind the last row of the text are rows of a mask token and a mask state, each of which predicts the token of one more
-level; all nodes of a level have the same row of logits. Source: P-EAGLE (arXiv 2602.01469). Does not know what the
-logits are used for.
+A pass ends with mask rows, which follow the last row of the text. Each mask row combines a mask token with a mask state
+and predicts the token of one more level; all nodes of a level have the same row of logits. Source: P-EAGLE (arXiv
+2602.01469). Does not know what the logits are used for.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class ParallelPasses:
         self.cache = self._text.cache
         self._head = head
         self._levels: Float[Tensor, "K V"] | None = None
-        """Logits of the nodes of each level, after the latest text."""
+        """Logits after the nodes of each level, the root included, for the latest text."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have read the same tokens."""
@@ -60,7 +60,7 @@ class ParallelPasses:
         """See `Passes`; takes no pass. The root must have been read as the last token of the text."""
         depth, levels = tree.depths[nodes[0]], self._levels
         assert levels is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
-        # One cached row fewer than tokens, and the token after the text has the position of their number.
+        # The text has one token more than the cache has rows, and its length is the position of the next token.
         return levels[depth : depth + 1], [self.cache.length + 1 + depth]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:

@@ -201,7 +201,7 @@ class ModuleForward:
         visible: NDArray[np.bool_],
         call: Call,
     ) -> Any:
-        """The output of `call`, which calls the module for the same rows as `forward`; see `LanguageModel.forward`."""
+        """Output of `call`, which runs the module on the new rows; for other arguments see `LanguageModel.forward`."""
         end = cache.used + len(tokens)
         masks = self._masks(cache, positions, visible)
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
@@ -227,7 +227,7 @@ class ModuleForward:
     ) -> Any:
         """The module's output of one pass; `biases` are added to the attention scores, by layer type.
 
-        With `inputs_embeds` among the options, the module reads these rows in place of the tokens.
+        If the options have `inputs_embeds`, the module reads these rows in place of the tokens.
         """
         masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
         given = {} if "inputs_embeds" in options else {"input_ids": tokens[None]}

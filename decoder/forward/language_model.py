@@ -61,7 +61,7 @@ class LanguageModel:
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
         self._tied = traits.source is not None and traits.source.architecture.tie_word_embeddings
-        """Whether the output head is known to have the weight of the input embedding."""
+        """Whether the output head is known to share the weight of the input embedding."""
         self.runs_by: Forward = self._native or OnDemand(hf)
         """Forward form that computes the model's passes."""
         self.runs_without_module = self._native is not None

@@ -1,6 +1,6 @@
-"""Parts of drafting networks in plain torch, on any device: norm, rotary positions, gated MLP, map of token ids.
+"""Parts of drafting heads in plain torch, on any device: norm, rotary positions, gated MLP, map of token ids.
 
-Pure functions of rows and weights; know neither checkpoints nor caches.
+Pure functions of rows and weights; they know neither checkpoints nor caches.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 NEVER = -1e4
-"""Logit of tokens that a network cannot predict: their probability is 0, but recorded log-probabilities stay finite."""
+"""Logit of tokens that a head cannot predict: their probability is 0, but recorded log-probabilities stay finite."""
 
 
 def rms_normed(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "X"], eps: float) -> Float[Tensor, "*N X"]:
@@ -35,14 +35,14 @@ def rotated(
 def gated(
     rows: Float[Tensor, "N X"], gate: Float[Tensor, "I X"], up: Float[Tensor, "I X"], down: Float[Tensor, "X I"]
 ) -> Float[Tensor, "N X"]:
-    """The MLP of Llama and Qwen3."""
+    """The SwiGLU MLP of Llama and Qwen3 layers."""
     return functional.linear(functional.silu(functional.linear(rows, gate)) * functional.linear(rows, up), down)
 
 
 def over_target_ids(own: Float[Tensor, "N D"], tokens: Int[Tensor, "D"] | None, words: int) -> Float[Tensor, "N V"]:
-    """Logits over a network's own token ids, as logits over the target's `words` token ids.
+    """Converts logits over a head's own token ids to logits over the target's `words` token ids.
 
-    `tokens` are the target's ids by own id; None if the ids are the same.
+    `tokens` has the target's id of each own id; None if the ids are the same.
     """
     if tokens is None:
         return own

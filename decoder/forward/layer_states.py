@@ -1,4 +1,4 @@
-"""Layer states of a model: the hidden rows that enter some of its layers, kept as input of a head.
+"""Layer states of a model: the hidden rows that enter some of its layers, stored as input of a drafting head.
 
 Knows no model. Rows have the same indices as in the model's KV cache: a pass that overwrites a row of the cache also
 overwrites the row here.
@@ -13,11 +13,11 @@ from torch import Tensor
 
 
 class StatesReader(Protocol):
-    """A head: a network that drafts from the layer states of one target, in place of a draft model."""
+    """A drafting head: a network that drafts from the layer states of one target, in place of a draft model."""
 
     @property
     def name(self) -> str:
-        """Hub id or folder name, or the word that is given in place of them."""
+        """Hub id or folder name of the head, or the word that `--draft` has in place of them."""
 
     @property
     def kind(self) -> str:
@@ -38,7 +38,7 @@ class LayerStates:
     def __init__(self, layers: Sequence[int]) -> None:
         """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.
 
-        The number of all layers stands for the input of the output head: the rows after the final norm.
+        For a model of L layers, number L stands for the input of the output head: the rows after the final norm.
         """
         self.layers = tuple(layers)
         self._taken = 0

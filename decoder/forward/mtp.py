@@ -1,10 +1,10 @@
 """A target's multi-token prediction (MTP) layer as a head that drafts from the target's state after its final norm.
 
-A row is a projection of the normed embedding of a token and the normed state at the position before it; it passes a
-decoder layer of the target's family, and a norm. The normed row is the state for the next row, and the target's output
-head predicts from it. Here the decoder layer and that norm are a Hugging Face module of the target's family with one
-layer, so that attention, experts and windows are the family's own. Source: DeepSeek-V3 (arXiv 2412.19437), section 2.2.
-Knows neither texts nor trees.
+A row is a projection of the normalised embedding of a token and the normalised state at the position before the token.
+The row passes a decoder layer of the target's family and a final norm. The result is the state for the next row, and
+the target's output head predicts from it. Decoder layer and final norm are a Hugging Face module of the target's family
+with one layer, so that attention, experts and windows are the family's own. Source: DeepSeek-V3 (arXiv 2412.19437),
+section 2.2. Knows neither texts nor trees.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +31,11 @@ class MtpHead:
     """An MTP layer with its weights, and the target's embedding and output head; all on one device."""
 
     name: str
-    """Word that names the layer in place of a draft model."""
+    """Word that `--draft` has for the layer."""
     layers: tuple[int, ...]
-    """Number of the target's layers, which stands for its state after the final norm; see `LayerStates`."""
+    """Only the number of the target's layers, which stands for the target's state after its final norm; see
+    `LayerStates`.
+    """
     layer: ModuleForward = field(repr=False)
     """Decoder layer and final norm, as a module without an output head."""
     embed: Rows = field(repr=False)
@@ -41,7 +43,7 @@ class MtpHead:
     embedding_norm: Rows = field(repr=False)
     state_norm: Rows = field(repr=False)
     projection: Float[Tensor, "X 2X"] = field(repr=False)
-    """Of embedding and state, in this order, to the rows that enter the layer."""
+    """Weight of the projection of embedding and state, in this order, to the rows that enter the decoder layer."""
     output: nn.Linear = field(repr=False)
     """The target's output head, in the target's dtype."""
     kind: ClassVar[str] = "MTP layer"
@@ -65,7 +67,7 @@ class MtpHead:
         return self.no_states(count)
 
     def fused(self, states: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`; the target's state is the hidden state."""
+        """See `GuidedHead`; the hidden states are the target's states, unchanged."""
         return states.to(self.projection)
 
     def forward(
@@ -76,7 +78,7 @@ class MtpHead:
         positions: Sequence[int],
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`; outputs are normed."""
+        """See `GuidedHead`; the outputs are rows after the layer's final norm."""
         embedded = self.embed(torch.tensor(tokens, device=hidden.device)).to(hidden)
         rows = torch.cat([self.embedding_norm(embedded), self.state_norm(hidden)], -1)
         call = partial(self.layer.output, inputs_embeds=functional.linear(rows, self.projection)[None])

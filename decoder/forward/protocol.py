@@ -1,4 +1,4 @@
-"""Interfaces of a forward form, of a head that drafts from a model's states, and of tensor-parallel processes.
+"""Interfaces of a forward form of a model, of a head that drafts level by level, and of tensor-parallel processes.
 
 All forward forms of a model give the same logits.
 """
@@ -32,7 +32,7 @@ class Forward(Protocol):
 
 @runtime_checkable
 class GuidedHead(StatesReader, Protocol):
-    """A head that drafts level by level: an EAGLE-3 head, or an MTP layer of the target's own.
+    """A head that drafts level by level: an EAGLE-3 head, or the target's own MTP layer.
 
     A row combines a token with the hidden state at the position before it: the target's states for tokens of the text,
     the head's own output for drafted tokens.
@@ -65,7 +65,7 @@ class GuidedHead(StatesReader, Protocol):
             tokens: Token ids of the new rows, N of them.
             hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
                 head.
-            positions: Text position of each hidden state, one less than that of its token; siblings have the same one.
+            positions: Text position of each hidden state, one less than its token's; siblings have the same position.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
 

@@ -1,4 +1,4 @@
-"""Any head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless."""
+"""Any drafting head as a `Forward` without a target, for timing its passes; its predictions are meaningless."""
 
 from decoder.forward.dflash.head import BlockHead
 from decoder.forward.dflash.unguided import UnguidedBlocks
@@ -9,7 +9,7 @@ from decoder.forward.protocol import Forward, GuidedHead
 
 
 def unguided(head: StatesReader) -> Forward:
-    """The head as a `Forward` without a target; raises TypeError for an unknown kind."""
+    """The head as a `Forward` with zeros in place of the target's states; raises TypeError for an unknown kind."""
     if isinstance(head, BlockHead):
         return UnguidedBlocks(head)
     if isinstance(head, Head) and head.shape.guesses > 1:

@@ -50,8 +50,8 @@ def require_model_free(names: Sequence[str]) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot do without a draft model; lookup or a drafting head is not one; "
-        "leave that out of --methods, or name a model by --draft",
+        f"{', '.join(needing)} cannot do without a draft model; neither lookup nor a drafting head is a draft model; "
+        "leave methods that need one out of --methods, or name a model by --draft",
         "methods",
     )
 

@@ -19,7 +19,7 @@ def is_model_free(draft: str | None) -> bool:
 
 
 def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
-    """Raises ConfigError unless the draft is a whole model; `user` is the option or method that needs one."""
+    """Raises ConfigError unless the draft is a whole model; `user` is the option or method that needs a whole model."""
     require_model(user, target, draft)
     if draft is not None and (head := head_shape(draft)):
         raise ConfigError(

@@ -1,6 +1,7 @@
-"""Fields of config.json that all published heads share, and the architecture of their layers.
+"""Fields of config.json that all published drafting heads share, and the architecture of their layers.
 
-Fields without effect on a head are ignored, also `auto_map`, so that the code it names never runs. Knows no weights.
+Fields without effect on a head are ignored, including `auto_map`, so the code that it names never runs. Knows no
+weights.
 """
 
 from types import SimpleNamespace
@@ -44,7 +45,7 @@ class LayerFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind_of(content: bytes) -> Kind:
-    """The kind fields of a config.json; empty if it is no valid JSON object."""
+    """Fields of a config.json that tell the kind of a head; all None if the file is not a valid JSON object."""
     kind: Kind | None = decoded(content, Kind)
     return kind or Kind()
 
@@ -60,10 +61,10 @@ def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fi
 
 
 def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architecture:
-    """Architecture of a head's layers; `resolved` are fields whose values are not simply those of the configuration.
+    """Architecture of a head's layers; the values in `resolved` replace those of the configuration.
 
     Raises:
-        ModelError: Rotary positions are of an unsupported kind, or sizes do not fit each other.
+        ModelError: The rotary positions are of an unsupported kind, or sizes do not fit each other.
     """
     rope = rotary(layer)
     if rope is None:

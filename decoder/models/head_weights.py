@@ -1,7 +1,7 @@
-"""Weights of heads, read only from safetensors; each tensor must have a known name and the expected shape.
+"""Reads weights of drafting heads, only from safetensors; each tensor must have a known name and the expected shape.
 
-A head is a network that drafts from the layer states of one target. Pickled weights are never opened, and no code of a
-checkpoint is run. An error names the tensor, its shape and the expected shape.
+A drafting head is a network that drafts from the layer states of one target. Pickled weights are never opened, and no
+code of a checkpoint is run. An error names the tensor, its shape and the expected shape.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from decoder.models.known_checkpoint import weight_files
 
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
-"""Names of the tensors of integers; all other tensors hold real numbers."""
+"""Names of the tensors of integers or booleans; all other tensors have floating-point numbers."""
 AGAIN = "download it again, or choose another --draft"
 Sizes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by name."""
@@ -38,7 +38,7 @@ class TargetSizes:
 
 
 class FitShape(Protocol):
-    """Configuration of a head, as far as a target must match it."""
+    """The part of a head's configuration that its target must match."""
 
     @property
     def layer(self) -> Architecture:
@@ -88,8 +88,8 @@ def read_weights(
         name: Hub id or folder.
         shown: Name for messages.
         kind: Kind of the head, for messages, for example "EAGLE-3 head".
-        wanted: Shapes of the weights that must be there.
-        optional: Shapes of further weights that may be there.
+        wanted: Shapes of required weights, by name.
+        optional: Shapes of optional weights, by name.
         own_name: A weight's name in `wanted` or `optional`, from its name in a file; None if the weight is not used.
 
     Raises:
@@ -99,8 +99,8 @@ def read_weights(
     files = weight_files(name)
     if not files:
         raise ModelError(
-            f"{shown} has no weights in safetensors, and pickled ones are not opened; convert them, or choose another "
-            "--draft"
+            f"{shown} has no weights in safetensors, and pickled weights are not opened; convert them, or choose "
+            "another --draft"
         )
     for key, tensor in chain.from_iterable(weights_in(path, shown, own_name) for path in files):
         _check(shown, kind, key, tensor, known.get(key))
@@ -112,7 +112,7 @@ def read_weights(
 
 
 def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -> None:
-    """Refuses a weight with an unknown name, or of another shape or dtype than expected."""
+    """Raises ModelError for a weight with an unknown name, or with an unexpected shape or dtype."""
     if size is None:
         raise ModelError(
             f"{shown} has a weight {key} of shape {written(tensor.shape)}, which no {kind} with its configuration has; "
@@ -127,7 +127,7 @@ def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...
 
 
 def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
-    """The weights in a file, without unused ones, as (own name, tensor)."""
+    """The used weights of a file, as (name by `own_name`, tensor); raises ModelError if the file cannot be read."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - it is no mapping
@@ -140,8 +140,8 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
 
 
 def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor | None:
-    """For each of the head's token ids, the id among the target's `words`, from the differences in `d2t`; shape (D,).
-    None if the ids are the same.
+    """For each of the head's token ids, the target's token id below `words`, computed from the differences in `d2t`;
+    shape (D,). None if there is no `d2t`, so that the ids are the same.
     """
     if (offsets := tensors.get("d2t")) is None:
         return None

@@ -1,6 +1,6 @@
-"""All kinds of heads: networks that draft from the layer states of one target, in published checkpoints.
+"""Configuration and loading of all kinds of drafting heads: networks that draft from the layer states of one target.
 
-Knows which reader reads which kind, and nothing of drafting.
+Chooses the reader of each kind of published checkpoint; knows nothing of drafting.
 """
 
 import torch
@@ -20,7 +20,7 @@ AnyShape = HeadShape | BlockShape | MtpShape
 
 
 def head_shape(name: str) -> AnyShape | None:
-    """Configuration of the head in a hub id or folder, or of the target's MTP layer by the word for it; None if the
+    """Configuration of the head in a hub id or folder, or of the target's MTP layer if the name is "mtp"; None if the
     checkpoint is not a head.
 
     Raises:
@@ -30,10 +30,10 @@ def head_shape(name: str) -> AnyShape | None:
 
 
 def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dtype) -> StatesReader:
-    """Loads the head of a hub id or folder onto the device of its target; for an MTP layer, the target's name is given.
+    """Loads the head of a hub id or folder onto the device of its target; an MTP layer is loaded by the target's name.
 
     Raises:
-        ConfigError: The MTP layer cannot draft.
+        ConfigError: The MTP layer is not supported; see `load_mtp`.
         ModelError: The head's weights cannot be read, or do not fit its configuration.
         PairError: The head was made for another target.
     """

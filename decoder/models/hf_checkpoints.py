@@ -112,10 +112,10 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype) -> tuple[Any, str]:
-    """A module like the body of `module`, which has no output head, with another configuration and these weights.
+    """A new body (a model without output head) of the class of `module`'s body, with this configuration and weights.
 
-    The weights are named as in a checkpoint of the body. Also returns what of them does not fit, in words; empty if all
-    fit.
+    The weights have their names in a checkpoint of the body. Also returns a message that names one weight which does
+    not fit; the message is empty if all weights fit.
     """
     embedding = torch.zeros(config.vocab_size, config.hidden_size)
     body, info = _from_hub(
@@ -159,7 +159,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names among `unexpected` that differ from a name in `known` only in the layer number, without MTP layers."""
+    """Names in `unexpected` that differ from a name in `known` only in the layer number; leaves out MTP layers."""
     forms, names = {_NUMBER.sub("#", name) for name in known}, list(unexpected)
     of_mtp = tuple(name.removesuffix(_MTP) for name in names if name.endswith(_MTP))
     return [name for name in names if _NUMBER.sub("#", name) in forms and not name.startswith(of_mtp)]

@@ -138,7 +138,9 @@ def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]
 
 
 def weight_names(name: str) -> frozenset[str]:
-    """Names of all weights in a checkpoint's safetensors files; empty if there is none, or one that cannot be read."""
+    """Names of all weights in a checkpoint's safetensors files, or in their index if there is one; empty if files are
+    missing or cannot be read.
+    """
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
     if index:
         return frozenset(index.weight_map)

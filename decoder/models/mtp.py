@@ -1,8 +1,9 @@
-"""A target's own multi-token prediction (MTP) layer as draft: found and read in the target's safetensors.
+"""Finds a target's own multi-token prediction (MTP) layer in the target's safetensors, and loads the layer as draft.
 
-Transformers leaves these weights out when it loads the target. Two published layouts are known, which differ in names;
-of several layers, the first one drafts all levels. The decoder layer becomes a module of the target's family with one
-layer, so a layer with other weights than the family's is refused. No code of a checkpoint is run.
+Transformers does not load these weights with the target. The two known published layouts differ in the names of
+weights. If a checkpoint has several MTP layers, the first one drafts all levels. The decoder layer becomes a module of
+the target's family with one layer, so an MTP layer with other weights than the family's layers is refused. No code of a
+checkpoint is run.
 """
 
 import copy
@@ -28,13 +29,13 @@ from decoder.system.deferred import imported
 FAMILIES = frozenset(
     {"deepseek_v3", "glm4_moe", "glm4_moe_lite", "mellum", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 )
-"""Model types whose MTP layers are known to be decoder layers of the family itself."""
+"""Model types whose MTP layer is known to contain a decoder layer of the family itself."""
 REMEDY = "name a draft model, or give --draft lookup"
 
 
 @dataclass(frozen=True)
 class MtpShape:
-    """An MTP layer, before it is read; its configuration is that of the target."""
+    """Stands for the configuration of an MTP layer, which has the target's configuration and none of its own."""
 
     kind: ClassVar[str] = "MTP layer"
 
@@ -50,11 +51,11 @@ class Layout:
     projection: str
     norm: str
     copies: tuple[str, ...] = ()
-    """Names of copies of the target's own weights, which are not read."""
+    """Names of weights that are not read, since they are copies of the target's own."""
 
     def own(self, name: str) -> str | None:
-        """Name, in a module with one layer, of a weight of the decoder layer or of the norm after it; None for all
-        others.
+        """Name that a weight of the decoder layer or of its final norm has in a module with one layer; None for all
+        other weights.
         """
         if name == self.norm:
             return "norm.weight"
@@ -70,11 +71,11 @@ AFTER_ALL = Layout(
     projection="mtp.fc.weight",
     norm="mtp.norm.weight",
 )
-"""Qwen3-Next, Qwen3.5, Mellum: the weights around the layer have a prefix of their own."""
+"""Layout of Qwen3-Next, Qwen3.5 and Mellum: MTP weights have the prefix `mtp.`."""
 
 
 def _as_layer(number: int) -> Layout:
-    """DeepSeek-V3, GLM-4.5 and later: all weights are those of one more layer of the target."""
+    """Layout of DeepSeek-V3, GLM-4.5 and later: MTP weights are named as one more layer of the target, this number."""
     layer = f"model.layers.{number}."
     return Layout(
         layer=layer,
@@ -109,7 +110,7 @@ def mtp_layout(name: str, config: Any) -> Layout:
     )
     require(
         not getattr(config, "quantization_config", None),
-        f"--draft {MTP} needs weights that are not quantised, and those of {shown} are; {REMEDY}",
+        f"--draft {MTP} needs weights that are not quantised, and the weights of {shown} are quantised; {REMEDY}",
         "draft",
     )
     return known[0]
@@ -119,14 +120,15 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
     """Loads the MTP layer of a target, given by its hub id or folder, onto its device.
 
     Raises:
-        ConfigError: The layer is not one of the target's family, or the target's form gives no access to its states.
+        ConfigError: The MTP layer does not have the weights of a layer of the target's family, or the target's forward
+            form gives no access to the target's states.
         ModelError: The weights cannot be read.
     """
     shown = display_name(name)
     if not isinstance(target.runs_by, Tappable):
         raise ConfigError(
-            f"--draft {MTP} reads the target's states after its final norm, to which the form of {shown} gives no "
-            f"access; {REMEDY}",
+            f"--draft {MTP} reads the target's states after its final norm, to which the forward form of {shown} gives "
+            f"no access; {REMEDY}",
             "draft",
         )
     module = target.hf.module
@@ -181,7 +183,7 @@ def _attending(types: list[str]) -> str:
 
 
 def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
-    """A norm of the same class with another weight."""
+    """A copy of the norm `like` with this weight."""
     norm = copy.deepcopy(like)
     own = next(norm.parameters())
     norm.weight = nn.Parameter(weight.to(own), requires_grad=False)
@@ -189,7 +191,7 @@ def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
 
 
 def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
-    """The weights of the MTP layer by their names in the checkpoint."""
+    """The weights of the MTP layer, without copies of the target's own, by their names in the checkpoint."""
     around = layout.embedding_norm, layout.state_norm, layout.projection
 
     def kept(there: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Words in place of a draft's name, and checks of the names of target and draft; without torch, for command lines."""
+"""Words that stand for a draft without a name, and checks of the names of target and draft; does not import torch."""
 
 from decoder.errors import ConfigError, require
 

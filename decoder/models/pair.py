@@ -15,11 +15,11 @@ from decoder.models.translation import Translation
 
 @dataclass(frozen=True)
 class Pair:
-    """A target model and its draft: a model, a head, or suffix lookup."""
+    """A target model and its draft: a model, a drafting head, or suffix lookup."""
 
     target: LanguageModel
     draft: LanguageModel | None
-    """Draft model; None if a head drafts, or suffix lookup (then `head` is None too)."""
+    """Draft model; None if the draft is a drafting head, or suffix lookup (then `head` is None too)."""
     tokenizer: TextTokenizer
     vocabulary: int
     """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, that
@@ -29,7 +29,7 @@ class Pair:
     """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
     that of the target; the draft then drafts as long as the draft's own context has room."""
     head: StatesReader | None = None
-    """Head that drafts from the target's layer states, in place of a draft model; None if there is none."""
+    """Drafting head, which drafts from the target's layer states in place of a draft model; None if there is none."""
     translation: Translation | None = None
     """Tokens of a draft model with another tokenizer; None if it shares the target's, or if there is no draft model."""
 

@@ -85,9 +85,9 @@ def load_pair(
 
     Args:
         target: Hub id, folder or GGUF file.
-        draft: Hub id, folder or GGUF file of a draft model, or a drafting head for the target, or "mtp" for the MTP
-            layer in the target's checkpoint, or "lookup" for suffix lookup. If the draft is "lookup" and no target is
-            named, loads the embedded target.
+        draft: Hub id, folder or GGUF file of a draft model; hub id or folder of a drafting head for the target; "mtp"
+            for the MTP layer in the target's checkpoint; or "lookup" for suffix lookup. If the draft is "lookup" and no
+            target is named, loads the embedded target.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
@@ -105,7 +105,7 @@ def load_pair(
     Raises:
         ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
             unknown, `exact` is set with float64, nothing can be compiled, processes cannot share the target, or the
-            target's checkpoint has no MTP layer that could draft.
+            target's checkpoint has no supported MTP layer.
         DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
@@ -184,8 +184,8 @@ def _tokenizers(
 def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
-    """Raises PairError if the engine cannot decode with a model, or if a head is for another target, and ConfigError
-    for quantised weights that this machine cannot load, or if the target's checkpoint has no MTP layer that can draft.
+    """Raises PairError if the engine cannot decode with a model, or if a head is for another target. Raises ConfigError
+    for quantised weights that this machine cannot load, or if the target's checkpoint has no supported MTP layer.
     """
     for role, config in configs.items():
         with about(role):
@@ -196,7 +196,7 @@ def _check_configs(
 
 
 def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape) -> None:
-    """Raises PairError or ConfigError if a head is not for the target of this configuration; see `_check_configs`."""
+    """Raises PairError or ConfigError if a head does not fit the target's configuration; see `_check_configs`."""
     if isinstance(shape, MtpShape):
         mtp_layout(names["target"], config)
     else:
@@ -227,7 +227,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Args:
         engine: The engine whose target is shared; it must not be exact.
         target: Hub id or folder of the shared target.
-        draft: Hub id or folder of the new draft, or "mtp".
+        draft: Hub id or folder of the new draft, or "mtp" for the target's MTP layer.
         draft_dtype: See `load_pair`.
         report: See `load_pair`.
 
@@ -251,10 +251,10 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 
 def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_dtype: str, report: Report) -> Engine:
-    """See `with_draft`, with a head as draft."""
+    """`with_draft` for a head as draft."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
     _check_head(names, load_config(names["target"]), shape)
-    # A copy, since a head may need the target in another form than the other drafts.
+    # A copy, since a head may need another forward form of the target than the other drafts.
     target = copy.copy(engine.pair.target)
     dtype = choose_draft_dtype(draft_dtype, target.dtype)
     set_up(target.device, dtype)

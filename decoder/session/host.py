@@ -41,8 +41,8 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """The pair, and a proposer for a text of at most `longest` tokens. If the draft is a head, the returned pair's
-    target records layer states. Trees grow by `probabilities`. `sizes` chooses the number of nodes of each tree;
+    """The pair, and a proposer for a text of at most `longest` tokens. If the draft is a head, the target of the
+    returned pair records layer states. Trees grow by `probabilities`. `sizes` chooses the number of nodes of each tree;
     if `sizes` is None, the rules alone limit the number.
     """
     model: LevelDrafter | None = None
@@ -58,7 +58,7 @@ def with_drafter(
 
 
 def passes_of(head: StatesReader, longest: int, states: LayerStates) -> Passes:
-    """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind."""
+    """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind of head."""
     if isinstance(head, BlockHead):
         return BlockPasses(head, longest, states)
     if isinstance(head, Head) and head.shape.guesses > 1:

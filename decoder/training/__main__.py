@@ -1,6 +1,6 @@
 """Command line of the training: ``python -m decoder.training all --data DIR``; each stage resumes where it stopped.
 
-A stage that needs the result of an earlier one takes the shipped model where the work folder has none.
+If the work folder lacks the tokenizer, the target or the distilled draft, a later stage takes the shipped one.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from decoder.training.samples import sample_texts, sampled_texts
 
 STAGES = ("tokenizer", "target", "draft", "distil", "samples", "overlap", "head", "card")
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""Shipped models by the stages that made them."""
+"""For each of these stages, the shipped model that has the stage's result."""
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Los
 
 
 def made(stage: str, work: Path) -> Path:
-    """Folder of a stage's result: that of the work folder, or the shipped model."""
+    """Folder of a stage's result: in the work folder, or else the shipped model."""
     folder = work / stage
     return SHIPPED[stage] if stage in SHIPPED and not folder.exists() else folder
 

@@ -64,9 +64,9 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
 
 def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: int) -> NDArray[np.int64]:
     """Windows `first` to `first + rows - 1` of an endless sequence of windows, which come from the texts in turn and
-    cover each of them evenly.
+    cover each text evenly.
 
-    The start of a text's window i, as a share of the text's length, is i times the golden ratio modulo 1. Such starts
+    The start of a text's window i, as a share of the text's length, is i times the golden ratio modulo 1. These starts
     cover the text evenly after any number of windows, and depend only on i, so that a run can resume.
 
     Returns:

@@ -1,5 +1,5 @@
-"""An EAGLE-3 head in training: all rows of texts at once, with several drafted levels unrolled from the head's own
-outputs.
+"""An EAGLE-3 head in training: computes all rows of a text at once, and unrolls several drafted levels from the head's
+own outputs.
 
 Source: training-time test of EAGLE-3 (arXiv 2503.01840, section 3.2). Weights and configuration are saved in the flat
 published layout, which `decoder.models.eagle3` reads. Knows no trees.
@@ -80,9 +80,9 @@ class TrainedHead(nn.Module):
     ) -> list[Float[Tensor, "B N V"]]:
         """Logits of each unrolled level, `steps` of them.
 
-        Row j combines token j + 1 of the text with a hidden state at position j and predicts token j + 2. The state is
-        the target's at the first level, and the head's own output at position j - 1 at each later level, so the first
-        rows of level k, counted from 0, are no drafts up to row k - 1.
+        Row j combines token j + 1 of the text with a hidden state at position j and predicts token j + 2. At level 0
+        the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the level
+        before. So rows 0 to k - 1 of level k are not drafts.
 
         Args:
             states: Concatenated target states at positions 0 to N - 1.
@@ -103,10 +103,10 @@ class TrainedHead(nn.Module):
     def _attended(
         self, given: Float[Tensor, "B N 2X"], keys: list[Tensor], values: list[Tensor], turn: tuple[Tensor, Tensor]
     ) -> Float[Tensor, "B N X"]:
-        """Attention of a level's rows; the level's keys and values are appended to those of the levels before it.
+        """Attention of a level's rows; the level's keys and values are appended to `keys` and `values`.
 
-        Row j of level k, counted from 0, sees rows of the text (level 0) up to j - k, and its ancestors: row j - k + m
-        of each level m from 1 to k.
+        Row j of level k, counted from 0, sees rows of the text (level 0) up to j - k. It also sees its drafted
+        ancestors and itself: row j - k + m of each level m from 1 to k.
         """
         attention, level = self.midlayer.self_attn, len(keys)
         queries, key, value = (
@@ -159,8 +159,8 @@ class TrainedHead(nn.Module):
 
 
 def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
-    """Mean overlap loss of the unrolled levels on texts, weighted by `step_weight`; token ids have shape
-    (rows, window + 1).
+    """Loss function of a head: the overlap loss averaged over the unrolled levels, weighted by `step_weight`. Its token
+    ids have shape (rows, window + 1).
     """
 
     def loss(head: Any, ids: Tensor) -> Tensor:
@@ -178,8 +178,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Which rows of the text the rows of a level see; the first rows of a level see the text's first row, so that no
-    softmax is empty.
+    """Which rows of the text the rows of a level see. Rows of a level that are not drafts see the text's first row, so
+    that no softmax is empty.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True
@@ -187,7 +187,7 @@ def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "
 
 
 def _shifted(rows: Float[Tensor, "B H N D"], places: int) -> Float[Tensor, "B H N D"]:
-    """Row j of the result is row j - `places`, 0 where there is none."""
+    """Rows moved by `places`: row j of the result is row j - `places`, or zeros if there is no such row."""
     return functional.pad(rows, (0, 0, places, 0))[..., : rows.shape[-2], :]
 
 
@@ -199,7 +199,7 @@ def _rotation(rows: int, head_size: int, device: torch.device) -> tuple[Float[Te
 
 
 def _turned(heads: Float[Tensor, "B H N D"], turn: tuple[Tensor, Tensor]) -> Float[Tensor, "B H N D"]:
-    """Heads rotated to their positions."""
+    """Attention heads rotated to their positions; `turn` has the cosines and sines of `_rotation`."""
     cosine, sine = (part.to(heads.dtype) for part in turn)
     one, other = heads.chunk(2, -1)
     return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)

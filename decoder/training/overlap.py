@@ -1,8 +1,8 @@
-"""Loss by the overlap of the draft's and the target's distributions, which is the probability that a sampled guess is
-accepted.
+"""Training loss by the overlap of the draft's and the target's distributions. The overlap is the probability that a
+sampled guess is accepted.
 
 The gradient of the overlap alone vanishes where the distributions hardly overlap, so the KL divergence is added with a
-weight that falls as the overlap rises. Knows no texts and no models but those that a loss is called with.
+weight that falls as the overlap rises. Knows only the texts and models that a loss is called with.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ DIVERGENCE_DECAY = 3.0
 def overlap_loss(
     draft_logits: Float[Tensor, "*N V"], target_logits: Float[Tensor, "*N V"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Mean of 1 - overlap, with the weighted KL divergence in nats, of both distributions at this temperature."""
+    """Mean of 1 - overlap plus the weighted KL divergence in nats; both distributions are at this temperature."""
     target_logprobs = (target_logits.float() / temperature).log_softmax(-1)
     draft_logprobs = (draft_logits.float() / temperature).log_softmax(-1)
     overlap = torch.minimum(target_logprobs, draft_logprobs).exp().sum(-1).mean()
@@ -32,7 +32,7 @@ def overlap_loss(
 
 
 def draft_loss(target: Any, temperature: float) -> Loss:
-    """Overlap loss of a draft model on texts; token ids have shape (rows, window + 1)."""
+    """Loss function of a draft model: the overlap loss on texts. Its token ids have shape (rows, window + 1)."""
 
     def loss(draft: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():

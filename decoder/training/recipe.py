@@ -57,21 +57,21 @@ class Stage:
 
 @dataclass(frozen=True)
 class Samples:
-    """Texts that the target continues, on which drafts are trained for the texts that they will draft."""
+    """Sampling of training texts from the target: a draft will later guess texts of this kind."""
 
     temperature: float
     prompt: int
-    """Number of tokens of a book before each sample."""
+    """Number of tokens of a book that the target continues in each sample."""
     length: int
-    """Number of tokens of a prompt and its sample."""
+    """Number of tokens of prompt and continuation."""
     rows: int
-    """Number of samples of a batch."""
+    """Number of samples in a batch."""
     batches: int
 
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """Dimensions of an EAGLE-3 head and its training-time test."""
+    """Dimensions of an EAGLE-3 head, and settings of its training."""
 
     hidden: int
     heads: int

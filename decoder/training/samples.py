@@ -1,6 +1,6 @@
-"""Samples of the target, on which its drafts are trained: continuations of passages of books.
+"""Samples texts from the target, on which its drafts are trained: continuations of passages of books.
 
-Batches are written one by one, each from its own seed, so that an interrupted stage resumes.
+Batches are written one by one, each with its own seed, so that an interrupted stage can resume.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from decoder.training.recipe import SEED, Samples
 def sample_texts(
     target: Any, books: NDArray[np.uint16], plan: Samples, folder: Path, log: Callable[[str], None]
 ) -> None:
-    """Writes the batches that are not in the folder yet."""
+    """Samples the batches that are not in the folder yet, and writes each to a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(plan.batches):
         path = folder / f"{number:03}.npy"
@@ -42,7 +42,7 @@ def sample_texts(
 
 
 def sampled_texts(folder: Path) -> NDArray[np.uint16]:
-    """Token ids of all samples, one after the other; raises FileNotFoundError if there are none."""
+    """Token ids of all samples in the folder, concatenated; raises FileNotFoundError if there are no samples."""
     files = sorted(folder.glob("[0-9][0-9][0-9].npy"))
     if not files:
         raise FileNotFoundError(f"no samples in {folder}: run the stage samples first")

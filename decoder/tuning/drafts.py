@@ -114,7 +114,7 @@ def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequ
 
 @torch.inference_mode()
 def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """Most probable token of the draft at every position of a text; -1 where the draft cannot guess yet."""
+    """The draft's most probable token at every position of a text; -1 at positions where the draft cannot guess yet."""
     if pair.head:
         return _head_guesses(pair.target, pair.head, prompt, text)
     cache = pair.draft_model.new_cache(len(prompt) + len(text))
@@ -126,7 +126,7 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """See `_guesses`; the target reads the text too, since the head needs its states."""
+    """See `_guesses`; the target reads the text too, since the head needs the target's states."""
     whole, states, best = [*prompt, *text], LayerStates(head.layers), list[int]()
     tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
     cache = tapped.new_cache(len(whole))
@@ -142,7 +142,7 @@ def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[in
 
 
 def guesses_at_once(pair: Pair) -> int | None:
-    """Number of levels that the draft drafts in one pass; None if each level takes a pass."""
+    """Largest number of levels that the draft computes in one pass; None if each level takes a pass of its own."""
     if pair.head is None:
         return None
     deepest = passes_of(pair.head, 1, LayerStates(pair.head.layers)).deepest
@@ -151,7 +151,7 @@ def guesses_at_once(pair: Pair) -> int | None:
 
 def cost_ratio(engine: Engine) -> float:
     """Time of a draft pass of one row divided by the time of a target pass of one row, on this machine. If the draft
-    drafts all levels in one pass, this is the pass after a text of one token.
+    computes all levels in one pass, the draft pass is one that reads one token of text.
     """
     costs = engine.costs_of(engine.pair.context // 2)
     draft = costs.draft if guesses_at_once(engine.pair) is None else costs.catch_up
@@ -163,8 +163,8 @@ def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | 
 
     The speed-up is the mean number of tokens per round divided by the round's time in units of one target pass:
     (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et
-    al. 2023). If the draft drafts `at_once` levels in one pass, K c is c. Guesses in one text are not independent, so
-    the result is an estimate and not a bound.
+    al. 2023). If the draft computes `at_once` levels in one pass, c replaces K c. Guesses in one text are not
+    independent, so the result is an estimate and not a bound.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
     return tokens / (1 + (chain if at_once is None else min(chain, 1)) * ratio)

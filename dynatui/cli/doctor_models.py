@@ -72,7 +72,7 @@ def models(case: Case) -> Iterator[Finding]:
 
 
 def _mtp_layer(target: str) -> Finding:
-    """Reports whether a target's checkpoint has an MTP layer that can draft, as far as names of weights show."""
+    """Reports whether a target's checkpoint has a supported MTP layer, judged by its configuration and weight names."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.mtp import mtp_layout  # noqa: PLC0415 - imports torch
 

@@ -1,7 +1,8 @@
 """Tiny random targets with an MTP layer in their checkpoints, in the published layouts.
 
-The layer's weights are those of one layer more than the target has, under the names that a checkpoint gives them. The
-target nearly always chooses one of a few favourites, among which the layer guesses too, since both share the head.
+A module is built with one layer more than the target has; its last layer is saved as the MTP layer, under the published
+names. The target nearly always chooses one of a few favourite tokens. The MTP layer guesses among the same tokens,
+since it shares the target's output head.
 """
 
 import json
@@ -22,7 +23,7 @@ from tests.decoder.recurrent_families import DELTA
 WIDTH: int = SHAPE["hidden_size"]
 CONTEXT = 320
 FAVOURITES = (7, 41, 99, 150, 250)
-"""Tokens that the targets choose nearly always."""
+"""Tokens among which the targets nearly always choose."""
 SHARED = {"shared_expert_intermediate_size": 16, "mlp_only_layers": []}
 HYBRID = {"layer_types": ["linear_attention", "full_attention", "full_attention"]}
 FAMILIES: Mapping[str, dict[str, Any]] = {
@@ -39,13 +40,13 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
 }  # fmt: skip
 """Configuration of each family; its last layer becomes the MTP layer."""
 AS_LAYER = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
-"""Families whose MTP layer is named as one layer more; that of the others is named `mtp`."""
+"""Families whose MTP layer is named as one more layer; in the other families its names begin with `mtp.`."""
 PREFIX = "model.layers.2."
-"""Of the names of the last layer."""
+"""Prefix of the names of the last layer's weights."""
 
 
 def around(family: str) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the weights around the MTP layer."""
+    """Names and shapes of the MTP weights outside the decoder layer."""
     own = PREFIX if family in AS_LAYER else "mtp."
     names = (
         ("enorm", "hnorm", "eh_proj", "shared_head.norm")
@@ -72,19 +73,19 @@ def save_target(family: str, home: Path) -> Path:
 
 
 def reconfigure(folder: Path, **changes: Any) -> None:
-    """Changes fields of a configuration."""
+    """Changes fields of config.json in a folder."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
-    """Changes the weights in a folder."""
+    """Replaces the weights in a folder by the result of `change`."""
     path = folder / "model.safetensors"
     save_file(change(load_file(path)), path, metadata={"format": "pt"})
 
 
 def _shorter(folder: Path) -> dict[str, Any]:
-    """Lists of the configuration with a value for each layer, without the last layer."""
+    """Fields of the configuration that list a value for each layer, without the last layer's value."""
     config = json.loads((folder / "config.json").read_text())
     return {field: config[field][:2] for field in ("layer_types", "mlp_layer_types") if config.get(field)}
 
@@ -101,12 +102,12 @@ def _drawn(family: str) -> dict[str, Tensor]:
 
 
 def name(family: str) -> str:
-    """What `TinyModels` calls a target of this family with its MTP layer as draft."""
+    """Name in `TinyModels` of a target of this family with its MTP layer as draft."""
     return f"mtp {family}"
 
 
 def pair(family: str, home: Path) -> tiny.TinyPair:
-    """A target, and the word that stands for its MTP layer."""
+    """A target, and the word that names its MTP layer as draft."""
     return tiny.TinyPair(save_target(family, home / "target"), Path("mtp"))
 
 

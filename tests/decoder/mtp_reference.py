@@ -1,6 +1,6 @@
 """An MTP layer as transformers' `MtpModel` computes it: over the whole text, without a cache or a tree.
 
-Each new question goes over the whole text once more, and its answer is kept.
+Each row is computed from the whole text before it, and is kept for later calls.
 """
 
 from dataclasses import dataclass, field
@@ -14,23 +14,23 @@ from tests import reference
 from tests.sampled_reference import SampledOracle
 
 HAS_REFERENCE = hasattr(modeling_layers, "MtpModel")
-"""Whether this release of transformers has `MtpModel`; 5.19 brought it."""
+"""Whether this release of transformers has `MtpModel`, which was added in 5.19."""
 
 
 @dataclass
 class MtpOracle(SampledOracle):
-    """The reference's view of a target, and of its MTP layer in place of a draft: give the target as `draft` too."""
+    """Reference for a target that drafts with its own MTP layer; `draft` must be the target."""
 
     _states: dict[reference.Path, Tensor] = field(default_factory=dict)
     _outputs: dict[tuple[reference.Path, int], Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         config = self.target.config
-        # Some families do not describe the layer, which `MtpModel` reads all the same.
+        # `MtpModel` needs these fields, which the configurations of some families lack.
         usual = {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"], "mtp_mlp_layer_types": ["sparse"]}
         for field_name, value in usual.items():
             setattr(config, field_name, getattr(config, field_name, None) or value)
-        # Its names are looked for by these patterns, in which the layer's number is that of the published checkpoints.
+        # `MtpModel` finds the weights by these patterns, which have the layer's number in published checkpoints.
         self.target._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{config.num_hidden_layers}\.", r"^mtp\."]
         self.mtp: Any = modeling_layers.MtpModel.from_pretrained(self.target).to(self.target.dtype).eval()
 
@@ -51,7 +51,9 @@ class MtpOracle(SampledOracle):
         return self._outputs[text, drafted]
 
     def hidden(self, text: reference.Path, drafted: int) -> Tensor:
-        """The target's states before each token of a text but the first; before a guess, the layer's own output."""
+        """The hidden state before each token of a text except the first: the target's state, or before the `drafted`
+        last tokens the layer's own output.
+        """
         if not drafted:
             return self.states(text[:-1])
         return torch.cat([self.hidden(text[:-1], drafted - 1), self.output(text[:-1], drafted - 1)])

@@ -1,4 +1,4 @@
-"""A pair with a DFlash head is loaded, decodes and is shown as one with an EAGLE-3 head."""
+"""Pairs with a DFlash head are loaded, decode and are reported like pairs with an EAGLE-3 head."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.dflash_checkpoints import LAYOUTS, name, save_head
 from tests.head_files import reconfigure
 
 WHOLE = ("hf", "alg1", "delayed", "streaming")
-"""Methods that need a whole draft."""
+"""Methods that need a whole model as draft."""
 
 
 @pytest.fixture(autouse=True)

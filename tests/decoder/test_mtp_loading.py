@@ -1,4 +1,4 @@
-"""A target with its own MTP layer as draft is loaded, recorded and examined as any pair; what cannot be is refused."""
+"""A target with its own MTP layer as draft runs and is recorded like any pair; unsupported uses are refused."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.decoder.makers import Played, TinyModels
 from tests.decoder.mtp_checkpoints import name
 
 WHOLE = {"hf", "alg1", "delayed", "streaming"}
-"""Methods that need a whole draft."""
+"""Methods that need a whole model as draft."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_auto_drafts_with_the_layer(engine: Engine) -> None:
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line that is told."""
+    """The only line of the output, which a refused command writes to stderr."""
     assert main(arguments) == 2
     told = capsys.readouterr()
     assert told.out == ""

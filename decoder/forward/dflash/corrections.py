@@ -1,7 +1,8 @@
-"""Corrections of a DFlash head: rows of logits that depend on the token before, computed after the block's pass.
+"""Corrections of a DFlash head: after the block's pass, a row's logits are corrected for the token before the row.
 
-In a pass all rows are computed at once, so no row knows which tokens the rows before it predict. A correction adds this
-for each node of a tree, at the cost of a small product. Knows neither trees nor texts.
+A pass computes all rows of a block at once, so no row depends on the tokens that are chosen for the rows before it. A
+correction computes a row's logits for each token that may come before it, at the cost of small matrix products. Knows
+neither trees nor texts.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,26 +19,26 @@ from decoder.forward.layer_parts import NEVER, rms_normed
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row of a block after its pass, which predicts one token."""
+    """A row of a block that predicts one token, as computed by the pass."""
 
     output: Float[Tensor, "X"]
     """Output of the last layer."""
     hidden: Float[Tensor, "X"]
-    """The output, normalised."""
+    """The output after the final norm."""
     logits: Float[Tensor, "D"]
-    """Logits of the row without correction, over the head's own token ids."""
+    """Uncorrected logits, over the head's own token ids."""
 
 
 Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
 Correct = Callable[[Row, Int[Tensor, "N"], Float[Tensor, "N R"]], Corrected]
-"""(row, N tokens that may come before it, memory of the N paths to these tokens) -> (logits after each token, memory of
-the N paths for the next row). The memory has width 0 except for rnn.
+"""(row, N tokens that may come before the row, memory of the N paths before these tokens) -> (the row's logits after
+each token, memory of the N paths for the next row). The memory has width 0, except for the rnn kind of `Markov`.
 """
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a head that its correction reads."""
+    """Parts of a head that a correction needs."""
 
     shape: BlockShape
     weights: Mapping[str, Tensor]
@@ -46,12 +47,12 @@ class Parts:
     """Logits of normalised rows, over the head's own token ids."""
 
     def times(self, rows: Float[Tensor, "N A"], name: str) -> Float[Tensor, "N B"]:
-        """Product with a matrix, plus its bias if there is one."""
+        """Product of rows and the named weight, plus its bias if there is one."""
         return functional.linear(rows, self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias"))
 
 
 def memory_width(shape: BlockShape) -> int:
-    """Width of the memory that a correction keeps of a path."""
+    """Width of the memory that a correction keeps for each path; 0 if it keeps none."""
     return shape.correction.rank if isinstance(shape.correction, Markov) and shape.correction.kind == "rnn" else 0
 
 
@@ -131,9 +132,9 @@ def _swiglu(parts: Parts) -> Correct:
 
 
 SWIGLU_EPS = 1e-6
-"""Epsilon of the norm within TreeFlash's correction, which no configuration lists."""
+"""Epsilon of the norm within TreeFlash's correction; configurations have no field for it."""
 
 
 def _beside(hidden: Float[Tensor, "X"], rows: Float[Tensor, "N R"]) -> Float[Tensor, "N XR"]:
-    """The hidden row before each of these rows, concatenated."""
+    """The hidden row concatenated with each of these rows."""
     return torch.cat([hidden.expand(len(rows), -1), rows], -1)

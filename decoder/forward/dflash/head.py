@@ -2,7 +2,7 @@
 
 Rows of the text are computed from the target's states alone: all layers compute their keys and values from the same
 row. A block (the text's last token, then mask tokens) attends to the text and to itself; its rows predict all tokens of
-the block at once. The keys and values of a block are dropped after its pass. Knows neither trees nor texts.
+the block at once. The keys and values of a block are dropped after the pass. Knows neither trees nor texts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Convolve = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block after its pass."""
+    """Results of a pass over a block."""
 
     anchor: int
     """The text's last token, which is the block's first row."""
@@ -36,12 +36,12 @@ class Block:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Rows of one pass over blocks, which have the cache rows after the text, block by block."""
+    """Places of the rows of a pass over one or several blocks: their cache rows follow the text, block by block."""
 
     text: int
     """Number of cache rows of the text."""
     starts: Sequence[int]
-    """Position of each block's first row."""
+    """Text position of each block's first row."""
     size: int
     """Number of rows of a block."""
 
@@ -52,7 +52,7 @@ class _Layout:
 
     @property
     def positions(self) -> list[int]:
-        """Position of each row of the blocks."""
+        """Text position of each row of the blocks."""
         return [start + place for start in self.starts for place in range(self.size)]
 
 
@@ -76,7 +76,7 @@ class BlockHead:
 
     @property
     def kind(self) -> str:
-        """Kind of the head in words."""
+        """See `StatesReader`."""
         return self.shape.kind
 
     @property
@@ -85,7 +85,7 @@ class BlockHead:
         return self.embedding.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache of `capacity` rows of text, and room for a block."""
+        """An empty KV cache with room for `capacity` rows of text and one block."""
         arch = self.shape.layer
         rows = capacity + self.shape.block_size
         size = (arch.num_hidden_layers, 2, arch.num_key_value_heads, rows, arch.head_dim)
@@ -101,8 +101,8 @@ class BlockHead:
         cache.length = cache.used = end
 
     def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[Block]:
-        """One pass over the blocks that begin at the last tokens of a text, `anchors`; the text's last token has no
-        row in the cache yet. A block sees the rows of the text before it, and its own.
+        """One pass over several blocks, which begin at the last tokens of a text, `anchors`. The text's last token must
+        not have a row in the cache yet. A block sees the rows of the text before it, and its own rows.
         """
         shape, count = self.shape, len(anchors)
         layout = _Layout(cache.length, [cache.length - count + 1 + place for place in range(count)], shape.block_size)
@@ -125,7 +125,7 @@ class BlockHead:
         memory = rows[0].output.new_zeros((1, memory_width(self.shape)))
         if self.shape.from_anchor:
             return Block(anchor, rows, memory)
-        # The first row predicts nothing, but a path's memory begins with it.
+        # The first row predicts no token, but it is the first input of the correction's memory.
         if self._correct is not None and memory.shape[1]:
             _, memory = self._correct(rows[0], torch.tensor([anchor], device=memory.device), memory)
         return Block(anchor, rows[1:], memory)
@@ -170,7 +170,7 @@ class BlockHead:
     def _store(
         self, layer: int, rows: Float[Tensor, "N X"], cache: KvCache, first: int, positions: Sequence[int]
     ) -> None:
-        """Writes keys and values of rows at these positions to the cache rows from `first` on."""
+        """Writes keys and values of rows at these text positions to the cache, from cache row `first` on."""
         at, heads = f"layers.{layer}.self_attn", self.shape.layer.num_key_value_heads
         keys = self._normed(self._heads(rows, f"{at}.k", heads), f"{at}.k_norm")
         kept = cache.store[layer, :, :, first : first + len(rows)]
@@ -178,7 +178,7 @@ class BlockHead:
         kept[1] = self._heads(rows, f"{at}.v", heads)
 
     def _mask(self, layer: int, layout: "_Layout") -> Bool[Tensor, "R S"] | None:
-        """Which rows of text and blocks each row of the blocks attends to; None if it attends to all."""
+        """Attention mask: which rows of text and blocks each row of the blocks sees; None if each row sees all rows."""
         window, causal = self.shape.window(layer), self.shape.causal[layer]
         if window is None and not causal and len(layout.starts) == 1:
             return None
@@ -207,8 +207,8 @@ class BlockHead:
         return logits if cap is None else cap * (logits / cap).tanh()
 
     def _convolved(self, rows: Float[Tensor, "R X"], name: str) -> tuple[Float[Tensor, "R X"], Convolve]:
-        """The convolved input of a sublayer, and the convolution of its output; without convolutions both are left as
-        they are.
+        """The convolved input of a sublayer, and a function that convolves its output. Without convolutions the input
+        is unchanged and the function is the identity.
         """
         convolution = self.shape.convolution
         if convolution is None:

@@ -17,17 +17,18 @@ Sizes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Markov:
-    """DSpark's correction: logits that depend on the token before a row, in a factorisation of rank `rank`."""
+    """DSpark's correction: adds a bias to a row's logits, computed from the previous token by factors of this rank."""
 
     rank: int
     kind: Literal["vanilla", "gated", "rnn"] = "vanilla"
-    """vanilla: the token before alone; gated: scaled by a gate that reads the row too; rnn: a state of the path so far.
+    """vanilla: the bias depends on the previous token only; gated: its embedding is scaled by a gate that also reads
+    the row; rnn: the bias also depends on the row and on a recurrent state of the path.
     """
 
 
 @dataclass(frozen=True)
 class Selector:
-    """DFlash2's correction: the `candidates` best tokens of a row are ranked again, given the token before."""
+    """DFlash2's correction: the `candidates` best tokens of a row are scored again, given the previous token."""
 
     rank: int
     candidates: int
@@ -35,7 +36,7 @@ class Selector:
 
 @dataclass(frozen=True)
 class Swiglu:
-    """TreeFlash's correction: a gated layer adds to the row, from the embedded token before."""
+    """TreeFlash's correction: a SwiGLU of the previous token's embedding and the row is added to the row."""
 
 
 Correction = Markov | Selector | Swiglu
@@ -43,7 +44,7 @@ Correction = Markov | Selector | Swiglu
 
 @dataclass(frozen=True)
 class Convolution:
-    """DFlash2's convolutions over the rows of a block, before and after attention and MLP of every layer."""
+    """DFlash2's convolutions over the rows of a block, on the inputs and outputs of every layer's attention and MLP."""
 
     taps: int
     group: int
@@ -64,7 +65,7 @@ class BlockShape:
     """Number of rows of a block: the text's last token, then mask tokens."""
     mask_token: int
     causal: tuple[bool, ...]
-    """For each layer, whether a row of the block attends only to the rows before it and to itself."""
+    """For each layer, whether attention within the block is causal; otherwise it is bidirectional."""
     target_layers: tuple[int, ...] | None = None
     """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
     from_anchor: bool = False
@@ -72,13 +73,13 @@ class BlockShape:
     first row, that of the text's last token, predicts none.
     """
     fixed_window: bool = False
-    """Whether all rows of a block have the window of text of a sliding layer before the text's last token; otherwise
-    each row has its own window.
+    """Whether, in sliding layers, all rows of a block see the same window of text, which ends before the block, and the
+    window does not apply within the block; otherwise each row has its own window.
     """
     embedding_scale: float = 1.0
-    """Factor on embedded tokens."""
+    """Factor by which embedded tokens are multiplied."""
     output_scale: float = 1.0
-    """Factor on logits."""
+    """Factor by which logits are multiplied."""
     softcap: float | None = None
     """Limit c of the logits, which become c tanh(x / c); None: no limit."""
     correction: Correction | None = None
@@ -105,7 +106,7 @@ class BlockShape:
         return self.draft_vocabulary != self.layer.vocab_size
 
     def window(self, layer: int) -> int | None:
-        """Attention window of a layer, in tokens; None if the layer attends to the whole text."""
+        """Sliding window of a layer, in tokens; None if the layer attends to the whole text."""
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
@@ -114,8 +115,8 @@ class BlockShape:
 
 
 def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
-    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none: as many, evenly
-    spaced, from the third layer on.
+    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none: as many layers as the
+    head has, evenly spaced, the first of them layer 2; a head of one layer reads a layer in the middle.
     """
     if layers == 1:
         return (target_layers // 2 + 1,)
@@ -138,7 +139,7 @@ def shapes(shape: BlockShape) -> Sizes:
 
 
 def optional_shapes(shape: BlockShape) -> Sizes:
-    """Shapes of optional weights, by name: embedding and output head, and maps between token ids and the target's."""
+    """Shapes of optional weights, by name: embedding, output head, and maps between own and target token ids."""
     words, width = shape.layer.vocab_size, shape.layer.hidden_size
     return {
         "embed_tokens.weight": (words, width),

@@ -1,7 +1,7 @@
 """A DFlash head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless.
 
-Reading text is the whole pass of a block; rows of a level take only the time of their correction. Knows no target:
-hidden states are replaced by zeros.
+`read` takes the time of a block's pass, and `forward` only the time of correcting one level. Knows no target: hidden
+states are replaced by zeros.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class UnguidedBlocks:
     def __init__(self, head: BlockHead) -> None:
         self._head = head
         self._block: Block | None = None
-        """The block after the latest text."""
+        """The block that begins at the last token read."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -30,14 +30,14 @@ class UnguidedBlocks:
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`; takes the same time as a level of a tree. Text must have been read before."""
+        """See `Forward`; takes the same time as the correction of one level. `read` must have been called before."""
         del cache, positions, visible
         assert self._block is not None, "text is read first"  # noqa: S101 - a programmer's mistake
         memory = self._block.memory.expand(len(tokens), -1)
         return self._head.logits(self._block.rows[0], tokens, memory)[0]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`; takes the same time as the pass of a block after text."""
+        """See `Forward`; takes the same time as reading this text and computing the block after it."""
         shape = self._head.shape
         self._head.read(cache, self._head.embedding.new_zeros((len(tokens), shape.states * shape.target_width)))
         (block,) = self._head.blocks(cache, tokens[-1:])

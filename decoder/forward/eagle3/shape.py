@@ -13,14 +13,14 @@ KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
 LAYER = "layers.0"
 """Prefix of the names of the first layer's weights."""
 MASK = "mask_hidden"
-"""Name of the target states of P-EAGLE's mask rows."""
+"""Name of the weight that P-EAGLE's mask rows have in place of target states."""
 USUAL_STATES = 3
 """Number of target layers whose inputs a head reads if its configuration does not list any."""
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """Configuration of an EAGLE-3 head, or of a P-EAGLE head."""
+    """Configuration of an EAGLE-3 or P-EAGLE head."""
 
     layer: Architecture
     """Architecture of the head's layers; `vocab_size` is that of the target."""
@@ -43,7 +43,7 @@ class HeadShape:
     layers: int = 1
     """Number of the head's layers; all but the first are plain layers of Llama or Qwen3."""
     guesses: int = 1
-    """Number of levels that a pass over the text predicts: more than 1 in P-EAGLE, by mask rows behind the text."""
+    """Number of levels that a pass over the text predicts: 1, and one more for each of P-EAGLE's mask rows."""
     mask_token: int | None = None
     """Token of P-EAGLE's mask rows; None in an EAGLE-3 head, which has no mask rows."""
 

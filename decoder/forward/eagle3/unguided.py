@@ -1,4 +1,4 @@
-"""Heads as `Forward`s that need no hidden states, for timing their passes; their predictions are meaningless.
+"""EAGLE-3 heads, P-EAGLE heads and MTP layers as `Forward`s, for timing passes; their predictions are meaningless.
 
 Knows no target: hidden states are replaced by zeros.
 """
@@ -19,7 +19,7 @@ from decoder.forward.protocol import GuidedHead
 
 @dataclass(frozen=True)
 class Unguided:
-    """A head whose hidden states are zeros, so that its passes can be timed without a target."""
+    """An EAGLE-3 head or MTP layer whose hidden states are zeros, so that its passes can be timed without a target."""
 
     head: GuidedHead
 
@@ -44,7 +44,7 @@ class Unguided:
 
 
 class UnguidedParallel:
-    """A P-EAGLE head whose hidden states are zeros: reading text takes a pass, and a level of a tree takes none."""
+    """A P-EAGLE head whose hidden states are zeros: `read` takes a pass, and `forward` takes none."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
@@ -58,7 +58,7 @@ class UnguidedParallel:
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`; one row stands for all nodes of a level. Text must have been read before."""
+        """See `Forward`; one row stands for all nodes of a level. `read` must have been called before."""
         del cache, tokens, positions, visible
         return self._levels[-1:]
 

@@ -102,7 +102,7 @@ class RecurrentForward:
     def tapped(self, states: LayerStates) -> "RecurrentForward":
         """See `Tappable`."""
         twin = copy.copy(self)
-        # Found by trial passes, which must leave no states: the twin takes over those of this form.
+        # The twin takes these results of trial passes from this form, since its own trial passes would record states.
         twin.owners, twin.chunks, twin.stepwise = self.owners, self.chunks, self.stepwise
         twin._rows = self._rows.tapped(states)  # noqa: SLF001 - of the same class
         return twin

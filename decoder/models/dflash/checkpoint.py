@@ -1,6 +1,6 @@
 """Reads the weights of DFlash heads; see `decoder.models.head_weights`.
 
-An embedding or output head that is not in the file is the target's.
+If the file has no embedding or no output head, the target's is used.
 """
 
 import re
@@ -21,7 +21,8 @@ OUTPUT = "lm_head.weight"
 PREDICTED_MASK = "mask_embedding.pt"
 """A pickled file with the embedding of the mask token."""
 UNUSED = re.compile(r"^(verifier_(norm|lm_head)\.weight|confidence_head\.proj\.(weight|bias)|rotary_emb\.inv_freq)$")
-"""Names of tensors in published files that the head does not use; trees grow by probabilities, not by confidence."""
+"""Names of tensors in published files that are not used; trees grow by probabilities, so no confidence head is needed.
+"""
 
 
 def load_block_head(name: str, shape: BlockShape, target: LanguageModel, dtype: torch.dtype) -> BlockHead:
@@ -55,8 +56,8 @@ def _output_of(shown: str, target: LanguageModel) -> Tensor:
     rows = target.output_head
     if not rows.is_floating_point():
         raise PairError(
-            f"{shown} has no output head of its own, and that of {target.name} is quantised; choose a target whose "
-            "output head is not, or another --draft"
+            f"{shown} has no output head of its own, and the output head of {target.name} is quantised; choose a "
+            "target with an output head that is not quantised, or another --draft"
         )
     return rows
 

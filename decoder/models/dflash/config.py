@@ -1,9 +1,9 @@
 """Reads config.json of a DFlash head, in any of three published layouts, as a `BlockShape`.
 
-z-lab's and DeepSpec's layouts are flat; z-lab's has some fields in an object `dflash_config`, which wins over fields of
-the same name outside it. The layout of the speculators library has the fields of the layers within
-`transformer_layer_config`. Fields that would change the network in a way that is not known here are refused by name.
-Knows no weights.
+z-lab's and DeepSpec's layouts are flat; z-lab's has some fields in an object `dflash_config`, which take precedence
+over fields of the same name outside it. The layout of the speculators library has the fields of the layers within
+`transformer_layer_config`. Fields that would change the network in an unsupported way are refused by name. Knows no
+weights.
 """
 
 import re
@@ -28,13 +28,13 @@ REFUSED = re.compile(
     r"(\w*attention_sink_bias|attention_value_scale|quantization_config|lilicorr_\w+|\w*xpress\w*|draft_shift"
     r"|shift_label)"
 )
-"""Names of fields that must be absent, null, false or 0."""
+"""Pattern of the names of fields that must be absent, null, false or 0."""
 USUAL: Mapping[str, Any] = {"is_neox_style": True, "projector_type": "dflash"}
-"""Fields that must be absent or null, or have these values."""
+"""Fields that must be absent, null, or equal to these values."""
 
 
 class Layers(LayerFields, frozen=True, kw_only=True):
-    """Configuration fields of the decoder layers, which are those of Qwen3 whatever `model_type` says."""
+    """Configuration fields of the decoder layers, which are Qwen3 layers whatever `model_type` says."""
 
     model_type: str = "qwen3"
     num_hidden_layers: Count
@@ -44,7 +44,7 @@ class Layers(LayerFields, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head, apart from its decoder layers; None where a configuration has no such field."""
+    """Configuration fields of the head, apart from its decoder layers; None if the configuration lacks the field."""
 
     target_layer_ids: list[Annotated[int, Meta(ge=-1)]] | None = None
     """Target layers whose outputs the head reads; -1 for the embedded tokens."""
@@ -81,12 +81,12 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a publisher's configurations are read where they leave something out."""
+    """Defaults and optional parts of heads with one architecture name or `speculators_model_type`."""
 
     options: Options
     """Values of missing fields."""
     corrections: tuple[str, ...] = ()
-    """Corrections that heads of this kind have, by the first word of their fields."""
+    """Optional parts of the network that these heads have, each named by the first word of its fields."""
     fixed_window: bool = False
     """See `BlockShape`."""
 
@@ -126,7 +126,7 @@ def block_shape(name: str) -> BlockShape | None:
     """Configuration of the DFlash head in a hub id or folder; None if the checkpoint is not a DFlash head.
 
     Raises:
-        ModelError: The head's configuration is invalid, or says something that is not supported.
+        ModelError: The head's configuration is invalid, or has an unsupported value.
     """
     content, shown = content_of(name, "config.json"), display_name(name)
     dialect = None if content is None else _dialect(kind_of(content))
@@ -150,7 +150,7 @@ def _dialect(kind: Kind) -> Dialect | None:
 
 
 def _refuse(name: str, content: bytes) -> None:
-    """Raises ModelError if a field would change the network in a way that is not known here."""
+    """Raises ModelError if a field would change the network in an unsupported way."""
     for field, value in _entries(msgspec.json.decode(content)):
         if value is not None and ((REFUSED.fullmatch(field) and value) or USUAL.get(field, value) != value):
             raise ModelError(
@@ -159,7 +159,7 @@ def _refuse(name: str, content: bytes) -> None:
 
 
 def _entries(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """All fields of a configuration, also those within its objects."""
+    """All fields of a configuration, including fields of its objects."""
     for field, value in fields.items():
         yield field, value
         if isinstance(value, dict):
@@ -208,7 +208,7 @@ def _shape(name: str, dialect: Dialect, options: Options, layers: Layers) -> Blo
 
 
 def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
-    """For each layer, whether its rows attend only to earlier rows of the block and to themselves."""
+    """For each layer, whether attention within the block is causal."""
     if options.sliding_window_non_causal is not None:
         return tuple(kind == SLIDING and not options.sliding_window_non_causal for kind in types)
     named = (options.is_causal, options.causal, options.causal_head)
@@ -217,7 +217,7 @@ def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
 
 
 def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; flat configurations instead list the layer before each of them."""
+    """Target layers whose inputs the head reads; flat configurations list layers by their outputs, so 1 is added."""
     if dialect.fixed_window:
         field, layers = "aux_hidden_state_layer_ids", options.aux_hidden_state_layer_ids
         if not layers:
@@ -241,13 +241,16 @@ def _correction(dialect: Dialect, options: Options, needed: Any) -> Correction |
 
 
 def _check_sizes(name: str, shape: BlockShape) -> None:
-    """Raises ModelError for sizes that are out of their range."""
+    """Raises ModelError for sizes that are out of range or do not fit each other."""
     words, width = shape.draft_vocabulary, shape.layer.hidden_size
     correction, convolution = shape.correction, shape.convolution
     for wrong, said in (
         (shape.guesses < 1, f"a block of {shape.block_size} row, which predicts no token"),
-        (shape.mask_token >= shape.layer.vocab_size, f"mask token {shape.mask_token} of {shape.layer.vocab_size}"),
-        (words > shape.layer.vocab_size, f"{words} tokens of its own for a target of {shape.layer.vocab_size}"),
+        (
+            shape.mask_token >= shape.layer.vocab_size,
+            f"mask token {shape.mask_token} beyond a vocabulary of {shape.layer.vocab_size} tokens",
+        ),
+        (words > shape.layer.vocab_size, f"draft_vocab_size {words} for a target of {shape.layer.vocab_size} tokens"),
         (
             isinstance(correction, Selector) and (shape.maps_tokens or correction.candidates > words),
             f"a selector for {words} of the target's {shape.layer.vocab_size} tokens",

@@ -17,9 +17,9 @@ from decoder.models.known_checkpoint import content_of
 from decoder.models.known_config import Count, Token
 
 NESTED = "eagle3", "peagle"
-"""Values of `speculators_model_type` of EAGLE-3 and P-EAGLE heads."""
+"""Values of `speculators_model_type` that name EAGLE-3 and P-EAGLE heads."""
 USUAL_GUESSES = 8
-"""Number of tokens that a P-EAGLE head guesses in one pass if its configuration names none."""
+"""Number of tokens that a P-EAGLE head guesses in one pass if its configuration does not give the number."""
 
 
 class Layer(LayerFields, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     fc_norm: bool = False
     norm_output: bool = False
     eagle_config: Nested | None = None
-    # Of P-EAGLE alone: the token of mask rows, by its three published names, and the number of guesses.
+    # Only in P-EAGLE: the token of mask rows, under any of its three published names, and the number of guesses.
     mask_token_id: Token | None = None
     pard_token: Token | None = None
     ptd_token_id: Token | None = None
@@ -123,7 +123,9 @@ def _guesses(fields: Fields) -> int:
 
 
 def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> None:
-    """Raises ModelError for a P-EAGLE head without a mask token of the target's, or an EAGLE-3 head of two layers."""
+    """Raises ModelError for a P-EAGLE head without a mask token, a mask token outside the target's vocabulary, or an
+    EAGLE-3 head of several layers.
+    """
     if mask is None and fields.speculators_model_type == "peagle":
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
     if mask is None and layer.num_hidden_layers > 1:

@@ -1,7 +1,7 @@
-"""The best-first method on rows of marginals, one for each level, grows DDTree's tree.
+"""If all nodes of a level have the same distribution, the best-first method grows DDTree's tree.
 
-The reference is the heap of DDTree (liranringel/ddtree), written again: pop the most probable path, keep it, push its
-next sibling and its first child.
+The reference is a new implementation of DDTree's heap (liranringel/ddtree): pop the most probable path, keep it, push
+its next sibling and its first child.
 """
 
 import heapq
@@ -21,7 +21,7 @@ LEVELS, WORDS = 6, 40
 
 
 def heap_tree(marginals: Tensor, nodes: int) -> set[Path]:
-    """Paths of token ids in DDTree's tree of this many nodes; `marginals` are log-probabilities, shape (levels, V)."""
+    """Paths of token ids in DDTree's tree of `nodes` nodes; `marginals` are log-probabilities, shape (levels, V)."""
     ranked = [sorted(((-float(p), token) for token, p in enumerate(row))) for row in marginals]
     kept: set[Path] = set()
     heap: list[tuple[float, Path, tuple[int, ...]]] = [(ranked[0][0][0], (ranked[0][0][1],), (0,))]

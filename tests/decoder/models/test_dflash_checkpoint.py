@@ -1,4 +1,4 @@
-"""DFlash checkpoints: all layouts are read to the last weight, and each fault is reported in one line."""
+"""DFlash checkpoints: all weights of all layouts are read, and each fault is reported in one line."""
 
 import json
 import shutil
@@ -125,7 +125,7 @@ PUBLISHED: dict[str, Any] = {
     "use_sliding_window": True,
     "vocab_size": 202048,
 }
-"""That of a published head, from the fixtures of z-lab/dflash."""
+"""Configuration of a published head, from the test fixtures of the repository z-lab/dflash."""
 
 
 def test_a_published_configuration_is_read(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path: Path, layout: str, changes:
 def test_a_head_of_another_target_is_refused(
     folder: Path, llama: LanguageModel, changes: dict[str, Any], said: tuple[str, ...]
 ) -> None:
-    """The output of the last layer is none that a pass of the target hands on."""
+    """The third case reads the output of the last layer, which no pass of the target gives to a head."""
     reconfigure(folder, changes)
     with pytest.raises(PairError) as refusal:
         load(folder, llama)
@@ -351,7 +351,7 @@ def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_the_output_head_of_a_saved_target_is_its_own(tmp_path: Path, family: str) -> None:
-    """Read from its file, since native forms hold it folded into other matrices."""
+    """The output head is read from the file, since native forms hold its weight folded into other matrices."""
     module = target(family)
     saved = tiny.save(tmp_path / family, module, tiny.train_tokenizer())
     model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)

@@ -1,8 +1,8 @@
-"""Heads have the logits of their publishers' own code: z-lab's and speculators', each skipped where it is missing.
+"""DFlash heads have the logits of their publishers' code; tests are skipped if that package is not installed.
 
-Tried with dflash 0.1.0 and speculators 0.9.0 (`pip install --no-deps dflash==0.1.0 speculators==0.9.0
-hs-connectors==0.9.0 loguru openai sniffio distro jiter`). They are no requirement of the tests:
-`tests.dflash_reference` stands for them where they are missing.
+Run with dflash 0.1.0 (z-lab) and speculators 0.9.0 (`pip install --no-deps dflash==0.1.0 speculators==0.9.0
+hs-connectors==0.9.0 loguru openai sniffio distro jiter`). Without these packages, other tests compare heads with
+`tests.dflash_reference`.
 """
 
 from itertools import pairwise
@@ -24,9 +24,9 @@ from tests.dflash_checkpoints import states as states_of
 LENGTH, BLOCK, LAYERS = 40, 6, [2, 4, 5]
 ANCHORS = [3, 9, 17, 30]
 GUESSED = 40
-"""Tokens of a head with a vocabulary of its own."""
+"""Vocabulary size of heads with a smaller vocabulary than the target's."""
 ZLAB = [layout for layout, given in LAYOUTS.items() if given.kind in ("DFlashDraftModel", "DFlash2DraftModel")]
-ZLAB.remove("JetSpec")  # whose causal head z-lab's code does not know
+ZLAB.remove("JetSpec")  # z-lab's code does not support JetSpec's causal head
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "dflash": ("dflash", {}),
     "dflash, own tokens": ("dflash", {"draft_vocab_size": GUESSED}),
@@ -58,7 +58,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanguageModel, Pat
 
 
 def made(speculators: Any, kind: str, folder: Path, sliding: tuple[int, ...] = (), **options: Any) -> Any:
-    """A random head by the library's own code."""
+    """A random head, made by the code of the speculators library."""
     layer = Qwen3Config(
         vocab_size=tiny.VOCABULARY,
         hidden_size=32,
@@ -106,7 +106,7 @@ def made(speculators: Any, kind: str, folder: Path, sliding: tuple[int, ...] = (
 
 
 def corrected(model: Any, kind: str, logits: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
-    """The library's logits of one block, corrected for the tokens before its rows; over the head's own tokens."""
+    """The library's logits of one block over the head's own tokens, corrected for the token before each row."""
     if kind == "dspark":
         logits = logits + model.markov_head.block_bias(prev_token_ids=before, hidden_states=hidden)
     if kind == "dflash2":
@@ -163,7 +163,7 @@ def test_logits_are_those_of_the_library_that_made_the_head(
 def test_z_lab_s_own_network_agrees_over_rounds_that_keep_a_cache(
     target: tuple[LanguageModel, Path], tmp_path: Path, layout: str
 ) -> None:
-    """Their code reads the same folder as ours; of DFlash2, the drafted path is compared too."""
+    """z-lab's code reads the folder that the engine reads. For DFlash2 heads, the drafted path is compared too."""
     theirs_module = pytest.importorskip("dflash.model")
     given = LAYOUTS[layout]
     folder, module = save_head(tmp_path / "head", given), target[0].hf.module

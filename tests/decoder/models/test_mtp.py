@@ -1,4 +1,4 @@
-"""MTP layers in a target's checkpoint: both layouts are found and read, and an unfit layer is refused in one line."""
+"""MTP layers in a target's checkpoint: both layouts are read, and unsupported layers are refused in one line."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_a_layer_in_another_file_than_the_target_s_is_read(
 
 @pytest.mark.parametrize("outer", ["qwen3_5", "qwen3_5_moe"])
 def test_the_layer_of_a_checkpoint_that_reads_images_too_is_read(copied: Callable[[str], Path], outer: str) -> None:
-    """As Qwen3.5 is published: the configuration of the text is nested, and the names of its weights are longer."""
+    """As in Qwen3.5: the text model's configuration is nested, and the names of its weights have a longer prefix."""
     folder = copied(f"{outer}_text")
     plain = loaded(folder)
     config = json.loads((folder / "config.json").read_text())
@@ -194,4 +194,4 @@ def test_a_target_whose_form_shows_no_states_is_refused(tiny_models: TinyModels)
     target.run_by_paths()
     with pytest.raises(ConfigError) as refusal:
         load_mtp(str(pair.target), target, torch.float32)
-    assert one_line(refusal, "to which the form of target gives no access")
+    assert one_line(refusal, "to which the forward form of target gives no access")

@@ -1,6 +1,7 @@
-"""P-EAGLE heads that the speculators library itself makes and saves have its own logits here; skipped without it.
+"""P-EAGLE heads that are made and saved by the speculators library have the library's logits; skipped without it.
 
-Tried with speculators 0.9.0, as in `test_dflash_publishers`; `tests.eagle3_reference` stands for it otherwise.
+Run with speculators 0.9.0, installed as in `test_dflash_publishers`. Without the library, other tests compare heads
+with `tests.eagle3_reference`.
 """
 
 from pathlib import Path
@@ -33,7 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def made(folder: Path, **options: Any) -> Any:
-    """A random head of two layers by the library's own code."""
+    """A random head of two layers, made by the library's code."""
     layer = LlamaConfig(
         vocab_size=tiny.VOCABULARY,
         hidden_size=32,
@@ -72,14 +73,14 @@ def made(folder: Path, **options: Any) -> Any:
 
 
 def logits_of(model: Any, states: Tensor, ids: Tensor, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """The library's logits of all rows of a text, then of the mask rows behind each anchor, anchor by anchor."""
+    """The library's logits of all rows of a text, followed by those of the mask rows after each anchor."""
     core, found = speculators.models.peagle.core, list[Tensor]()
     masks = range(1, GUESSES)
     anchors = torch.tensor([*range(LENGTH), *(anchor for anchor in ANCHORS for _ in masks)])
     depths = torch.tensor([0] * LENGTH + [depth for _ in ANCHORS for depth in masks])
     monkeypatch.setattr(core, "generate_cod_sample_indices", lambda **_: (anchors, depths))
     monkeypatch.setattr(core, "compute_metrics", lambda **_: (None, {}))
-    # Rows behind the last anchors stand after the text's end, where the library looks up tokens that it then replaces.
+    # Mask rows of the last anchor are beyond the text's end; the library looks up tokens there and then replaces them.
     longer = LENGTH + GUESSES
     padded = torch.cat([ids, ids[:, :GUESSES]], -1), torch.cat([states, states[:, :GUESSES]], 1)
     hook = model.lm_head.register_forward_hook(lambda _module, _given, output: found.append(output[0]))

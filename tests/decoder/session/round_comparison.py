@@ -29,7 +29,7 @@ class Score:
 def assert_same_rounds(
     rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS, within: float = 1e-4
 ) -> Score:
-    """Compares round by round, up to the first that float arithmetic may decide either way.
+    """Compares round by round, up to the first round that float arithmetic may decide either way.
 
     Log-probabilities may differ by `within`.
     """

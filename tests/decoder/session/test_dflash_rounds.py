@@ -40,7 +40,7 @@ METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 TEXT, SHORT, LONG = 16, 12, 200
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=60)
 WIDE = Fixed(depth=3, branching=5, tau=0, n_max=200)
-"""So wide that most of the favourite tokens are in it."""
+"""A tree so wide that most of the favourite tokens are in it."""
 TREES = {
     "dynatree": RunConfig(("dynatree",), TEXT, dynatree=BUSHY),
     "best of a wide tree": RunConfig(("dynatree",), TEXT, dynatree=replace(BUSHY, n_max=14, selection="best")),
@@ -48,7 +48,7 @@ TREES = {
     "linear": RunConfig(("linear",), TEXT, linear=Linear(4)),
 }
 CORRECTED = ("DFlash2", "TreeFlash", "speculators, DSpark", "DeepSpec", "DeepSpec, rnn")
-"""Layouts of which each corrects its rows in another way."""
+"""Layouts with different corrections."""
 
 
 def oracle(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -> DflashOracle:
@@ -182,7 +182,7 @@ def begun(engine: Engine, prompt: list[int], limit: int, rules: Any = BUSHY) -> 
 
 @pytest.mark.parametrize("layout", ["z-lab", "z-lab, windows", "DFlash2", "speculators"])
 def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModels, layout: str) -> None:
-    """Before every round a new head reads the states of the whole text at once."""
+    """After every round a new `BlockPasses` reads the states of the whole text at once, as the expected value."""
     pair = name("gpt2", layout)
     engine = tiny_models.loaded(tiny_models.pair(pair), "float64")
     head, target = engine.pair.head, engine.pair.target
@@ -250,7 +250,7 @@ def test_a_prompt_of_one_token_is_drafted_for_from_the_first_round_on(tiny_model
 
 
 def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels) -> None:
-    """The context has no room for a level in the last of them."""
+    """In the last rounds the context has no room for a level."""
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "z-lab")), "float32")
     prompt = prompt_of(tiny_models, name("llama", "z-lab"))
     short = with_pair(engine, context=len(prompt) + 6)
@@ -265,13 +265,13 @@ def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels) -> Non
 
 
 def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_models: TinyModels) -> None:
-    """A probe reads several tokens late; each of its guesses is that of a block at its place."""
+    """The head reads several tokens later than the target, as in a probe; a block at each token gives equal logits."""
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "DeepSpec")), "float64")
     head, text = engine.pair.head, [*range(20, 40)]
     assert isinstance(head, BlockHead)
 
     def after(read: int, missed: int) -> BlockPasses:
-        """A head that has read some tokens, and the target some more."""
+        """Passes of a head that has read `read` tokens, while the target has read `missed` tokens more."""
         states = LayerStates(head.layers)
         reader = engine.pair.target.tapped(states)
         cache, passes = reader.new_cache(len(text)), BlockPasses(head, len(text), states)

@@ -50,7 +50,7 @@ def compare(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -
     rules: Any = {"dynatree": config.of(DynaTree), "fixed": config.of(Fixed), "linear": config.of(Linear)}[method]
     prompt = tiny_models.prompt_tokens(saved, PROMPT)
     steps = simulate(oracle(tiny_models, pair, dtype, config), prompt, method, rules, config.max_new_tokens)
-    # The engine's rotary angles are in float32, and each drafted level reads the level before.
+    # The engine's rotary angles are in float32, and each drafted level adds to the error of the level before it.
     return assert_same_rounds(rounds, steps, within=1e-3)
 
 

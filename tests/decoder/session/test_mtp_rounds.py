@@ -22,7 +22,7 @@ PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=40)
 LENGTHS = {"glm4_moe": 200, "qwen3_next": 200}
-"""Tokens of the longest texts, one family without states and one with."""
+"""Number of tokens of the longest texts, for one family without recurrent states and one with them."""
 TREES = {
     "dynatree": RunConfig(("dynatree",), 24, dynatree=BUSHY),
     "best of a wide tree": RunConfig(("dynatree",), 24, dynatree=replace(BUSHY, n_max=14, selection="best")),
@@ -37,7 +37,7 @@ def engine_of(tiny_models: TinyModels, family: str, dtype: str = "float32") -> E
 
 
 def precise(family: str) -> str:
-    """Dtype of the least rounding: torch has no float64 for experts."""
+    """The most precise dtype of a family: experts have no float64 in torch."""
     return "float64" if family == "qwen3_5_text" else "float32"
 
 
@@ -51,7 +51,7 @@ def oracle(tiny_models: TinyModels, family: str, config: RunConfig, dtype: str =
 
 
 def compare(tiny_models: TinyModels, family: str, config: RunConfig) -> Score:
-    """Runs engine and reference on one method; tells what was compared."""
+    """Runs engine and reference on one method, and compares their rounds."""
     (method,) = config.methods
     events = decode(engine_of(tiny_models, family, precise(family)), PROMPT, config)
     rules: Any = {"dynatree": config.of(DynaTree), "fixed": config.of(Fixed), "linear": config.of(Linear)}[method]
@@ -83,7 +83,7 @@ def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, family: str
 
 @needs_reference
 def test_a_rebuilt_round_after_a_deep_path_is_the_reference_s(tiny_models: TinyModels) -> None:
-    """Some paths are accepted deeply: the states that are kept of them are tested too."""
+    """Some accepted paths are deep, so the target's states that are kept for such paths are tested too."""
     score = Score()
     for family in FAMILIES:
         score.add(compare(tiny_models, family, replace(TREES["dynatree"], max_new_tokens=48)))
@@ -104,7 +104,7 @@ def test_every_method_writes_what_plain_decoding_does(tiny_models: TinyModels, f
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, family: str) -> None:
-    """What is kept of states, keys and values over the rounds is what reading the whole text again gives."""
+    """States, keys and values that are kept over rounds give the draft of a session that reads the whole text again."""
     engine = engine_of(tiny_models, family, precise(family))
     session = host_session(engine, prompt_of(tiny_models, family), 40, BUSHY)
     session.prefill()

@@ -1,6 +1,6 @@
-"""With a P-EAGLE head one pass a round drafts all levels, and every method writes what plain decoding does.
+"""With a P-EAGLE head one pass per round drafts all levels, and every method writes the text of plain decoding.
 
-That trees are the reference's is tested beside those of EAGLE-3 heads.
+`test_eagle3_rounds` compares the trees of P-EAGLE heads with the reference.
 """
 
 import pytest
@@ -26,7 +26,7 @@ PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=60)
 LAYOUT = {"llama": "P-EAGLE", "neox": "P-EAGLE, flat"}
-"""By the family of the target."""
+"""Layout of the head for each family of targets."""
 
 
 def engine_of(tiny_models: TinyModels, family: str, dtype: str = "float32") -> Engine:
@@ -69,7 +69,7 @@ def test_a_tree_is_no_deeper_than_a_pass_guesses(tiny_models: TinyModels) -> Non
 
 @pytest.mark.parametrize("family", LAYOUT)
 def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, family: str) -> None:
-    """What is kept of states, keys and values over the rounds is what reading the whole text again gives."""
+    """States, keys and values that are kept over rounds give the draft of a session that reads the whole text again."""
     engine = engine_of(tiny_models, family, "float64")
     session = host_session(engine, prompt_of(tiny_models, family), 60, BUSHY)
     session.prefill()

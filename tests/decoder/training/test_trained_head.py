@@ -1,4 +1,4 @@
-"""The EAGLE-3 head in training agrees with the head that drafts, level by level, and learns."""
+"""The EAGLE-3 head in training has the logits of the head that drafts, level by level; and training lowers its loss."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ TEXT = [7, 3, 19, 24, 24, 1, 40, 11, 8]
 
 
 def tiny_head(spread: float = 0.4) -> TrainedHead:
-    """A head of random weights that bfloat16 can hold."""
+    """A head of random weights that bfloat16 represents exactly."""
     head = TrainedHead(HEAD, SHAPE.hidden, VOCABULARY, seed=3)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
@@ -74,7 +74,7 @@ def test_a_head_learns_to_draft_for_its_target(tmp_path: Path) -> None:
 
 
 def test_a_level_is_trained_on_the_rows_that_it_can_draft() -> None:
-    """The loss of a level ignores logits of rows before its first draft."""
+    """The loss of a level ignores the logits of rows that are not drafts."""
     target, head = loop.new_model(SHAPE, VOCABULARY, seed=1).eval(), tiny_head()
     ids, seen = torch.tensor([[*TEXT, 5]]), list[torch.Tensor]()
     forward = head.forward

@@ -14,8 +14,8 @@ from tests.dynatui.cli.fake_screen import FakeScreen
 
 ALONE = "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past"
 NEEDY = (
-    "alg1 cannot do without a draft model; lookup or a drafting head is not one; leave that out of --methods, "
-    "or name a model by --draft"
+    "alg1 cannot do without a draft model; neither lookup nor a drafting head is a draft model; "
+    "leave methods that need one out of --methods, or name a model by --draft"
 )
 
 

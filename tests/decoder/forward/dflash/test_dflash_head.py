@@ -1,6 +1,6 @@
 """The network of a DFlash head computes the rows of a slow reference, and those of transformers' own DFlash network.
 
-The reference is ours (`tests.dflash_reference`): over the whole text, without a cache.
+The slow reference is `tests.dflash_reference`, which computes the whole text without a cache.
 """
 
 from pathlib import Path
@@ -23,9 +23,9 @@ from tests.dflash_reference import Checkpoint
 from tests.eagle3_checkpoints import FAVOURITES, WIDTH, target
 
 TEXT = 11
-"""Tokens before the block; more than any window."""
+"""Number of tokens before the block; more than any window."""
 PATHS = [[7], [7, 41], [7, 99, 150], [7, 41, 41, 250]]
-"""Paths from the anchor."""
+"""Paths of tokens that begin with the anchor, the block's first token."""
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,12 @@ def drawn_states(layout: Layout, count: int = TEXT) -> Tensor:
 
 
 def parts(seen: Tensor, layout: Layout) -> list[NDArray[np.float64]]:
-    """The states of each layer, as the reference takes them."""
+    """The concatenated states split by layer, as the reference takes them."""
     return np.split(seen.numpy(), states(layout), -1)
 
 
 def after(head: BlockHead, block: Block, path: list[int]) -> Tensor:
-    """Logits after a path, found step by step as in a tree."""
+    """Logits after a path, computed token by token as in a tree."""
     memory = block.memory
     for row, token in zip(block.rows, path, strict=False):
         logits, memory = head.logits(row, [token], memory)
@@ -73,7 +73,7 @@ def test_the_rows_of_a_block_are_the_reference_s(
     cache = head.new_cache(4)  # too small for the text: it grows
     for part in (seen[:4], seen[4:5], seen[5:]):
         head.read(cache, part)
-    head.blocks(cache, [12])[0]  # of which nothing is kept
+    head.blocks(cache, [12])[0]  # must leave nothing in the cache
     block = head.blocks(cache, [PATHS[0][0]])[0]
     assert (cache.length, cache.used) == (TEXT, TEXT)
     assert len(block.rows) == head.shape.guesses
@@ -84,7 +84,7 @@ def test_the_rows_of_a_block_are_the_reference_s(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_one_pass_are_those_of_each_alone(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
-    """Each begins at another token of the text, and sees neither the other blocks nor the text after its own start."""
+    """Each block begins at another token of the text; it sees neither other blocks nor the text after its own start."""
     head = loaded(save_head(tmp_path / "head", LAYOUTS[layout]), llama, torch.float64)
     seen, anchors = drawn_states(LAYOUTS[layout]), [7, 41, 99]
     cache = head.new_cache(4)
@@ -157,7 +157,7 @@ def test_without_a_target_a_head_runs_as_a_model_does(tmp_path: Path, llama: Lan
 
 
 def test_the_network_is_that_of_transformers(tmp_path: Path, llama: LanguageModel) -> None:
-    """Muse Glimmer's assistant is a DFlash network with other names of the same weights; it runs without a cache."""
+    """Muse Glimmer's assistant is a DFlash network whose weights have other names; it runs without a cache."""
     muse = pytest.importorskip("transformers.models.muse_glimmer_assistant")
     layout = Layout()
     config = muse.MuseGlimmerAssistantConfig(
