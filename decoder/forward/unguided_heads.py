@@ -12,7 +12,7 @@ def unguided(head: StatesReader) -> Forward:
     """The head as a `Forward` with zeros in place of the target's states; raises TypeError for an unknown kind."""
     if isinstance(head, BlockHead):
         return UnguidedBlocks(head)
-    if isinstance(head, Head) and head.shape.guesses > 1:
+    if isinstance(head, Head) and head.shape.parallel:
         return UnguidedParallel(head)
     if isinstance(head, GuidedHead):
         return Unguided(head)

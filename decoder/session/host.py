@@ -61,7 +61,7 @@ def passes_of(head: StatesReader, longest: int, states: LayerStates) -> Passes:
     """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind of head."""
     if isinstance(head, BlockHead):
         return BlockPasses(head, longest, states)
-    if isinstance(head, Head) and head.shape.guesses > 1:
+    if isinstance(head, Head) and head.shape.parallel:
         return ParallelPasses(head, longest, states)
     if isinstance(head, GuidedHead):
         return Eagle3Passes(head, longest, states)

@@ -27,8 +27,8 @@ def sample_texts(
         prompts = corpus.batch([books], number * plan.rows, plan.rows, plan.prompt - 1)
         torch.manual_seed(SEED + number)
         rows = target.generate(
-            torch.from_numpy(prompts),
-            attention_mask=torch.ones(prompts.shape, dtype=torch.long),
+            torch.from_numpy(prompts).to(target.device),
+            attention_mask=torch.ones(prompts.shape, dtype=torch.long, device=target.device),
             do_sample=True,
             temperature=plan.temperature,
             top_k=0,
@@ -36,7 +36,7 @@ def sample_texts(
             max_new_tokens=plan.length - plan.prompt,
         )
         partial = path.with_suffix(".partial.npy")
-        np.save(partial, rows.numpy().astype(np.uint16))
+        np.save(partial, rows.cpu().numpy().astype(np.uint16))
         partial.replace(path)
         log(f"{number + 1} of {plan.batches} batches of {plan.rows} samples")
 

@@ -50,7 +50,12 @@ class HeadShape:
     @property
     def kind(self) -> str:
         """Kind of the head in words."""
-        return KIND if self.mask_token is None else PARALLEL_KIND
+        return PARALLEL_KIND if self.parallel else KIND
+
+    @property
+    def parallel(self) -> bool:
+        """Whether one pass over the text predicts all levels of a tree, as in P-EAGLE."""
+        return self.mask_token is not None
 
     @property
     def states(self) -> int:

@@ -252,8 +252,12 @@ def _check_sizes(name: str, shape: BlockShape) -> None:
         ),
         (words > shape.layer.vocab_size, f"draft_vocab_size {words} for a target of {shape.layer.vocab_size} tokens"),
         (
-            isinstance(correction, Selector) and (shape.maps_tokens or correction.candidates > words),
+            isinstance(correction, Selector) and shape.maps_tokens,
             f"a selector for {words} of the target's {shape.layer.vocab_size} tokens",
+        ),
+        (
+            isinstance(correction, Selector) and correction.candidates > words,
+            f"selector_top_k greater than its number of tokens, {words}",
         ),
         (
             convolution is not None and width % convolution.group > 0,

@@ -4,6 +4,7 @@ The flat layout, of the authors and SGLang, has the fields of the layer and of t
 layout, of the speculators library, has the fields of the layer within `transformer_layer_config`. Knows no weights.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -53,6 +54,7 @@ class Speculation(msgspec.Struct, frozen=True):
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
     """Configuration fields of the head, apart from its decoder layers."""
 
+    architectures: list[str] | None = None
     speculators_model_type: str | None = None
     transformer_layer_config: Layer | None = None
     draft_vocab_size: Count | None = None
@@ -86,8 +88,13 @@ def head_shape(name: str) -> HeadShape | None:
 
 def _is_head(content: bytes) -> bool:
     kind = kind_of(content)
-    names = [architecture.lower() for architecture in kind.architectures or ()]
-    return any("eagle3" in name or "peagle" in name for name in names) or kind.speculators_model_type in NESTED
+    named = any(_names(kind.architectures, word) for word in NESTED)
+    return named or kind.speculators_model_type in NESTED
+
+
+def _names(architectures: Sequence[str] | None, word: str) -> bool:
+    """Whether one of the architectures has this word in its name."""
+    return any(word in architecture.lower() for architecture in architectures or ())
 
 
 def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
@@ -126,7 +133,7 @@ def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> N
     """Raises ModelError for a P-EAGLE head without a mask token, a mask token outside the target's vocabulary, or an
     EAGLE-3 head of several layers.
     """
-    if mask is None and fields.speculators_model_type == "peagle":
+    if mask is None and (fields.speculators_model_type == "peagle" or _names(fields.architectures, "peagle")):
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
     if mask is None and layer.num_hidden_layers > 1:
         raise ModelError(

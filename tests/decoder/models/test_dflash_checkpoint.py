@@ -280,7 +280,7 @@ def test_fields_that_change_nothing_are_passed_over(folder: Path, llama: Languag
     ("layout", "changes", "said"),
     [
         ("DFlash2", {"conv_group_size": 5}, "groups of 5"),
-        ("DFlash2", {"selector_top_k": 999}, "selector"),
+        ("DFlash2", {"selector_top_k": 999}, "selector_top_k"),
         ("DFlash2", {"selector_rank": None}, "lacks selector_rank"),
     ],
 )

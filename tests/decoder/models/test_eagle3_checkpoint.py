@@ -316,6 +316,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "key-value heads": {"num_key_value_heads": 3},
     "the mask token 288, and its vocabulary has 288": {"mask_token_id": 288},
     "lacks mask_token_id": {"speculators_model_type": "peagle"},
+    "lacks mask_token_id, the token": {"architectures": ["PEagleDraftModel"]},
 }
 
 

@@ -3,6 +3,9 @@
 `test_eagle3_rounds` compares the trees of P-EAGLE heads with the reference.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
@@ -65,6 +68,16 @@ def test_a_tree_is_no_deeper_than_a_pass_guesses(tiny_models: TinyModels) -> Non
     session = host_session(engine_of(tiny_models, "llama"), prompt_of(tiny_models, "llama"), 40, Linear(20))
     session.prefill()
     assert len(session.step(()).tree) == 1 + LAYOUTS["P-EAGLE"].guesses
+
+
+def test_a_head_of_one_guess_drafts_one_level(tiny_models: TinyModels) -> None:
+    engine = engine_of(tiny_models, "llama")
+    head: Any = engine.pair.head
+    single = replace(head, shape=replace(head.shape, guesses=1))
+    engine = replace(engine, pair=replace(engine.pair, head=single))
+    session = host_session(engine, prompt_of(tiny_models, "llama"), 40, Linear(20))
+    session.prefill()
+    assert {len(session.step(()).tree) for _ in range(8)} == {2}
 
 
 @pytest.mark.parametrize("family", LAYOUT)
