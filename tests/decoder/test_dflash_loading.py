@@ -1,6 +1,5 @@
 """Pairs with a DFlash head are loaded, decode and are reported like pairs with an EAGLE-3 head."""
 
-import json
 import os
 from pathlib import Path
 
@@ -70,21 +69,6 @@ def test_a_head_of_another_target_is_refused_before_that_is_loaded(tiny_models: 
     with pytest.raises(PairError, match="was made for a target of 300 tokens, and target has 288"):
         load_pair(str(tiny_models.pair("llama").target), str(head), device="cpu", report=said.append)
     assert not said
-
-
-def test_the_command_line_decodes_with_a_head(
-    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    saved, kept = tiny_models.pair(name("qwen3", "speculators, DSpark")), tmp_path / "run.jsonl"
-    models = ["--target", str(saved.target), "--draft", str(saved.draft), "--device", "cpu", "--dtype", "float32"]
-    asked = ["--prompt", "The tree grows", "--max-new-tokens", "24", "--headless", "--record", str(kept)]
-    assert main([*models, *asked, "--methods", "ar,linear,fixed,bestfirst,dynatree,auto"]) == 0
-    summary = json.loads(kept.read_text().splitlines()[-1])
-    assert all(figures["identical_to_ar"] in (True, None) for figures in summary["methods"].values())
-    assert summary["methods"]["fixed"]["drafted"] > 0
-    capsys.readouterr()
-    assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
-    assert "hf cannot do without a draft model" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_command_line_refuses_what_it_does_not_know_in_one_line(

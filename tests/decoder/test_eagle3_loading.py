@@ -167,22 +167,6 @@ def test_a_target_of_a_wider_head_matrix_is_read_with_its_own_embedding(tiny_mod
     assert len(head.tokens) == len(FAVOURITES)
 
 
-def test_the_command_line_decodes_with_a_head(
-    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    saved, kept = tiny_models.pair(name("neox", "nested")), tmp_path / "run.jsonl"
-    models = ["--target", str(saved.target), "--draft", str(saved.draft), "--device", "cpu", "--dtype", "float32"]
-    asked = ["--prompt", "The tree grows", "--max-new-tokens", "24", "--headless", "--record", str(kept)]
-    assert main([*models, *asked, "--methods", "ar,linear,fixed,bestfirst,dynatree,auto"]) == 0
-    summary = json.loads(kept.read_text().splitlines()[-1])
-    assert all(figures["identical_to_ar"] in (True, None) for figures in summary["methods"].values())
-    assert summary["methods"]["fixed"]["drafted"] > 0
-    capsys.readouterr()
-    assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert "hf cannot do without a draft model" in said[-1]
-
-
 def test_the_command_line_refuses_a_broken_head_in_one_line(
     tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from tests import tiny
-from tests.decoder.makers import Played, TinyModels, host_session, with_pair
+from tests.decoder.makers import Played, TinyModels, host_session
 from tests.decoder.property_settings import examples
 from tests.decoder.session.made_costs import FREE, priced
 from tests.decoder.session.made_costs import WIDE as WIDE_BOUNDS
@@ -242,21 +242,6 @@ def test_a_prompt_of_one_token_is_drafted_for_from_the_first_round_on(tiny_model
     texts = []
     for rules in (BUSHY, None):
         session = host_session(engine, [7], 12, rules)
-        session.prefill()
-        while not session.step(()).finished:
-            pass
-        texts.append(session.text)
-    assert texts[0] == texts[1]
-
-
-def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels) -> None:
-    """In the last rounds the context has no room for a level."""
-    engine = tiny_models.loaded(tiny_models.pair(name("llama", "z-lab")), "float32")
-    prompt = prompt_of(tiny_models, name("llama", "z-lab"))
-    short = with_pair(engine, context=len(prompt) + 6)
-    texts = []
-    for rules in (BUSHY, None):
-        session = host_session(short, prompt, 6, rules)
         session.prefill()
         while not session.step(()).finished:
             pass

@@ -16,7 +16,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.sampling.settings import SAMPLING, Sampling
 from tests import tiny
-from tests.decoder.makers import Played, TinyModels, host_session, with_pair
+from tests.decoder.makers import Played, TinyModels, host_session
 from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.eagle3_checkpoints import LAYOUTS, name
@@ -158,21 +158,6 @@ def test_a_prompt_of_one_token_is_drafted_for_from_the_second_round_on(tiny_mode
     assert min(sizes[1:]) > 1
 
 
-def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels) -> None:
-    """The context has no room for a level in the last of them; before, knobs that never draft are turned on and off."""
-    engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
-    prompt = prompt_of(tiny_models, name("llama", "flat"))
-    short = with_pair(engine, context=len(prompt) + 6)
-    text = []
-    for rules in (BUSHY, None):
-        session = host_session(short, prompt, 6, rules)
-        session.prefill()
-        while not session.step(()).finished:
-            pass
-        text.append(session.text)
-    assert text[0] == text[1]
-
-
 def test_a_head_that_reads_a_text_in_parts_guesses_as_in_one(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,19 +169,6 @@ def test_a_head_that_reads_a_text_in_parts_guesses_as_in_one(
         session.prefill()
         found.append([session.step(()).tree.tokens for _ in range(3)])
     assert found[0] == found[1]
-
-
-def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
-    session = host_session(engine, prompt_of(tiny_models, name("llama", "flat")), 40, BUSHY)
-    session.prefill()
-    for _ in range(6):
-        session.step(())
-        assert isinstance(session.proposer, ModelDrafter)
-        passes = session.proposer.passes
-        assert isinstance(passes, Eagle3Passes)
-        assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
 
 
 def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:

@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
-from decoder.draft.eagle3_passes import Eagle3Passes
-from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.sampling.settings import SAMPLING, Sampling
@@ -114,19 +112,6 @@ def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, f
         tree, other = session.step(()).tree, fresh.step(()).tree
         assert (tree.tokens, tree.parents) == (other.tokens, other.parents)
         assert tree.path_logprobs == pytest.approx(other.path_logprobs, abs=1e-4)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels, family: str) -> None:
-    session = host_session(engine_of(tiny_models, family), prompt_of(tiny_models, family), 40, BUSHY)
-    session.prefill()
-    for _ in range(4):
-        session.step(())
-        assert isinstance(session.proposer, ModelDrafter)
-        passes = session.proposer.passes
-        assert isinstance(passes, Eagle3Passes)
-        assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
 
 
 def test_the_layer_shares_the_target_s_embedding_and_head(tiny_models: TinyModels) -> None:
