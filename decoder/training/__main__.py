@@ -19,13 +19,16 @@ from decoder.training import card, corpus, loop, overlap, recipe
 from decoder.training.head import TrainedHead, head_loss
 from decoder.training.samples import sample_texts, sampled_texts
 
-STAGES = ("tokenizer", "target", "draft", "distil", "samples", "overlap", "head", "card")
+STAGES = ("tokenizer", "target", "draft", "distil", "card")
+"""Stages that make the embedded pair, in order."""
+FURTHER = ("samples", "overlap", "head")
+"""Stages that train drafts further; `overlap` and `head` make the samples if they are missing."""
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
 """For each of these stages, the shipped model that has the stage's result."""
 
 
 def main() -> None:
-    """Runs one stage, or all of them in order."""
+    """Runs one stage, or with `all` the stages of the embedded pair in order."""
     options = arguments().parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
@@ -36,7 +39,7 @@ def main() -> None:
 def arguments() -> argparse.ArgumentParser:
     """Parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m decoder.training", description="Train the embedded pair.")
-    parser.add_argument("stage", choices=["all", *STAGES])
+    parser.add_argument("stage", choices=["all", *STAGES, *FURTHER])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
     parser.add_argument(
         "--work", type=Path, default=Path("training-work"), help="checkpoints, logs (default: %(default)s)"
@@ -69,7 +72,7 @@ def run(stage: str, options: argparse.Namespace) -> None:
         return
     books = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")
     texts = [books]
-    if stage in ("samples", "overlap", "head"):
+    if stage in FURTHER:
         samples, log = options.work / "samples", logger(options.work / "samples.log")
         sample_texts(load(made("target", options.work), device).eval(), books, recipe.SAMPLES, samples, log)
         if stage == "samples":

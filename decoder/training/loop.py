@@ -129,7 +129,7 @@ class Trainer:
             self.progress.rows += rows
             self.progress.tokens += rows * window
             if self.progress.steps % LOG_STEPS == 0:
-                log(f"{share:6.1%} step {self.progress.steps} window {window} loss {smooth:.4f} nats/token")
+                log(f"{share:6.1%} step {self.progress.steps} window {window} loss {smooth:.4f}")
             if self.progress.seconds - saved_at > CHECKPOINT_S:
                 saved_at = self.progress.seconds
                 self._save()

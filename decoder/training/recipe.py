@@ -29,7 +29,6 @@ class Stage:
     objective: Objective
     minutes: float
     """Budget of training time in minutes, without evaluation and start-up."""
-    batch_tokens: int
     muon_lr: float
     """Peak learning rate of the hidden matrices, in Muon's "match_rms_adamw" scale."""
     adam_lr: float
@@ -38,6 +37,8 @@ class Stage:
     """Pairs (share, window): training sequences have `window` tokens until this share of the budget is spent. Shares
     ascend; the last share is 1.
     """
+    batch_tokens: int = 8192
+    """Number of tokens of a training step."""
     warmup: float = 0.01
     """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4
@@ -95,7 +96,6 @@ SAMPLES = Samples(temperature=0.6, prompt=64, length=256, rows=64, batches=40)
 TARGET_STAGE = Stage(
     "text",
     minutes=106,
-    batch_tokens=8192,
     muon_lr=4e-3,
     adam_lr=3e-3,
     windows=((0.55, 256), (0.8, 512), (0.95, 1024), (1.0, 2048)),
@@ -103,7 +103,6 @@ TARGET_STAGE = Stage(
 DRAFT_STAGE = Stage(
     "text",
     minutes=4,
-    batch_tokens=8192,
     muon_lr=6e-3,
     adam_lr=5e-3,
     windows=((1.0, 256),),
@@ -112,7 +111,6 @@ DRAFT_STAGE = Stage(
 DISTILLATION_STAGE = Stage(
     "distillation",
     minutes=11,
-    batch_tokens=8192,
     muon_lr=5e-3,
     adam_lr=4e-3,
     windows=((0.6, 256), (0.9, 1024), (1.0, 2048)),
@@ -121,7 +119,6 @@ DISTILLATION_STAGE = Stage(
 OVERLAP_STAGE = Stage(
     "overlap",
     minutes=20,
-    batch_tokens=8192,
     muon_lr=2e-3,
     adam_lr=1.5e-3,
     windows=((0.6, 256), (1.0, 1024)),
@@ -130,7 +127,6 @@ OVERLAP_STAGE = Stage(
 HEAD_STAGE = Stage(
     "overlap",
     minutes=75,
-    batch_tokens=8192,
     muon_lr=5e-3,
     adam_lr=4e-3,
     windows=((0.7, 256), (1.0, 1024)),

@@ -39,7 +39,7 @@ class Head:
 
     @property
     def kind(self) -> str:
-        """Kind of the head in words."""
+        """See `StatesReader`."""
         return self.shape.kind
 
     @property
@@ -62,7 +62,7 @@ class Head:
         return self.embedding.new_zeros((count, self.embedding.shape[1]))
 
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
-        """Hidden rows of a text; each row is computed from the concatenated target states at one token."""
+        """See `GuidedHead`."""
         states = states.to(self.embedding)
         if self.shape.fc_norm:
             each = states.chunk(self.shape.states, -1)
@@ -79,16 +79,7 @@ class Head:
         positions: Sequence[int],
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
-        """Outputs for N new rows, which are appended to the cache.
-
-        Args:
-            cache: All its committed rows are visible to every new row.
-            tokens: Token ids of the new rows, N of them.
-            hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
-                head.
-            positions: Text position of each hidden state, one less than that of its token; siblings have the same one.
-            visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
-        """
+        """See `GuidedHead`."""
         embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
         normed = self._normed(hidden, f"{LAYER}.hidden_norm")
         rows = normed if self.shape.norm_before_residual else hidden
@@ -110,11 +101,11 @@ class Head:
         return [token] * count, self.fused(self.weights[MASK].flatten(0, 1)).expand(count, -1)
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Hidden states that are input for drafted rows, computed from the outputs at the parents of these rows."""
+        """See `GuidedHead`."""
         return self._normed(outputs, "norm") if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Logits of the token after each row, from the rows' outputs; columns are the target's token ids."""
+        """See `GuidedHead`."""
         own = self._times(self._normed(outputs, "norm"), "lm_head")
         return over_target_ids(own, self.tokens, self.shape.layer.vocab_size)
 
