@@ -32,8 +32,8 @@ class Option:
     """(parameters) -> value of the option. None if the parameter's value is also the option's value."""
     choices: tuple[str, ...] = ()
     """Values for shell completion."""
-    default: str | None = None
-    """Default value, unless the method's default parameters determine it."""
+    selects_preset: bool = False
+    """Whether the option selects a preset, a value for each parameter, from which other options then differ."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """Remedies that the error messages for certain invalid values give, by invalid value."""
     rank: int = 0
@@ -106,7 +106,16 @@ def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
         return vars(presets[name])
 
     return Option(
-        "preset", str, "NAME", help_, sets, read, lambda rules: nearest(presets, rules), names, names[0], rank=-1
+        "preset",
+        str,
+        "NAME",
+        help_,
+        sets,
+        read,
+        lambda rules: nearest(presets, rules),
+        names,
+        selects_preset=True,
+        rank=-1,
     )
 
 

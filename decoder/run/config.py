@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from decoder.errors import require
 from decoder.knobs import KnobName, RulesName, TunableParameters
-from decoder.methods import METHODS, racing
+from decoder.methods import defaults, racing
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.verify.names import COUPLED, Drafting
 from decoder.verify.verifier_rules import VerifierRules
@@ -54,15 +54,16 @@ class RunConfig:
         in `linear=Linear(3)`.
 
         All methods sample tokens if the temperature is above 0, truncated by `top_k` and `top_p`. `verifier` and
-        `drafting` replace the parameters of the same names in `VerifierRules`. If `drafting` samples trees, the method
+        `drafting` replace the parameters of the same names in `VerifierRules`. A parameter set that is not given has
+        the defaults of its method for the temperature. If `drafting` samples trees, the method
         for sampled trees is added to the default methods.
 
         Raises:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
         """
-        sets: dict[RulesName, TunableParameters] = {SAMPLING: Sampling(temperature, top_k, top_p)}
-        sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
-        for name, rules in {**(parameters or {}), **named_sets}.items():
+        given = {SAMPLING: Sampling(temperature, top_k, top_p), **(parameters or {}), **named_sets}
+        sets = defaults(given[SAMPLING].knob("temperature"))
+        for name, rules in given.items():
             _require_known(name, sets)
             kind = type(sets[name])
             require(isinstance(rules, kind), f"{name} is a {type(rules).__name__}; give {kind.__name__}(...)")

@@ -122,6 +122,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # all parameters are shown; those not given have their defaults
+    if option.write and not option.selects_preset:  # all parameters are shown; those not given have their defaults
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

@@ -17,6 +17,7 @@ from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.option import Option
 from decoder.run.config import RunConfig
+from decoder.tuning.space import SHIPPED
 from dynatui.clean import clean_line
 from dynatui.cli import settings
 from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
@@ -70,7 +71,7 @@ def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[
     """The options; if a user's preset is among them, its values replace its name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
-    return {**options, PRESET: None, **{key: setting.value for key, setting in preset.items()}}
+    return {**options, PRESET: SHIPPED, **{key: setting.value for key, setting in preset.items()}}
 
 
 def prepare(name: str, *, force: bool) -> None:
