@@ -41,7 +41,7 @@ def tuned(gain: float | None, *, sure: bool = True, wrong: frozenset[str] = froz
     Args:
         gain: Speed of the found tree relative to the shipped preset; None: no tree was found.
         sure: Whether the intervals of unequal speeds are narrow.
-        wrong: Names of methods whose text differs.
+        wrong: Names of contenders with wrong texts.
         over_ar: Speeds of other methods relative to ar.
     """
     speeds = {PLAIN: 1.0, SHIPPED: 1.0, AUTO: 1.0, CHAIN: 1.0, SHIPPED_CHAIN: 0.9, **over_ar}

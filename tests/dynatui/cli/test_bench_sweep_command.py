@@ -25,7 +25,7 @@ study, _, grace_s = Task.__init__.__defaults__
 Task.__init__.__defaults__ = (study, 0.2, grace_s)
 sys.exit(cli.main(sys.argv[1:]))
 """
-"""The program with a short heartbeat of its workers."""
+"""The program with a heartbeat of 0.2 s, so that workers and their leader react to the database quickly."""
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
 
 
