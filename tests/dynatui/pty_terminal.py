@@ -98,7 +98,7 @@ class Terminal:
         assert not rest, f"the keys are not read; the screen is\n{self.shown}"
 
     def end(self, within_s: float = _PATIENCE_S) -> int:
-        """Waits for the end; returns the exit code, negative for a signal; fails if the program does not end in time."""
+        """Waits for the end; returns the exit code, negative for a signal. Fails if the program runs longer."""
         end = time.monotonic() + within_s
         while self.child.isalive() and time.monotonic() < end:
             self._take(0.02)

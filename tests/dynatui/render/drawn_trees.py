@@ -114,7 +114,7 @@ class Picture:
         return row, cell
 
     def _other_end(self, row: int, cell: int) -> tuple[int, int]:
-        """Row and cell, before the arrow, at which the numbered arrow that this row begins with continues the tree."""
+        """Row and cell of the blank before the arrow `→N` at the end of an earlier row, which this row, `N→…`, continues."""
         arrow = f" →{self.rows[row][:cell]}"
         ends = [(number, len(text) - len(arrow)) for number, text in enumerate(self.rows) if text.endswith(arrow)]
         assert len(ends) == 1, f"{arrow!r} is there {len(ends)} times"

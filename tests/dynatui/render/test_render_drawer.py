@@ -63,7 +63,7 @@ def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
 
 
 def within(name: KnobName, row: str, x: int) -> float:
-    """Largest difference between the value of a click at `x` and the value drawn there: half a step plus half a cell."""
+    """Largest difference between the values of a click at `x` and of the mark there: half a step plus half a cell."""
     track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
     span = {"n_max": 1023.0, "d0": 6.0}.get(name, 1.0 if info(name).step < 1 else 31.0)
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
