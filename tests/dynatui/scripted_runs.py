@@ -93,7 +93,7 @@ def sampled_run(methods: Iterable[str] = ("dynatree", "ar"), temperature: float 
 
 
 def sampled_round(number: int) -> Round:
-    """The round of `tree_round` in a sampled run; the draft's own probabilities are a tenth of the path probabilities."""
+    """`tree_round` in a sampled run: the draft's own probability of each token is a tenth of that in `logprobs`."""
     event = tree_round(number)
     own = [0.0, *(logprob - math.log(10) for logprob in event.logprobs[1:])]
     return structs.replace(event, draft_logprobs=own)

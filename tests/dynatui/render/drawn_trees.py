@@ -114,7 +114,7 @@ class Picture:
         return row, cell
 
     def _other_end(self, row: int, cell: int) -> tuple[int, int]:
-        """Row and cell of the blank before the arrow `→N` at the end of an earlier row, which this row, `N→…`, continues."""
+        """Row and cell of the blank before the arrow `→N` at the end of the row that this row, `N→…`, continues."""
         arrow = f" →{self.rows[row][:cell]}"
         ends = [(number, len(text) - len(arrow)) for number, text in enumerate(self.rows) if text.endswith(arrow)]
         assert len(ends) == 1, f"{arrow!r} is there {len(ends)} times"

@@ -20,7 +20,7 @@ DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 def _what_if(**changed: Cell) -> WhatIf:
-    """Both tables with the same certain cells except `changed`; `h23` is row 2, column 3 of tau_h, `l00` a cell of tau_l."""
+    """Both tables with the same certain cells except `changed`: `h23` is row 2, column 3 of tau_h; `l...` of tau_l."""
 
     def cells(table: str) -> tuple[tuple[Cell, ...], ...]:
         return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))
