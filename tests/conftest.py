@@ -1,8 +1,9 @@
-"""Lets test modules share helpers as `tests.…`; appended, so that an installed package stays ahead of the folder.
+"""Pytest configuration: import path, worker processes, recorded durations, and tests that run alone.
 
-Tests run in a process a core (pytest-xdist), each with one thread, because threads of several processes wait for each
-other; those that measure wall time run while no other test does. durations.json says which
-are slow.
+The repository root is appended to sys.path, so that test modules can import helpers as `tests.…` while an installed
+package takes precedence over the folder. Tests run in one process per core (pytest-xdist) with one thread each, because
+threads of several processes wait for each other. Tests that measure wall time run while no other test runs.
+durations.json records durations; slow tests are selected by them.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell lets what it runs in the background, or under nohup, ignore these, and so would every program under test.
+# A shell makes background jobs and programs under nohup ignore these signals; programs under test would inherit that.
 for ignorable, usual in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),
@@ -33,15 +34,15 @@ for ignorable, usual in (
 
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""Seconds of a case, with its fixtures, by test file and function: the mean over the function's cases."""
+"""File of the mean durations in seconds of a function's cases, fixtures included, by test file and function."""
 RECORDED_S = 0.05
-"""Shorter ones are not recorded, so that the file stays short and seldom changes."""
+"""Shorter durations are not recorded, so that the file stays short and rarely changes."""
 SLOW_S = 0.5
-"""From this mean duration the cases of a function are slow."""
+"""The cases of a function are slow if their mean duration is at least this."""
 WAITED_S = "waited_s"
-"""Property of a test's report: how long it waited for tests that run alone."""
+"""Property of a test's report: seconds that the test waited for its turn because some tests run alone."""
 TAKE_LONG = ("statistical", "soak")
-"""Marks of tests that run only where -m names the mark."""
+"""Marks of long tests: such a test runs only if -m names its mark."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,16 +59,16 @@ class DurationRecorder:
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        """By node id."""
+        """Duration of each case, by node id."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
-        if report.when == "teardown":  # whose report has what all parts of the test have noted
+        if report.when == "teardown":  # this report has the properties of all phases of the test
             waits = (value for name, value in report.user_properties if name == WAITED_S)
             self.seconds[report.nodeid] -= sum(wait for wait in waits if isinstance(wait, float))
 
     def pytest_sessionfinish(self) -> None:
-        """Keeps what other files recorded, unless they are gone."""
+        """Writes the durations; those of test files that did not run are kept unless the files are gone."""
         cases: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for node, seconds in self.seconds.items():
             cases[_file(node)][_function(node)].append(seconds)
@@ -88,7 +89,7 @@ def _durations() -> dict[str, dict[str, float]]:
 
 
 def _file(node: str) -> str:
-    """Its name alone, which pytest demands to be unique: a file keeps its durations when it moves."""
+    """Name of the test file without its folder, so that durations survive a move; pytest requires unique names."""
     return Path(node.partition("::")[0]).name
 
 
@@ -102,17 +103,17 @@ def _whole_folders(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A process a core for whole folders, none for the tests of a file: they are done before a process has started."""
-    import loky  # noqa: PLC0415 - where one process suffices, nobody needs it
+    """One process per core for whole folders; none for single files, which finish before a process has started."""
+    import loky  # noqa: PLC0415 - not needed if one process suffices
 
     return loky.cpu_count() if _whole_folders(config) else 0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks slow tests before -m selects, and leaves out what takes long where nothing asks for it.
+    """Marks slow tests before -m is applied, and deselects slow and long tests that were not requested.
 
-    Slow tests run where -m, -k or the name of a file selects tests.
+    Slow tests run if -m, -k or the name of a file selects tests.
     """
     durations = _durations()
     for item in items:
@@ -131,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays: to search all of it for garbage, again and again, takes a fifth of the time of tests."""
+    """Exempts imported objects from garbage collection, because scanning them takes a fifth of the tests' time."""
     gc.collect()
     gc.freeze()
 
@@ -154,7 +155,10 @@ def _timed_alone(_turn: IO[bytes], request: pytest.FixtureRequest) -> Iterator[N
 
 @pytest.fixture
 def alone(_turn: IO[bytes], _timed_alone: None, request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Waits until no other test runs, and lets none begin before this one ends: for tests that time their end alone."""
+    """Function that waits until no other test runs, and then blocks new tests until this test ends.
+
+    For tests that measure time only in their last part.
+    """
 
     def wait() -> None:
         began = time.perf_counter()
@@ -174,7 +178,7 @@ def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 @pytest.fixture(scope="session")
 def gguf_states(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """Tiny random models with states as GGUF files: `GgufStates`."""
+    """Tiny random models whose layers keep a state, as GGUF files: a `GgufStates`."""
     from tests.gguf_pair import GgufStates  # noqa: PLC0415 - imports torch
 
     return GgufStates(tmp_path_factory.mktemp("gguf_states"))

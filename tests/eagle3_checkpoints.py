@@ -1,6 +1,7 @@
 """Tiny random EAGLE-3 and P-EAGLE heads in the published layouts, with targets whose tokens they sometimes guess.
 
-A random head knows nothing. But of the target's tokens a few are its favourites, and the head guesses among these.
+A random head guesses at random. The target nearly always chooses one of a few favourite tokens, and most heads have
+only these in their vocabulary, so that some guesses are right.
 """
 
 import json
@@ -17,31 +18,31 @@ from torch import Tensor
 from tests import tiny
 
 LAYERS = 8
-"""Of a target: then the usual layers are three different ones."""
+"""Number of the target's layers: enough for the three layers that a head reads by default to differ."""
 WIDTH = 32
-"""Of a hidden row of the tiny targets."""
+"""Hidden size of the tiny targets."""
 FAVOURITES = (7, 41, 99, 150, 250)
 """Tokens that the targets choose nearly always."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a head is published, and what it computes."""
+    """Published layout and architecture of a head."""
 
     nested: bool = False
-    """As speculators writes it; else flat."""
+    """Whether the configuration is nested, as speculators writes it; otherwise it is flat."""
     kind: str = "llama"
     switches: tuple[str, ...] = ()
-    """Flags that are on."""
+    """Names of the configuration's flags that are true."""
     width: int = WIDTH
-    """Of its rows; where it is not the target's, the head embeds tokens itself."""
+    """Hidden size of the head; if it is not the target's, the head needs its own embedding."""
     embeds: bool = False
     maps_tokens: bool = True
     target_layers: tuple[int, ...] | None = None
     depth: int = 1
     """Number of the head's layers."""
     guesses: int = 1
-    """Number of levels that one pass guesses; more than 1 in P-EAGLE."""
+    """Number of tree levels that one pass drafts; more than 1 in P-EAGLE."""
     extras: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration."""
 
@@ -58,7 +59,7 @@ LAYOUTS = {
     "P-EAGLE": Layout(nested=True, guesses=6, depth=2, embeds=True, extras={"mask_token_id": 11}),
     "P-EAGLE, flat": Layout(guesses=8, depth=3, kind="qwen3", switches=("fc_norm",), extras={"pard_token": 12}),
 }
-"""By what is peculiar of each."""
+"""Layouts by their distinguishing features."""
 
 
 def target(family: str) -> Any:
@@ -80,7 +81,7 @@ def save_head(folder: Path, layout: Layout) -> Path:
 
 
 def configuration(layout: Layout) -> dict[str, Any]:
-    """config.json as it is published, with fields that mean nothing to the engine."""
+    """config.json as published, including fields that the engine ignores."""
     guessed = len(FAVOURITES) if layout.maps_tokens else tiny.VOCABULARY
     layer = {
         "model_type": layout.kind,
@@ -125,7 +126,7 @@ def configuration(layout: Layout) -> dict[str, Any]:
 
 
 def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
-    """All tensors by their published names."""
+    """All tensors of a checkpoint, by their published names."""
     generator = torch.Generator().manual_seed(seed)
     states = 3 if layout.target_layers is None else len(layout.target_layers)
     width, seen = layout.width, states * WIDTH
@@ -174,17 +175,17 @@ def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 
 def pair(family: str, layout: str, home: Path) -> tiny.TinyPair:
-    """A target and a head that was made for it."""
+    """A target and a head for it, saved in `home`."""
     made = tiny.save(home / "target", target(family), tiny.train_tokenizer())
     return tiny.TinyPair(made, save_head(home / "head", LAYOUTS[layout]))
 
 
 def name(family: str, layout: str) -> str:
-    """What `TinyModels` calls such a pair."""
+    """Name of a pair in `TinyModels`."""
     return f"eagle3 {family} {layout}"
 
 
 PAIRS: dict[str, Callable[[Path], tiny.TinyPair]] = {
     name(family, layout): partial(pair, family, layout) for family in tiny.FAMILIES for layout in LAYOUTS
 }
-"""Every head with every target."""
+"""A pair of every layout with every family of targets, by name."""

@@ -1,7 +1,8 @@
 """Slow and plain reference of an EAGLE-3 or P-EAGLE head, written only from the papers and the published layouts.
 
-In numpy and float64, head by head, without a cache or a tree: each new question goes over the whole text once more, and
-its answer is kept. The target's states are read by hooks on a plain module. Nothing here is shared with the engine.
+It computes in numpy and float64, one attention head at a time, without a KV cache or a tree: each new text is computed
+from its beginning, and results are kept by text. The target's states are read by hooks on a plain module. No code is
+shared with the engine.
 """
 
 import json
@@ -24,13 +25,13 @@ NEVER = -1e4
 
 @cache
 def turns(count: int, half: int, theta: float) -> NDArray[np.complex128]:
-    """How far each position turns each pair of numbers, shape (count, half)."""
+    """Rotary embedding of each position and pair of components as complex factors, shape (count, half)."""
     found: NDArray[np.complex128] = np.exp(1j * np.outer(np.arange(count), theta ** -(np.arange(half) / half)))
     return found
 
 
 class Checkpoint:
-    """What lies in a folder, in either layout."""
+    """Configuration and weights in a folder, in either layout."""
 
     def __init__(self, folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text())
@@ -109,7 +110,7 @@ class Checkpoint:
         return self.fused(np.split(self.weights["mask_hidden"][0], 3, -1))
 
     def logits(self, outputs: Rows) -> Rows:
-        """Over the target's vocabulary."""
+        """Logits over the target's vocabulary, shape (rows, vocabulary)."""
         own = self.times(self.norm(outputs, "norm"), "lm_head")
         if "d2t" not in self.weights:
             return own
@@ -121,7 +122,7 @@ class Checkpoint:
 
 @dataclass
 class Eagle3Oracle(SampledOracle):
-    """The reference's view of a target, and of a head in place of a draft: give the target as `draft` too."""
+    """Reference for a target with an EAGLE-3 or P-EAGLE head as draft; `draft` must be the target."""
 
     folder: Path = Path()
     _states: dict[reference.Path, list[Rows]] = field(default_factory=dict)
@@ -139,7 +140,7 @@ class Eagle3Oracle(SampledOracle):
         return torch.from_numpy(self.checkpoint.logits(self.output(text, drafted))[0])
 
     def output(self, text: reference.Path, drafted: int) -> Rows:
-        """The layer's last row after a text whose `drafted` last tokens are guesses, shape (1, width)."""
+        """Last output row of the head after a text whose last `drafted` tokens are guesses, shape (1, width)."""
         if (text, drafted) not in self._outputs:
             tokens = list(text[1:])
             if drafted and self.checkpoint.mask_token is not None:
@@ -149,7 +150,10 @@ class Eagle3Oracle(SampledOracle):
         return self._outputs[text, drafted]
 
     def hidden(self, text: reference.Path, drafted: int) -> Rows:
-        """The target's states before each token of a text but the first; before a guess, the head's own output."""
+        """Hidden input for each token of a text but the first, shape (tokens - 1, width).
+
+        It is the target's fused states before the token; for a guess, the head's own output (P-EAGLE: the mask state).
+        """
         if (text, drafted) not in self._hidden:
             self._hidden[text, drafted] = self._given(text, drafted)
         return self._hidden[text, drafted]
@@ -169,14 +173,14 @@ class Eagle3Oracle(SampledOracle):
         return rows[tokens].astype(np.float64)
 
     def states(self, text: reference.Path) -> list[Rows]:
-        """What enters each of the head's layers of the target, as a plain module computes it."""
+        """Inputs of the target layers that the head reads, as a plain module computes them."""
         if text not in self._states:
             self._states[text] = states_of(self.target, self.layers, text)
         return self._states[text]
 
 
 def states_of(target: Any, layers: list[int], text: reference.Path) -> list[Rows]:
-    """Inputs of these layers of a target over a text, as a plain module computes them."""
+    """Inputs of the given layers of a target over a text, as a plain module computes them."""
     body = target.base_model
     parts = body.h if hasattr(body, "h") else body.layers
     found: list[Rows] = []

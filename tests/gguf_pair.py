@@ -1,4 +1,4 @@
-"""The embedded pair and models with states as GGUF files, and what tests of them share."""
+"""Helpers of the tests of GGUF files: write the embedded pair and models whose layers keep a state."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +15,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from tests.gguf_states import write_states
 
 NOISE = 0.01
-"""Noise of the weights of a draft with states: most of its tokens are those of the target."""
+"""Relative noise of a draft's weights; so small that most of the draft's tokens are those of the target."""
 needs_llama_cpp = pytest.mark.skipif(
     find_spec(PACKAGE) is None or find_spec("gguf") is None, reason=f"needs {PACKAGE} and gguf (extra test)"
 )
@@ -23,16 +23,16 @@ needs_llama_cpp = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class GgufPair:
-    """Writes the files of the pair into a folder, each once."""
+    """Writes the files of the embedded pair into a folder, each once."""
 
     folder: Path
 
     def target(self, kind: str = "F32") -> Path:
-        """The target as a file."""
+        """Path of the target's file."""
         return _written(EMBEDDED_TARGET, self.folder / f"books-16m-{kind}.gguf", kind)
 
     def draft(self, kind: str = "F32") -> Path:
-        """The draft as a file."""
+        """Path of the draft's file."""
         return _written(EMBEDDED_DRAFT, self.folder / f"books-1m-{kind}.gguf", kind)
 
 
@@ -43,16 +43,16 @@ def _written(folder: Path, path: Path, kind: str) -> Path:
 
 @dataclass(frozen=True)
 class GgufStates:
-    """Writes tiny random models with states into a folder, each once."""
+    """Writes tiny random models whose layers keep a state into a folder, each once."""
 
     folder: Path
 
     def target(self, architecture: str, kind: str = "F32") -> Path:
-        """A model of the architecture."""
+        """Path of a model of the architecture."""
         return _random(self.folder / f"{architecture}-{kind}.gguf", architecture, 0.0, kind)
 
     def draft(self, architecture: str) -> Path:
-        """A model whose weights differ a little from those of `target`."""
+        """Path of a model whose weights differ a little from those of `target`."""
         return _random(self.folder / f"{architecture}-draft.gguf", architecture, NOISE, "F32")
 
 

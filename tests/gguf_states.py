@@ -1,6 +1,6 @@
 """Tiny random GGUF files of architectures whose layers keep a state, with the embedded pair's tokenizer.
 
-Sizes and names of tensors are those that llama.cpp's loader asks for, in its order of dimensions.
+Names and shapes of tensors are those that llama.cpp's loader expects, the innermost dimension first.
 """
 
 import json
@@ -108,7 +108,7 @@ USUAL: dict[str, Any] = {
     "context_length": CONTEXT, "embedding_length": WIDTH, "block_count": 2, "feed_forward_length": 0,
     "attention.head_count": 0, "attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5,
 }  # fmt: skip
-"""Entries of every file."""
+"""Metadata entries of every file."""
 LAYERS: Mapping[str, Callable[[int], Shapes]] = {
     "mamba": _mamba,
     "mamba2": _mamba2,
@@ -130,12 +130,12 @@ VALUES: Mapping[str, dict[str, Any]] = {
         "expert_feed_forward_length": EXPERT, "expert_shared_feed_forward_length": EXPERT,
     },
     "rwkv7": {
-        # Heads as in all checkpoints: the kernel reads up to 64 numbers at once, beyond the end of smaller heads.
+        # Head size of all checkpoints: the kernel reads up to 64 numbers at once, beyond the end of smaller heads.
         "wkv.head_size": WIDTH, "token_shift_count": 2, "feed_forward_length": FEED, "attention.decay_lora_rank": 8,
         "attention.iclr_lora_rank": 8, "attention.value_residual_mix_lora_rank": 8, "attention.gate_lora_rank": 8,
     },
 }  # fmt: skip
-"""Further entries of a file, by architecture."""
+"""Further metadata entries, by architecture."""
 WHOLE: Mapping[str, Shapes] = {
     "lfm2": {"token_embd_norm.weight": (WIDTH,)},
     "rwkv7": {
@@ -143,7 +143,7 @@ WHOLE: Mapping[str, Shapes] = {
         "output_norm.bias": (WIDTH,),
     },
 }  # fmt: skip
-"""Tensors outside of the layers other than embedding and output; usually one norm."""
+"""Tensors outside the layers other than embedding and output, by architecture; the others have one norm."""
 
 
 def write_states(path: Path, architecture: str, *, noise: float = 0.0, kind: str = "F32") -> Path:
@@ -187,7 +187,7 @@ def _tensors(architecture: str) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _weights(name: str, shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float32]:
-    """Random weights whose texts are varied; the end of text is improbable."""
+    """Random weights that make texts varied and the end-of-text token improbable."""
     numbers: Any = random.standard_normal(shape[::-1], np.float32)
     if name.endswith("ssm_a"):
         numbers = -np.exp(numbers)

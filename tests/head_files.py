@@ -1,4 +1,4 @@
-"""Helpers that change the files of a head, and a check of the message of a refusal."""
+"""Helpers that change the files of a head or check the message of a refusal."""
 
 import json
 from collections.abc import Mapping

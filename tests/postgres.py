@@ -1,6 +1,6 @@
-"""A PostgreSQL server of a test's own: in a temporary folder, on a socket in it, stopped at the end.
+"""Runs a PostgreSQL server for one test, in a temporary folder and on a socket there, and stops it afterwards.
 
-Its binaries refuse to run as root, so a test that is root runs them as another user, who owns the folder.
+PostgreSQL's programs refuse to run as root, so tests that run as root start them as another user, who owns the folder.
 """
 
 import getpass
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OTHER_USERS = ("postgres", "nobody")
-"""Who runs the server where the test is root, the first that there is."""
+"""Users that run the server if the test runs as root; the first one that exists is used."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server, and how to reach it."""
+    """Programs, folder and user of a server."""
 
     binaries: Path
     folder: Path
@@ -28,16 +28,16 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The database that every server has."""
+        """URL of the default database."""
         return self._url("postgres")
 
     def new_database(self, name: str) -> str:
-        """The URL of one more, which is empty."""
+        """Creates an empty database and returns its URL."""
         self._run("createdb", "-h", str(self.folder), "-U", self.user, name)
         return self._url(name)
 
     def start(self) -> None:
-        """Nobody reaches it over a network."""
+        """Starts the server on its socket only, without a network port."""
         self._control("start", "-w", "-l", str(self.folder / "log"), "-o", f"-k {self.folder} -h ''")
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class Server:
 
 
 def binaries() -> Path | None:
-    """The folder of the server's programs; None: there are none."""
+    """Folder of the server's programs; None if PostgreSQL is not installed."""
     on_path = shutil.which("pg_ctl")
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
     found = Path(on_path).resolve() if on_path else debian[-1] if debian else None
@@ -85,7 +85,7 @@ def served() -> Iterator[Server]:
     """A running server with an empty database."""
     where = binaries()
     assert where is not None
-    # Not in pytest's folder, which other users cannot enter; and a socket's path must be short.
+    # Not in pytest's temporary folder: other users cannot enter it, and the path of a socket must be short.
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     server = Server(where, folder, _user())
     if os.geteuid() == 0:

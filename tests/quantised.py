@@ -1,4 +1,4 @@
-"""Quantises the weights of a saved tiny model by hand, in the layouts that checkpoints on the hub have."""
+"""Quantises the weights of a saved tiny model by hand, in the layouts of checkpoints on the Hugging Face hub."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 BLOCK = 16
-"""Rows and columns of a block of FP8 numbers with one scale."""
+"""Number of rows, and of columns, of a block of FP8 numbers that share a scale."""
 GROUP = 32
-"""Numbers with one scale, of MXFP4 and of the methods with 4 bit integers."""
+"""Number of weights that share a scale, in MXFP4 and in the methods with 4 bit integers."""
 FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
-"""The numbers of MXFP4, by their codes."""
+"""Values of MXFP4, by code."""
 INTERLEAVED = (0, 2, 4, 6, 1, 3, 5, 7)
-"""Order of AWQ's numbers in a word."""
+"""Order in which AWQ packs eight numbers into a 32 bit word."""
 HEAD = ["lm_head"]
 INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": GROUP, "symmetric": True}
 SETTINGS: Mapping[str, dict[str, Any]] = {
@@ -33,11 +33,11 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": INT4}},
     },
 }
-"""What a configuration says of a method."""
+"""The configuration's `quantization_config`, by method."""
 
 
 def fp8(part: str, weight: Tensor) -> dict[str, Tensor]:
-    """A matrix in blocks of FP8, each with a scale."""
+    """A matrix as blocks of FP8 numbers, each block with a scale."""
     blocks = weight.unflatten(0, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
     scales = blocks.abs().amax((1, 3)) / torch.finfo(torch.float8_e4m3fn).max
     numbers = (blocks / scales[:, None, :, None]).reshape(weight.shape).to(torch.float8_e4m3fn)
@@ -100,7 +100,7 @@ def _grouped(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _words(codes: Tensor, order: Sequence[int] = range(8)) -> Tensor:
-    """Eight codes of the last axis in each word."""
+    """Packs each eight codes along the last axis into one 32 bit word."""
     eights = codes.long().unflatten(-1, (-1, 8))[..., list(order)]
     words: Tensor = (eights << torch.arange(0, 32, 4)).sum(-1)
     return words.int()
@@ -113,7 +113,7 @@ MATRICES: Mapping[str, Callable[[str, Tensor], dict[str, Tensor]]] = {
     "awq": awq,
     "compressed-tensors": compressed,
 }
-"""Functions that quantise one matrix; those of MXFP4 are experts."""
+"""Functions that quantise one matrix, by method; MXFP4 quantises only experts."""
 
 
 def _quantised(method: str, name: str, weight: Tensor) -> dict[str, Tensor]:
@@ -134,6 +134,6 @@ def quantise(folder: Path, method: str) -> Path:
 
 
 def describe(folder: Path, settings: Mapping[str, Any] | None) -> None:
-    """Writes a quantisation into a configuration; None: that there is none."""
+    """Writes `quantization_config` into a folder's config.json; None: the model is not quantised."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": settings}))

@@ -1,11 +1,11 @@
-"""Speculative decoding as slowly and as plainly as it can be written, from architecture.md 5 alone.
+"""Slow and plain reference implementation of speculative decoding with draft trees.
 
-A node is the tuple of drafted tokens that leads to it, () being the last committed token. Every distribution is a fresh
-forward of the plain module over the whole sequence: no cache, no mask, no positions. Nothing here is shared with the
-engine but its parameter objects.
+A node is the tuple of drafted tokens on the path to it; () is the last committed token. Every distribution comes from a
+new forward pass of the plain module over the whole sequence, without KV cache, mask or positions. Only parameter
+objects are shared with the engine.
 
-Real numbers are compared with thresholds and with each other, and float arithmetic may decide such a comparison either
-way when the two sides all but meet. Each round therefore tells its `margin`: how near the nearest comparison came.
+The algorithm compares real numbers with thresholds and with each other. If two numbers are nearly equal, rounding may
+decide the comparison either way. Each round therefore has a `margin`: the smallest difference in its comparisons.
 """
 
 import math
@@ -23,15 +23,15 @@ from decoder.methods.linear import Linear
 
 Path = tuple[int, ...]
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
-"""Round number to the knobs that the user turned just before it."""
+"""Knobs that the user turned just before a round, by round number."""
 
 AMBIGUOUS = 1e-5
-"""Comparisons that come nearer than this may go either way."""
+"""Comparisons with a smaller difference may go either way."""
 
 
 @dataclass
 class Oracle:
-    """Next-token scores of a target and a draft by fresh forwards, over the ids that both score."""
+    """Scores of the next token by target and draft, from new forward passes, over the ids that both models score."""
 
     target: Any
     draft: Any
@@ -41,21 +41,21 @@ class Oracle:
 
     @property
     def width(self) -> int:
-        """Ids that both models score."""
+        """Number of ids that both models score."""
         return min(int(self.target.config.vocab_size), int(self.draft.config.vocab_size))
 
     def target_scores(self, text: Path) -> list[float]:
-        """The target's logits after `text`; generate compares them in float32 too."""
+        """The target's logits after `text`, in float32 as transformers' generate compares them."""
         scores: list[float] = self._scores("target", text).float().tolist()
         return scores
 
     def draft_logprobs(self, text: Path, drafted: int = 0) -> list[float]:
-        """Log-probabilities of the draft after `text`, softmax in float32; its `drafted` last tokens are guesses."""
+        """The draft's log-probabilities after `text`, softmax in float32; the last `drafted` tokens are guesses."""
         logprobs: list[float] = torch.log_softmax(self._draft_scores(text, drafted).float(), -1).tolist()
         return logprobs
 
     def _draft_scores(self, text: Path, drafted: int) -> torch.Tensor:
-        del drafted  # which a draft model does not tell from text
+        del drafted  # a draft model treats guesses like other text
         return self._scores("draft", text)
 
     def _scores(self, which: str, text: Path) -> torch.Tensor:
@@ -69,7 +69,7 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Knobs:
-    """Values in force in a round, as the controller holds them."""
+    """Values of the knobs in a round."""
 
     tau_h: float
     tau_l: float
@@ -78,7 +78,7 @@ class Knobs:
 
 @dataclass(frozen=True)
 class Step:
-    """What one round must be."""
+    """Expected result of one round."""
 
     position: int
     tokens: list[int]
@@ -88,12 +88,12 @@ class Step:
     committed: list[int]
     knobs: Knobs | None
     levels: int
-    """Depth of the tree as grown, before any selection."""
+    """Depth of the grown tree, before any selection."""
     margin: float
 
 
 class Margin:
-    """The nearest that any comparison of a round came."""
+    """Smallest difference in the comparisons of a round."""
 
     def __init__(self) -> None:
         self.least = math.inf
@@ -104,7 +104,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Rules:
-    """How a tree grows: when a node has children, how many, and how many nodes there may be."""
+    """Growth rules of a tree: which nodes have children, how many, and the maximum number of nodes."""
 
     deepest: int
     expands: Callable[[Path, float], bool]
@@ -114,7 +114,7 @@ class Rules:
 
 
 def dynatree_rules(config: DynaTree, margin: Margin, *, root_depth: int = 0, bfs: bool = False) -> Rules:
-    """Probable nodes are expanded, deep ones only if very probable; the less sure the draft, the more children."""
+    """Expands probable nodes, deep nodes only if very probable; the less certain the draft, the more children."""
     floor, base = max(config.rho_stop, config.tau), math.floor(config.d0 + 0.5)
 
     def expands(node: Path, logp: float) -> bool:
@@ -140,7 +140,7 @@ def dynatree_rules(config: DynaTree, margin: Margin, *, root_depth: int = 0, bfs
 
 
 def fixed_rules(config: Fixed, margin: Margin) -> Rules:
-    """Every node above the depth and probable enough gets as many children as every other."""
+    """Every sufficiently probable node above the maximum depth gets the same number of children."""
 
     def expands(node: Path, logp: float) -> bool:
         if node and config.tau > 0:
@@ -151,17 +151,17 @@ def fixed_rules(config: Fixed, margin: Margin) -> Rules:
 
 
 def linear_rules(config: Linear) -> Rules:
-    """A chain."""
+    """Rules of a chain."""
     return Rules(config.k, lambda _node, _logp: True, lambda _: 1, config.k)
 
 
 def none_rules() -> Rules:
-    """No drafting."""
+    """Rules without drafting."""
     return Rules(0, lambda _node, _logp: False, lambda _: 0, 0)
 
 
 def ranked(logprobs: Sequence[float], count: int, margin: Margin) -> list[int]:
-    """The `count` most probable ids, ties by lower id."""
+    """The `count` most probable ids; of equally probable ids, the lower one first."""
     order = sorted(range(len(logprobs)), key=lambda token: (-logprobs[token], token))
     for better, worse in pairwise(order[: count + 1]):
         margin.note(logprobs[better] - logprobs[worse])
@@ -169,11 +169,11 @@ def ranked(logprobs: Sequence[float], count: int, margin: Margin) -> list[int]:
 
 
 def most_probable(nodes: Sequence[Path], logp: Mapping[Path, float], count: int, margin: Margin) -> list[Path]:
-    """The `count` most probable of `nodes`, which are in breadth-first order and stay so."""
+    """The `count` most probable of `nodes`, in the breadth-first order that `nodes` have."""
     order = sorted(range(len(nodes)), key=lambda index: (-logp[nodes[index]], index))
     if len(order) > count:
         kept, dropped = nodes[order[count - 1]], nodes[order[count]]
-        if dropped[: len(kept)] != kept:  # a child never beats its parent, however near it comes
+        if dropped[: len(kept)] != kept:  # a node is never more probable than its ancestor, so this is no comparison
             margin.note(logp[kept] - logp[dropped])
     return [nodes[index] for index in sorted(order[:count])]
 
@@ -181,7 +181,7 @@ def most_probable(nodes: Sequence[Path], logp: Mapping[Path, float], count: int,
 def grow(
     oracle: Oracle, prefix: Path, root: Path, root_logp: float, rules: Rules, margin: Margin
 ) -> tuple[dict[Path, float], int]:
-    """Nodes in breadth-first order with log p, the root first; and the depth that growing reached."""
+    """Log p of each node, in breadth-first order with the root first; and the depth of the grown tree."""
     logp = {root: root_logp}
     room = rules.n_max - len(root)
 
@@ -205,7 +205,7 @@ def grow(
         assert all(node[:-1] in tree for node in tree[1:]), "a node without its parent"
     else:
         tree = [root]
-        for node in tree:  # which grows while it is walked
+        for node in tree:  # the list grows during the loop
             if len(tree) - 1 < room:
                 tree += list(children(node))[: room - (len(tree) - 1)]
         grown = tree
@@ -213,21 +213,21 @@ def grow(
 
 
 def favourite(scores: Sequence[float], margin: Margin) -> int:
-    """The highest-scored id, the lower one of equals."""
+    """The id with the highest score; of equal scores, the lower id."""
     best, second = sorted(range(len(scores)), key=lambda token: (-scores[token], token))[:2]
     margin.note(scores[best] - scores[second])
     return best
 
 
 def walk(oracle: Oracle, prefix: Path, nodes: Iterable[Path], margin: Margin, path: Path = ()) -> Path:
-    """The target's own greedy tokens, as long as the tree holds them and one more."""
+    """The target's greedy tokens as far as the tree contains them, and one more."""
     token = favourite(oracle.target_scores(prefix + path), margin)
     longer = (*path, token)
     return walk(oracle, prefix, nodes, margin, longer) if longer in nodes else longer
 
 
 def greedy(oracle: Oracle, prompt: Sequence[int], count: int) -> list[int]:
-    """Plain greedy decoding, one fresh forward a token."""
+    """Plain greedy decoding, one new forward pass per token."""
     text = list(prompt)
     while len(text) - len(prompt) < count:
         text.append(favourite(oracle.target_scores(tuple(text)), Margin()))
@@ -237,7 +237,7 @@ def greedy(oracle: Oracle, prompt: Sequence[int], count: int) -> list[int]:
 
 
 class History:
-    """Past rounds steer D0 and tau_h."""
+    """Configuration whose D0 and tau_h are adjusted by the acceptance of past rounds."""
 
     def __init__(self, config: DynaTree) -> None:
         self.config = config
@@ -259,7 +259,7 @@ class History:
         self.moved = True
 
     def note(self, margin: Margin) -> None:
-        """D0 is rounded, which is a comparison too once it is a computed number."""
+        """Notes the rounding of D0, which is a comparison too once D0 is a computed number."""
         if self.moved:
             margin.note(self.config.d0 + 0.5 - round(self.config.d0 + 0.5))
 
@@ -307,7 +307,10 @@ def one_round(
     history: History | None,
     room: int,
 ) -> tuple[Step, float]:
-    """One round, its burst uncut, and its depth acceptance; of the tree, what there is room for and one token after."""
+    """One round with its burst uncut, and its depth acceptance.
+
+    The step's tree has only nodes at depths below `room`, so that one token still fits after each of them.
+    """
     margin = Margin()
     if history:
         history.note(margin)
@@ -335,7 +338,7 @@ def one_round(
 def plan(
     oracle: Oracle, text: Path, method: str, config: DynaTree | Linear | Fixed | None, margin: Margin
 ) -> tuple[Path, float, Rules]:
-    """The method's root, its log p, and its rules."""
+    """Root of a method's tree, log p of the root, and the growth rules."""
     match method, config:
         case "dynatree", DynaTree():
             return (), 0.0, dynatree_rules(config, margin)
@@ -353,7 +356,7 @@ def plan(
 
 
 def cut(burst: Sequence[int], eos: frozenset[int], room: int) -> list[int]:
-    """The burst up to its first end-of-text, itself included, and no longer than there is room."""
+    """The burst up to and including its first end-of-text token, at most `room` tokens."""
     ends = [index for index, token in enumerate(burst) if token in eos]
     length = ends[0] + 1 if ends else len(burst)
     return list(burst[: min(length, room)])

@@ -1,7 +1,7 @@
-"""Coupled sampling as plainly as it can be written: the reference's oracle with scores under noise.
+"""Slow and plain reference of coupled sampling: an oracle whose scores include Gumbel noise.
 
-Noise is computed one number at a time in whole numbers of any size; truncation is that of transformers. Nothing of this
-is shared with the engine but its parameter objects.
+Noise is computed one number at a time with Python's integers of any size; truncation is that of transformers. Only
+parameter objects are shared with the engine.
 """
 
 import math
@@ -28,13 +28,13 @@ def mixed(number: int) -> int:
 
 
 def uniform(seed: int, position: int, token: int) -> float:
-    """Between 0 and 1, neither of them."""
+    """Uniform number between 0 and 1, both excluded."""
     stream = mixed((mixed((seed + GOLDEN) % WORD) + (position + 1) * GOLDEN) % WORD)
     return ((mixed((stream + (token + 1) * GOLDEN) % WORD) >> 12) + 0.5) / 2**52
 
 
 def gumbel(seed: int, position: int, token: int) -> float:
-    """One number of the noise."""
+    """Gumbel noise of one token at one position."""
     return -math.log(-math.log(uniform(seed, position, token)))
 
 
@@ -45,7 +45,7 @@ def noise(seed: int, position: int, width: int) -> torch.Tensor:
 
 
 def kept(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Which tokens transformers would sample from, shape (V,)."""
+    """Mask of the tokens that transformers would sample from, shape (V,)."""
     ids, scores = torch.zeros((1, 1), dtype=torch.long), logits[None].double()
     scores = TemperatureLogitsWarper(sampling.temperature)(ids, scores)
     if sampling.top_k:
@@ -58,13 +58,13 @@ def kept(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
 
 @dataclass
 class SampledOracle(Oracle):
-    """Scores under the noise of the position that follows a text."""
+    """Oracle whose scores include the noise of the position after the text."""
 
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
 
     def target_scores(self, text: Path) -> list[float]:
-        """The token of the highest score is the target's choice."""
+        """Logits with noise; the target chooses the token with the highest score."""
         logits = self._scores("target", text).float()
         scores = logits.double() + self._noise(text)
         if self.sampling.temperature:
@@ -73,7 +73,7 @@ class SampledOracle(Oracle):
         return found
 
     def draft_logprobs(self, text: Path, drafted: int = 0) -> list[float]:
-        """Logarithms of the chances that draft tokens are chosen."""
+        """Log-probabilities that tokens are chosen, estimated from the draft's logits with noise."""
         logits = self._draft_scores(text, drafted).float()
         scores = logits.double() + self._noise(text)
         if self.sampling.temperature:

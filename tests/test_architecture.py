@@ -1,7 +1,7 @@
-"""Imports point one way: between files, between the parts of every folder, and from the screen to the engine.
+"""Imports form no cycles between files or between the parts of a folder, and the engine never imports the screen.
 
-Every import counts: those in functions, those for type checkers alone, and modules that a string names. That a
-package's `__init__` runs before its modules does not count.
+Every import counts: also imports in functions, imports only for type checkers, and modules that a string names. The
+implicit import of a package's `__init__` before its modules does not count.
 """
 
 import ast
@@ -22,16 +22,16 @@ FOLDERS = sorted(
     {path.parent.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 )
 MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
-"""The name of a module that is imported when it is needed."""
+"""Matches a string that names a module of ours; such modules are imported lazily."""
 NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "typer"}
 
 Imports: TypeAlias = Mapping[str, frozenset[str]]
-"""By file, the files that it imports; as paths from the root."""
+"""The files that each file imports, as paths from the root."""
 
 
 @cache
 def imported_names(path: Path, root: Path) -> tuple[tuple[str, str], ...]:
-    """Every import as a module and the name that is taken from it, if any."""
+    """Every import of a file, as the module and the name imported from it, if any."""
     return tuple(_imported_names(path, root))
 
 
@@ -48,14 +48,14 @@ def _imported_names(path: Path, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def file_of(module: str, name: str, files: Iterable[str]) -> str | None:
-    """The file that an import reads: a module of that name before the package that offers the name."""
+    """The file that an import loads; a submodule of that name takes precedence over a name in the package."""
     folder = module.replace(".", "/")
     tried = (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py", f"{folder}.py", f"{folder}/__init__.py")
     return next((path for path in tried if path in files), None)
 
 
 def imports_in(package: Path) -> Imports:
-    """What each file of a package imports of the same package."""
+    """The files of a package that each of its files imports."""
     root = package.parent
     files = {path.relative_to(root).as_posix(): path for path in package.rglob("*.py")}
     return {
@@ -74,9 +74,9 @@ def imports_of(package: str) -> Imports:
 
 
 def circle(imports: Imports, folder: str = "") -> str:
-    """A circle of arrows with the imports that tie it; nothing where there is none.
+    """Describes an import cycle with all imports in it; empty if there is no cycle.
 
-    With a folder, the arrows are those between its files and subfolders; without, those between files.
+    With a folder, the cycle is between its files and subfolders; without one, between files.
     """
     ties: dict[tuple[str, str], list[str]] = defaultdict(list)
     for importer, imported in imports.items():
@@ -97,7 +97,7 @@ def circle(imports: Imports, folder: str = "") -> str:
 
 
 def child(path: str, folder: str) -> str:
-    """The file or subfolder of a folder in which a file is; the file itself without a folder, nothing outside."""
+    """The direct child of `folder` that contains the file; the file itself if `folder` is empty; empty if outside."""
     if not folder:
         return path
     inside = path.removeprefix(f"{folder}/")
@@ -144,7 +144,7 @@ def test_the_engine_imports_nothing_of_the_screen() -> None:
 
 
 def test_no_test_module_is_imported() -> None:
-    """What several tests share stands in a module of its own."""
+    """Helpers that several tests share belong in a module without tests."""
     paths = list((ROOT / "tests").rglob("*.py"))
     tests = {path.stem for path in paths if path.stem.startswith("test_")}
     names = {

@@ -1,8 +1,8 @@
-"""Tiny random models in the layout of the Hugging Face hub, built in milliseconds, with logits peaky enough to matter.
+"""Tiny random models in the layout of the Hugging Face hub, built in milliseconds, with clearly peaked logits.
 
-A draft is either a stranger (its own random weights, almost never right) or a kin: the target's weights with noise, so
-that trees are accepted deeply. Positions and masks must matter, hence the large weights: a wrong position or a sibling
-that is seen changes logits by whole units.
+A draft is either strange (its own random weights, almost never right) or kin (the target's weights with noise, so that
+long paths are accepted). Weights are large so that errors of positions and masks show: a wrong position or a visible
+sibling changes logits by whole units.
 """
 
 import json
@@ -29,9 +29,9 @@ from transformers import (
 )
 
 VOCABULARY = 288
-"""Ids that the tiny models score."""
+"""Number of ids that the tiny models score."""
 CONTEXT = 192
-"""Positions of the tiny models."""
+"""Number of positions of the tiny models."""
 WINDOW = 40
 """Attention window of pairs that have one: longer than the deepest tree of a CUDA graph, shorter than texts."""
 
@@ -70,7 +70,7 @@ def _common(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 FAMILIES: dict[str, Callable[..., Any]] = {"neox": _neox, "llama": _llama, "qwen3": _qwen3, "gpt2": _gpt2}
-"""Family name to the configuration of its tiny target."""
+"""Functions that make the configuration of a tiny target, by family."""
 
 _SMALLER = {
     "neox": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
@@ -82,7 +82,7 @@ _SMALLER = {
 
 @dataclass(frozen=True)
 class TinyPair:
-    """Where a saved target and draft lie."""
+    """Folders of a saved target and draft."""
 
     target: Path
     draft: Path
@@ -115,7 +115,7 @@ def train_tokenizer(sentences: Sequence[str] = SENTENCES, *, begin: bool = False
 
 
 def build(config: Any, seed: int, *, spread: float = 0.35, heat: float = 1.0) -> Any:
-    """A model with normal weights of standard deviation `spread`, `heat` in the output matrix."""
+    """A model with normally distributed weights: standard deviation `heat` in the output matrix, `spread` elsewhere."""
     model = _from_config(config)
     _fill(model, seed, spread)
     head = model.get_output_embeddings()
@@ -125,7 +125,7 @@ def build(config: Any, seed: int, *, spread: float = 0.35, heat: float = 1.0) ->
 
 
 def kin(model: Any, seed: int, *, noise: float = 0.04) -> Any:
-    """A copy of `model` whose weights are off by `noise` of their own spread."""
+    """A copy of `model` with noise on each matrix: `noise` times the matrix's standard deviation."""
     generator = torch.Generator().manual_seed(seed)
     copy = _from_config(model.config)
     copy.load_state_dict(model.state_dict())
@@ -181,7 +181,7 @@ def long_pair(home: Path) -> TinyPair:
 
 
 def windowed_pair(family: Any, home: Path, **windows: Any) -> TinyPair:
-    """A kindred pair whose layers, or some of them, attend to a window."""
+    """A kindred pair with attention windows in all or some of its layers."""
     shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     shape |= {"num_key_value_heads": 2, "sliding_window": WINDOW}
     target = build(family(**_common(shape | windows)), seed=1)
@@ -195,11 +195,11 @@ WINDOWED: dict[str, Callable[[Path], TinyPair]] = {
 """Pairs with attention windows: in all layers, and in the second of two."""
 
 SPREAD_SHAPE = {"hidden_size": 48, "num_attention_heads": 6, "max_position_embeddings": 512}
-"""Of models that two processes or three can share, with room for a text of hundreds of tokens."""
+"""Shape of models that two or three processes can share, with room for hundreds of tokens."""
 
 
 def spread_pair(family: str, home: Path) -> TinyPair:
-    """A kindred pair whose heads two processes or three can share; what else there is divides by two alone."""
+    """A kindred pair whose attention heads two or three processes can share; the MLP's width divides only by two."""
     groups = {} if family == "neox" else {"num_key_value_heads": 6}
     target = build(FAMILIES[family](**SPREAD_SHAPE, **groups), seed=1)
     return save_pair(home, target, kin(target, seed=2))
@@ -222,7 +222,7 @@ TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}[{{ message.role }}] {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant] {% endif %}"
 )
-"""A chat template in the manner of those on the hub: it writes the special token that begins a text itself."""
+"""A chat template like those on the hub: the template itself writes the special token that begins a text."""
 
 
 def chat_pair(home: Path, template: Any = TEMPLATE) -> TinyPair:
@@ -244,7 +244,7 @@ SPECIAL: dict[str, Callable[[Path], TinyPair]] = {
     "wide-target": lambda home: padded_pair(home, target_width=304, draft_width=288),
     **WINDOWED,
 }
-"""Pairs with one peculiarity each, by its name."""
+"""Pairs with one special property each, by the property."""
 
 
 def strangers_tongue(home: Path) -> TinyPair:
@@ -262,11 +262,11 @@ UNFIT: dict[str, Callable[[], Any]] = {
         T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
     ),
 }
-"""Models that the engine must refuse, by what they are."""
+"""Models that the engine must refuse, by architecture."""
 
 
 def unfit_pair(kind: str, home: Path) -> TinyPair:
-    """A fit draft with a target that the engine cannot decode."""
+    """A usable draft with a target that the engine cannot decode."""
     pair = TinyPair(home / "target", home / "draft")
     save(pair.target, UNFIT[kind](), train_tokenizer())
     save(pair.draft, build(_neox(), seed=1), train_tokenizer())
@@ -274,7 +274,7 @@ def unfit_pair(kind: str, home: Path) -> TinyPair:
 
 
 def _from_config(config: Any) -> Any:
-    """A module as transformers makes it, from a fixed seed: some families draw weights while they are made."""
+    """A module as transformers makes it, with a fixed seed, because some families draw weights in their constructor."""
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(config)

@@ -1,4 +1,4 @@
-"""No settings of the user who runs the tests, and programs in pseudo-terminals."""
+"""Fixtures that remove the settings of the user who runs the tests, and that start programs in pseudo-terminals."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.dynatui.scripted_runs import story
 
 @pytest.fixture(autouse=True)
 def _nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings and a terminal of all colours, in this process and in those that it starts."""
+    """Removes settings and sets a truecolor terminal, in this process and in its child processes."""
     for name in [name for name in os.environ if name.startswith("DYNATUI_") and name != "DYNATUI_DATA"]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -30,5 +30,5 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> str:
-    """The path of a recording that takes about a second to play."""
+    """Path of a recording that takes about a second to play."""
     return written(tmp_path / "run.jsonl", story(10))

@@ -1,6 +1,6 @@
-"""An engine that decodes for ever, fast, and obeys every command: what the random and the unkind tests are run on.
+"""A fake engine that decodes endlessly and fast and obeys every command, for tests with random or hostile input.
 
-`script` gives a Python program that shows it, for a terminal of its own; lines added to that make it fail on purpose.
+`script` returns a Python program that shows the engine in a terminal; additional lines can make it fail.
 """
 
 import time
@@ -34,30 +34,30 @@ sys.exit(code)
 
 
 def script(before: str = "", after: str = "") -> str:
-    """A program that shows the engine: `before` may set `prompts`, `models`, `record` and `engine`."""
+    """Text of a program that shows the engine; `before` may set `prompts`, `models`, `record` and `engine`."""
     return _SCRIPT.format(before=before, after=after)
 
 
 @dataclass
 class EndlessEngine:
-    """Rounds without end, or so many a prompt."""
+    """A fake engine that decodes `rounds` rounds per prompt; by default practically endless."""
 
     rounds: int = 1_000_000
     pause_s: float = 0.001
-    """Between two rounds."""
+    """Seconds between two rounds."""
     foreign: Callable[[Event], Event] = lambda event: event
-    """What a hostile model makes of each event."""
+    """Changes each event, for example to that of a hostile model."""
     report: str = "loading nothing"
 
     def load(
         self, report: Callable[[str], None], _progress: Callable[[str], None]
     ) -> Callable[[str, RunConfig, Steering], Iterator[Event]]:
-        """Is ready at once."""
+        """Loads nothing and returns `decode`."""
         report(self.report)
         return self.decode
 
     def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
-        """One run; turned knobs are told, stages are held, a stop ends it."""
+        """Events of one run; it reports turned knobs, holds at stages, and ends when stopped."""
         del config
         told: list[Event] = []
         for event in self._run(prompt, steering):

@@ -1,4 +1,4 @@
-"""An engine without models: it says what it is told to say, as events that a real one could have written."""
+"""A fake engine without models, whose events are scripted and could come from a real engine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ WORDS = ("Once ", "upon ", "a ", "time")
 
 
 def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Run:
-    """A run begins."""
+    """The first event of a run."""
     return Run(
         version="0.1.0",
         started_at="2026-01-01T00:00:00Z",
@@ -70,11 +70,11 @@ def story(
 
 @dataclass
 class FakeEngine:
-    """Stands for `decoder.load_pair` and `decoder.decode`, and remembers what it was asked."""
+    """Stands in for `decoder.load_pair` and `decoder.decode`, and keeps their arguments."""
 
     words: Sequence[str] = WORDS
     before_event: Callable[[int, Steering], None] = lambda _number, _steering: None
-    """Called with the count of events so far; raises or turns what the test wants to happen just there."""
+    """Called with the number of earlier events; a test may raise an error or turn a knob there."""
     load_error: BaseException | None = None
     pairs: list[tuple[str | None, str | None, str, str, str, bool, bool]] = field(default_factory=list)
     runs: list[RunConfig] = field(default_factory=list)
@@ -98,7 +98,7 @@ class FakeEngine:
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
     ) -> str:
-        """Loads nothing."""
+        """Keeps the arguments, reports progress and returns a fake pair."""
         del tensor_parallel, gpu_layers
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
@@ -109,7 +109,7 @@ class FakeEngine:
         return "a pair"
 
     def loader(self, session: Session) -> Load:
-        """Loads nothing, for a session."""
+        """Function that loads the fake pair for a session and returns its `decode`."""
 
         def load(report: Report, progress: Report) -> Decode:
             pair = self.load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
@@ -118,7 +118,7 @@ class FakeEngine:
         return load
 
     def decode(self, pair: str, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
-        """Tells the story; when stopped, it ends as the engine does, with a summary of what there is."""
+        """Events of the story; when stopped, it ends with a summary of the events so far, as the engine does."""
         assert pair == "a pair"
         self.prompts.append(prompt)
         self.configs.append(config)

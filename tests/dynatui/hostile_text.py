@@ -1,6 +1,6 @@
-"""Foreign text at its worst: what a model, a file name or an error message may hold and a terminal must never get.
+"""Hostile text that a model, a file name or an error message may contain and that must never reach a terminal.
 
-Every field of an event gets a name of its own in front of it, so that a test can tell that the screen showed it.
+The text in each field of an event begins with the field's name, so that a test can check that the screen showed it.
 """
 
 import random
@@ -47,24 +47,24 @@ ACTS = (
     "e" + "\u0301" * 300,
     "\u0301\u0302世界\U000e0041",
 )
-"""Some write to the clipboard, some set the title, some clear or leave the screen, some ask questions whose answers
-would be typed; the markup would end the program or break its parser."""
+"""Sequences that write to the clipboard, set the title, clear or leave the screen, or make the terminal send replies as
+input; and markup that would end the program or break its parser."""
 
 
 @cache
 def hostile(text: str, seed: int = 0) -> str:
-    """A text with an escape sequence behind it, and then all of them in some order."""
+    """A text followed by an escape sequence and then by all of `ACTS` in a random order."""
     chosen = random.Random(f"{text} {seed}")
     return f"{text}\x1b]0;{text}\x07" + " ".join(chosen.sample(ACTS, len(ACTS)))
 
 
 def name(text: str) -> str:
-    """The same, short enough for a line."""
+    """A text followed by a few escape sequences, short enough for one line."""
     return f"{text}\x1b]0;t\x07\x9b31m[/x]\u202e"
 
 
 def hostile_event(event: Event) -> Event:
-    """The event with every text in it replaced."""
+    """The event with all its texts replaced by hostile ones."""
     match event:
         case Run():
             return structs.replace(

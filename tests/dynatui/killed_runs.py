@@ -1,6 +1,6 @@
-"""Runs of `benchmarks.gpu` that are killed at random, each on a machine of its own as far as files go.
+"""Runs of `benchmarks.gpu` that are killed at random, each with its own folder of files like a fresh machine.
 
-What comes back of each is what a lender of machines sends back: few files, not large, with plain names.
+The files of each run must satisfy the limits of a rented machine: few files, not large, with plain names.
 """
 
 import os
@@ -23,19 +23,19 @@ PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def marked(mark: str) -> list[tuple[int, bytes]]:
-    """Processes that have this in their environment, with their command lines."""
+    """Processes with `mark` in their environment: process ids and command lines."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (place / "environ").read_bytes().split(b"\0"):
                 found.append((int(place.name), (place / "cmdline").read_bytes()))
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # the process has ended or belongs to another user
             continue
     return [(pid, command) for pid, command in found if command]
 
 
 def program(home: Path, todo: Sequence[Step]) -> Path:
-    """`benchmarks.gpu` with other steps."""
+    """Writes a program that is `benchmarks.gpu` with the given steps."""
     path = home / "program.py"
     path.write_text(
         f"import sys; sys.path.insert(0, {str(steps.ROOT)!r})\n"
@@ -46,13 +46,13 @@ def program(home: Path, todo: Sequence[Step]) -> Path:
 
 
 class KilledRuns:
-    """Runs one after another, each going on from what the last one left."""
+    """A series of runs, each of which continues from the results of the last one."""
 
     def __init__(
         self, home: Path, todo: Sequence[Step], luck: Random, environment: dict[str, str] | None = None
     ) -> None:
         self.done: dict[str, Result] = {}
-        """What has been done so far; it never changes any more."""
+        """Results of the steps that are done; they never change again."""
         self.kills: Counter[str] = Counter()
         self._home, self._luck, self._run = home, luck, 0
         self._program = program(home, todo)
@@ -61,7 +61,7 @@ class KilledRuns:
         self._brought: Path | None = None
 
     def killed(self, within_s: float) -> None:
-        """A run whose step may be killed, and which is killed itself; nothing of it goes on."""
+        """Kills a run at a random time, sometimes a step of it first, and checks that no process of it is left."""
         runner, output = self._started()
         if self._luck.random() < 0.5:
             time.sleep(self._luck.uniform(0, within_s))
@@ -74,7 +74,7 @@ class KilledRuns:
         self._back(output)
 
     def killed_in(self, name: str, now: Callable[[], bool]) -> None:
-        """A run that is killed itself in the step of this name, as soon as `now` says so."""
+        """Kills a run during the step of this name, as soon as `now` returns True."""
         runner, output = self._started()
         until = time.monotonic() + 60
         while not (_begun(output) == name and self._of_steps() and now()):
@@ -87,7 +87,7 @@ class KilledRuns:
         self._back(output)
 
     def to_the_end(self, most: int = 5) -> None:
-        """Runs that end by themselves, as long as steps are not done."""
+        """Repeats runs without killing them until all steps are done, at most `most` times."""
         for _ in range(most):
             runner, output = self._started()
             code = runner.wait()
@@ -106,7 +106,7 @@ class KilledRuns:
             return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log), output
 
     def _kill_a_step(self, runner: "subprocess.Popen[bytes]") -> None:
-        """Kills a process of the present step, or of the next one where none runs at this moment."""
+        """Kills a process of the current step, or of the next step if none runs at the moment."""
         while runner.poll() is None:
             if of_steps := self._of_steps():
                 with suppress(ProcessLookupError):
@@ -116,12 +116,12 @@ class KilledRuns:
             time.sleep(0.01)
 
     def _of_steps(self) -> list[int]:
-        """Processes of the present step."""
+        """Process ids of the current step."""
         others = b"keeper.py", str(self._program).encode()
         return [pid for pid, command in marked(self._mark) if not any(other in command for other in others)]
 
     def _back(self, output: Path) -> None:
-        """Looks at what comes back, and keeps it."""
+        """Waits until no process of the run is left, checks its files, and keeps its results."""
         until = time.monotonic() + 30
         while marked(self._mark):
             assert time.monotonic() < until, f"something of the run goes on: {marked(self._mark)}"
@@ -133,7 +133,7 @@ class KilledRuns:
             parts = path.relative_to(output).parts
             assert len(parts) <= 2
             assert all(map(PLAIN.fullmatch, parts))
-        if not (output / NAME).exists():  # it was killed before its first step
+        if not (output / NAME).exists():  # the run was killed before its first step
             return
         results = latest_results([output / NAME])
         for name, result in self.done.items():
@@ -143,14 +143,14 @@ class KilledRuns:
         self._brought = self._brought_back(output)
 
     def _brought_back(self, output: Path) -> Path:
-        """A place of its own for the file, all else that was written being gone with the machine."""
+        """Moves the file of results to a new path; a new machine has no other files of the run."""
         kept = self._home / f"kept-{self._run}.tar.gz"
         (output / NAME).rename(kept)
         return kept
 
 
 def _begun(output: Path) -> str:
-    """The step that has begun and not ended."""
+    """Name of the latest step in the file of results; empty if there is no file."""
     if not (output / NAME).exists():
         return ""
     return next(reversed(latest_results([output / NAME])))

@@ -1,6 +1,7 @@
-"""The job control of a shell, for one job: `python -m tests.dynatui.one_job_shell ARGUMENTS` runs Python with these.
+"""A shell's job control for one job: `python -m tests.dynatui.one_job_shell ARGUMENTS` runs Python with ARGUMENTS.
 
-When the job stops it says so, and a line of input takes it to the foreground again. Ends with the job's exit code.
+It prints a line when the job stops, and continues the job in the foreground after a line of input. Its exit code is the
+job's.
 """
 
 import os
@@ -11,8 +12,8 @@ STOPPED = "the job is stopped"
 
 
 def main() -> int:
-    """Runs the job to its end."""
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # so that the shell may take the terminal back
+    """Runs the job to its end and returns its exit code."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # so that the shell can become the foreground process again
     job = os.fork()
     if job == 0:
         os.setpgid(0, 0)
@@ -21,7 +22,7 @@ def main() -> int:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606 - the program under test
     while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
         os.tcsetpgrp(0, os.getpgrp())
-        print(STOPPED, flush=True)  # noqa: T201 - what a shell says
+        print(STOPPED, flush=True)  # noqa: T201 - message of the shell
         input()
         os.tcsetpgrp(0, job)
         os.killpg(job, signal.SIGCONT)

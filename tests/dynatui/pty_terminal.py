@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal of its own: what it shows, every byte that it wrote, and how it ends."""
+"""Runs a program in a pseudo-terminal: its screen, all bytes that it writes, and its exit code."""
 
 import codecs
 import os
@@ -22,22 +22,22 @@ from dynatui.terminal.output import modes_of
 ROOT = Path(__file__).parents[2]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 _ON_AND_OFF = (1000, 1003, 1004, 1006, 1015, 2004)
-"""Modes of mouse, focus and paste: taken by Textual, to be given back."""
+"""Modes for mouse, focus and paste that Textual sets and must reset."""
 _AT_ONCE = 512
 _PATIENCE_S = 120.0
-"""A program starts in a second or two, and in many where the machine is busy."""
+"""Long, because a program starts in a second or two but needs much longer on a busy machine."""
 
 
 @dataclass
 class Terminal:
-    """The near end of a terminal, with a program at the other."""
+    """The test's end of a pseudo-terminal with a program at the other end."""
 
     child: "pexpect.spawn[bytes]"
     screen: pyte.Screen
     written: bytes = b""
-    """Everything the program wrote."""
+    """All bytes that the program has written."""
     modes: list[Any] | None = None
-    """Of the terminal, when the program had ended."""
+    """Terminal modes after the program ended."""
     _stream: pyte.Stream = field(init=False)
     _decode: codecs.IncrementalDecoder = field(init=False)
 
@@ -45,39 +45,39 @@ class Terminal:
         self._stream = pyte.Stream(self.screen)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace")
         self.first_modes = modes_of(self.child.fileno())
-        """Of the terminal, before the program had begun."""
+        """Terminal modes before the program started."""
 
     @property
     def rows(self) -> list[str]:
-        """The lines of the screen; pyte's own `display` fails on half of a wide character."""
+        """Lines of the screen; pyte's own `display` fails on half of a wide character."""
         cells = self.screen.buffer
         return ["".join(cells[y][x].data for x in range(self.screen.columns)) for y in range(self.screen.lines)]
 
     @property
     def shown(self) -> str:
-        """What the screen shows."""
+        """Text of the screen."""
         return "\n".join(self.rows)
 
     @property
     def afterwards(self) -> str:
-        """What was written once the alternate screen was left."""
+        """Text written after the alternate screen was left."""
         return self.written.rpartition(LEAVE)[2].decode()
 
     def read(self, seconds: float = 0.05) -> str:
-        """What the screen shows after a little while."""
+        """Reads for some seconds and returns the text of the screen."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self._take(0.02):
             pass
         return self.shown
 
     def wait_for(self, text: str) -> str:
-        """The screen once it shows a text."""
+        """Waits until the screen shows a text; returns the text of the screen."""
         if not self.wait_until(lambda: text in self.shown):
             pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
         return self.shown
 
     def wait_until(self, holds: Callable[[], bool]) -> bool:
-        """Reads until something holds; whether it ever did."""
+        """Reads until a condition holds; returns whether it did."""
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
             self.read()
@@ -88,7 +88,7 @@ class Terminal:
         return False
 
     def send(self, keys: str | bytes) -> None:
-        """Types, and reads meanwhile: a program that is not read does not read either."""
+        """Sends keys and reads meanwhile, because a program whose output is not read stops reading keys."""
         rest, descriptor = keys.encode() if isinstance(keys, str) else keys, self.child.fileno()
         end = time.monotonic() + _PATIENCE_S
         while rest and time.monotonic() < end:
@@ -98,7 +98,7 @@ class Terminal:
         assert not rest, f"the keys are not read; the screen is\n{self.shown}"
 
     def end(self, within_s: float = _PATIENCE_S) -> int:
-        """The exit code, a signal's number below zero; fails if the program does not end."""
+        """Waits for the end; returns the exit code, negative for a signal. Fails if the program runs longer."""
         end = time.monotonic() + within_s
         while self.child.isalive() and time.monotonic() < end:
             self._take(0.02)
@@ -108,7 +108,7 @@ class Terminal:
         return self._code()
 
     def hang_up(self) -> float:
-        """Closes the near end; how many seconds the program went on after that."""
+        """Closes the test's end; returns the seconds until the program ended."""
         began = time.monotonic()
         os.close(self.child.fileno())
         while time.monotonic() < began + _PATIENCE_S and self.goes_on():
@@ -116,12 +116,12 @@ class Terminal:
         return time.monotonic() - began
 
     def resize(self, columns: int, lines: int) -> None:
-        """Another size."""
+        """Changes the size of the terminal."""
         self.child.setwinsize(lines, columns)
         self.screen.resize(lines, columns)
 
     def goes_on(self) -> bool:
-        """Whether the program has not ended, without asking the terminal."""
+        """Whether the program still runs; does not read from the terminal."""
         ended, status = os.waitpid(self.child.pid, os.WNOHANG)
         self.child.terminated = ended != 0
         self.child.closed = ended != 0
@@ -133,7 +133,7 @@ class Terminal:
         return -self.child.signalstatus if self.child.signalstatus else self.child.exitstatus or 0
 
     def _take(self, seconds: float) -> bool:
-        """Reads what is there; whether there is anything to come."""
+        """Reads available output; returns whether more may follow."""
         try:
             chunk = self.child.read_nonblocking(65536, timeout=seconds)
         except pexpect.TIMEOUT:
@@ -141,7 +141,7 @@ class Terminal:
         except pexpect.EOF:
             return False
         self.written += chunk
-        with suppress(Exception):  # a picture is for messages; what was written is judged as it is
+        with suppress(Exception):  # the emulated screen is only a view; tests also check the raw bytes
             self._stream.feed(self._decode.decode(chunk))
         return True
 
@@ -151,7 +151,7 @@ Start: TypeAlias = Callable[..., Terminal]
 
 @contextmanager
 def terminals(home: Path) -> Iterator[Start]:
-    """Starts Python with arguments, each in a terminal; none outlives the test."""
+    """Function that starts Python with arguments in a pseudo-terminal; all processes are killed at the end."""
     begun: list[Terminal] = []
 
     def begin(
@@ -159,7 +159,7 @@ def terminals(home: Path) -> Iterator[Start]:
     ) -> Terminal:
         usual = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
         own = {"TERM": "xterm-256color", "HOME": str(home), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        own["DYNATUI_TOUR"] = "false"  # whose keys would only end it
+        own["DYNATUI_TOUR"] = "false"  # the tour would take the keys
         child = pexpect.spawn(
             sys.executable,
             list(arguments),
@@ -169,7 +169,7 @@ def terminals(home: Path) -> Iterator[Start]:
             timeout=20,
         )
         child.delaybeforesend = None
-        child.ptyproc.delayafterclose = 0.0  # `end` has waited for it
+        child.ptyproc.delayafterclose = 0.0  # `end` has already waited for the program
         begun.append(Terminal(child, pyte.Screen(*size)))
         return begun[-1]
 
@@ -184,15 +184,15 @@ def terminals(home: Path) -> Iterator[Start]:
 
 
 def written(path: Path, events: list[Event]) -> str:
-    """The path of a recording of these events."""
+    """Writes a recording of these events; returns its path."""
     path.write_bytes(b"".join(map(encode, events)))
     return str(path)
 
 
 def assert_left_clean(terminal: Terminal, *, screens: int = 1) -> None:
-    """Alternate screen, cursor, line wrap, mouse, focus and paste modes and keyboard protocol are given back.
+    """Checks that alternate screen, cursor, line wrap, mouse, focus and paste modes and keyboard protocol were reset.
 
-    `screens`: how often the alternate screen was taken.
+    `screens` is the number of times that the alternate screen was entered.
     """
     sent = terminal.written
     assert sent.count(ENTER) == sent.count(LEAVE) == screens
@@ -204,6 +204,6 @@ def assert_left_clean(terminal: Terminal, *, screens: int = 1) -> None:
 
 
 def assert_modes_given_back(terminal: Terminal) -> None:
-    """The terminal reads, echoes and edits lines as before the program began."""
+    """Checks that the modes of the terminal (echo, line editing) are those before the program started."""
     assert terminal.first_modes is not None
     assert terminal.modes == terminal.first_modes

@@ -1,4 +1,4 @@
-"""The processes of a target that is spread: which there are, and that none is left."""
+"""Helpers that find the processes of a tensor-parallel run and check that none is left."""
 
 import os
 import signal
@@ -12,18 +12,18 @@ GONE_WITHIN_S = 5.0
 
 
 def ranks_below(launcher: int) -> dict[int, int]:
-    """The processes that a launcher has started, by rank."""
+    """Process ids of a launcher's ranks, by rank."""
     found = dict[int, int]()
     for pid in children(launcher):
         with suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            # Until it runs the program, a process has the variables of its parent.
+            # Between fork and exec, a process still has its parent's environment.
             found |= {int(each[5:]): pid for each in variables if each.startswith(b"RANK=")}
     return found
 
 
 def children(parent: int) -> list[int]:
-    """The processes that another has started and that still are there."""
+    """Ids of the existing child processes of a process."""
     found = list[int]()
     for pid in _processes():
         with suppress(OSError, IndexError):
@@ -33,7 +33,7 @@ def children(parent: int) -> list[int]:
 
 
 def wait_for_ranks(launcher: int, count: int) -> dict[int, int]:
-    """All of them, once they are there."""
+    """Waits until all ranks have started; returns their process ids by rank."""
     end = time.monotonic() + PATIENCE_S
     while len(found := ranks_below(launcher)) < count:
         assert time.monotonic() < end, f"only {found} of {count} ranks came"
@@ -42,7 +42,7 @@ def wait_for_ranks(launcher: int, count: int) -> dict[int, int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has asked about yet after its end does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return _status(pid)[0] not in "ZX"
     except OSError:
@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
 
 
 def seconds_until_gone(pids: list[int]) -> float:
-    """How long it takes until none of them runs; those that do not end are ended."""
+    """Seconds until none of the processes runs; kills those that do not end."""
     began = time.monotonic()
     while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < began + 4 * GONE_WITHIN_S:
         time.sleep(0.02)
@@ -65,5 +65,5 @@ def _processes() -> Iterator[int]:
 
 
 def _status(pid: int) -> list[str]:
-    """State, parent and so on: what follows the name, which may hold anything."""
+    """Fields of /proc/PID/stat after the name: state, parent and so on; the name may contain any character."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

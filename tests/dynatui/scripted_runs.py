@@ -1,4 +1,4 @@
-"""What the screen's tests are made of: a run with knobs and a real tree, and a source that remembers its commands."""
+"""Helpers of the screen's tests: events of a run with knobs and a real tree, and a fake source that keeps commands."""
 
 import math
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ from dynatui.sources.breakpoints import Conditions
 from dynatui.state.run_state import Prompt, Record, RunState, apply
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
-"""Would write to the clipboard, clear the screen, colour, turn text around."""
+"""Text that would write to the clipboard, clear the screen, change colours and reverse the direction of text."""
 
 
 def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") -> Run:
-    """A run begins."""
+    """The first event of a run."""
     parameters = {**asdict(DynaTree(window=3)), "branching": [1, 2, 3]}
     return Run(
         version="0.1.0",
@@ -43,7 +43,7 @@ def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") 
 
 
 def runs_of(events: Iterable[Event]) -> list[list[Event]]:
-    """The runs that follow one another, as `dynatui.record.reader` finds them in a file."""
+    """Splits events into runs, as `dynatui.record.reader` does with a file."""
     found: list[list[Event]] = []
     for event in events:
         if isinstance(event, Run):
@@ -53,7 +53,7 @@ def runs_of(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def rounds_shown(records: Iterable[Record], method: str = "dynatree") -> int:
-    """Rounds of a method in the newest run of a source's records."""
+    """Number of rounds of a method in the newest run of a source's records."""
     count = 0
     for record in records:
         if isinstance(record, Run):
@@ -64,7 +64,7 @@ def rounds_shown(records: Iterable[Record], method: str = "dynatree") -> int:
 
 
 def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float = 0.9) -> Round:
-    """A tree of five drafted nodes, the path 1-3 accepted, and one token of the target's."""
+    """A round with a tree of five drafted nodes, the accepted path 1-3, and one bonus token of the target."""
     return Round(
         method="dynatree",
         round=number,
@@ -88,19 +88,19 @@ def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float
 
 
 def sampled_run(methods: Iterable[str] = ("dynatree", "ar"), temperature: float = 0.6, top_p: float = 0.9) -> Run:
-    """A run whose tokens are drawn."""
+    """The first event of a sampled run."""
     return structs.replace(run(methods), temperature=temperature, top_p=top_p, seed=7)
 
 
 def sampled_round(number: int) -> Round:
-    """The same tree where its tokens were drawn: the draft gives each a tenth of its chance."""
+    """`tree_round` in a sampled run: the draft's own probability of each token is a tenth of that in `logprobs`."""
     event = tree_round(number)
     own = [0.0, *(logprob - math.log(10) for logprob in event.logprobs[1:])]
     return structs.replace(event, draft_logprobs=own)
 
 
 def delayed_run(methods: Iterable[str] = ("delayed", "ar"), verifier: str = "traversal") -> Run:
-    """A run in which one method draws its trees: one token, then two rollouts of two."""
+    """The first event of a run with sampled trees: one token, then two rollouts of two tokens."""
     own = asdict(Delayed(verifier, "delayed", 2, 1, 2))
     told = sampled_run(methods, top_p=1.0)
     parameters = {name: dict(own) if name == "delayed" else given for name, given in told.methods.items()}
@@ -108,9 +108,9 @@ def delayed_run(methods: Iterable[str] = ("delayed", "ar"), verifier: str = "tra
 
 
 def drawn_round(number: int, *, told: bool = True, generator: float = 0.4) -> Round:
-    """A drawn tree whose rollouts agree on their first token: two drawn tokens accepted, and one of the target's own.
+    """A round with a sampled tree whose rollouts share their first token; two tokens are accepted, one is the target's.
 
-    `told` is whether it says what its distributions tell; of these the surprise is `coins` nats too many.
+    `told` is whether the round has statistics of the verification; `generator` is their surprise in nats.
     """
     found = Verification(
         surprise=generator,
@@ -141,12 +141,12 @@ def drawn_round(number: int, *, told: bool = True, generator: float = 0.4) -> Ro
 
 
 def turned_temperature(method: str, number: int, old: float, new: float) -> Knob:
-    """The temperature of a method's tokens from a round on."""
+    """The event that changes a method's temperature from a round on."""
     return Knob(method=method, round=number, name="temperature", old=old, new=new, source="user")
 
 
 def plain_round(method: str, number: int, text: str = " at") -> Round:
-    """One token without a tree."""
+    """A round that commits one token without a draft tree."""
     return Round(
         method=method,
         round=number,
@@ -169,7 +169,7 @@ def plain_round(method: str, number: int, text: str = " at") -> Round:
 
 
 def story(rounds: int = 6) -> list[Event]:
-    """A whole run: dynatree and ar, one knob turned by the user."""
+    """Events of a whole run of dynatree and ar, with one knob turned by the user."""
     events: list[Event] = [run(), Start(method="dynatree", prefill_s=0.01), Start(method="ar", prefill_s=0.01)]
     for number in range(rounds):
         if number == 3:
@@ -181,7 +181,7 @@ def story(rounds: int = 6) -> list[Event]:
 
 
 def state_of(records: Iterable[Record]) -> RunState:
-    """The state after all records."""
+    """State after all records."""
     state = RunState()
     for record in records:
         state = apply(state, record)
@@ -189,22 +189,22 @@ def state_of(records: Iterable[Record]) -> RunState:
 
 
 def running() -> Scene:
-    """The scene in the middle of the story."""
+    """Scene of the story before its methods end."""
     return Scene(state_of([Prompt(1, 2), *story()[:-3]]))
 
 
 def text_of(row: Row) -> str:
-    """The row without its inks."""
+    """Text of a row without inks."""
     return "".join(text for text, _ in row)
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """The rows as text."""
+    """Texts of rows without inks."""
     return [text_of(row) for row in rows]
 
 
 class ScriptedControls:
-    """An engine's controls that remember what they were told."""
+    """Fake controls of an engine that keep the commands they receive."""
 
     def __init__(self) -> None:
         self.session = Session(("Once upon", "Another"), Models("big", "small"), RunConfig(dynatree=DynaTree()))
@@ -220,34 +220,34 @@ class ScriptedControls:
         self.file: Path | None = None
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """Remembers the turn."""
+        """Keeps the turn."""
         self.turns.append((name, round(value, 6)))
         self.config = self.config.turned(name, value, rules_name)
         return Turn(name, value, rules_name, len(self.turns))
 
     def watch(self, method: str) -> None:
-        """Remembers the method."""
+        """Keeps the method."""
         self.watched = method
 
     def step(self) -> None:
-        """Counts."""
+        """Counts steps."""
         self.stages += 1
 
     def break_on(self, conditions: Conditions) -> None:
-        """Takes them as they are."""
+        """Keeps the conditions."""
         self.conditions = conditions
 
     def edit(self, prompt: str) -> None:
-        """Remembers the prompt."""
+        """Keeps the prompt."""
         self.edited.append(prompt)
 
     def record(self, path: Path | None) -> None:
-        """Remembers the file."""
+        """Keeps the path."""
         self.file = path
 
 
 class ScriptedSource:
-    """Gives what a test puts into `records`, and remembers what it was told."""
+    """Fake source with the records that a test puts into `records`; it keeps the commands it receives."""
 
     def __init__(self, records: Iterable[Record] = (), *, steerable: bool = True) -> None:
         self.records: list[Record] = list(records)
@@ -261,37 +261,37 @@ class ScriptedSource:
 
     @property
     def turns(self) -> list[tuple[KnobName, float]]:
-        """What was turned."""
+        """Turned knobs with their new values."""
         return self.steering.turns
 
     @property
     def recorded(self) -> Path | None:
-        """The file, if any."""
+        """Path of the recording; None if nothing is recorded."""
         return self.steering.file
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Does nothing."""
 
     def advance(self, now: float) -> None:
-        """Nothing is ever due."""
+        """Does nothing, because no record is ever due."""
 
     def set_speed(self, speed: float) -> None:
-        """Takes the speed as it is."""
+        """Keeps the speed."""
         self.speed = speed
 
     def set_paused(self, *, paused: bool) -> None:
-        """Takes the word for it."""
+        """Keeps whether the source is paused."""
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Remembers the step."""
+        """Keeps the step."""
         self.steps.append(step)
 
     def stop(self) -> None:
-        """Remembers that it was stopped."""
+        """Keeps that the source was stopped."""
         self.stopped = True
 
     def close(self, timeout_s: float) -> bool:
-        """Has always ended."""
+        """Returns True: the source has always ended."""
         del timeout_s
         return True

@@ -1,7 +1,7 @@
-"""Everything that the program may say to a terminal; whatever else is among its bytes came from somebody's text.
+"""Grammar of all output that the program may send to a terminal; any other bytes must come from foreign text.
 
-A list of what is allowed, not of what is feared: cursor positions lie on the screen, colours are those that styles
-make, modes are the ones that Textual takes, and between the sequences stand printable characters only.
+It lists allowed sequences, not dangerous ones: cursor positions on the screen, colours of styles, modes that Textual
+sets, and only printable characters between the sequences.
 """
 
 import base64
@@ -25,11 +25,11 @@ _PLAIN_STYLES = {0, 1, 2, 3, 4, 7, 9, 22, 23, 24, 27, 29, 39, 49}
 _PLAIN_STYLES |= {*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)}
 _BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 _MARKS = {"\u061c", "\u200e", "\u200f", "\ufeff"}
-"""Direction marks and the byte order mark: unseen, and of the same kind."""
+"""Direction marks and the byte order mark: invisible characters like those of `_BIDI`."""
 
 
 def forbidden_output(sent: bytes, size: tuple[int, int], *, copies: bool = False) -> list[str]:
-    """What the program had no right to say on a screen of a size; `copies`: it may write to the clipboard."""
+    """Output that is not allowed on a screen of this size; with `copies`, writing to the clipboard is allowed."""
     try:
         text = sent.decode()
     except UnicodeDecodeError as error:
@@ -52,7 +52,7 @@ def _faults(match: "re.Match[str]", size: tuple[int, int], *, copies: bool) -> I
 
 
 def _is_style(sequence: str) -> bool:
-    """Whether it is a style: attributes, and colours by name, number or light."""
+    """Whether a sequence is a style: attributes, and colours by name, number or RGB."""
     if not re.fullmatch(r"[\d;]*m", sequence):
         return False
     codes = [int(code or 0) for code in sequence[:-1].split(";")]
@@ -69,7 +69,7 @@ def _is_style(sequence: str) -> bool:
 
 
 def _stays(sequence: str, size: tuple[int, int]) -> bool:
-    """Whether it moves the cursor to a place on the screen, or says which of its lines shall scroll."""
+    """Whether a sequence moves the cursor within the screen or sets a scroll region within it."""
     match = _MOVE.fullmatch(sequence)
     if match is None:
         return False
@@ -82,7 +82,7 @@ def _stays(sequence: str, size: tuple[int, int]) -> bool:
 
 
 def _copies(command: str) -> bool:
-    """Whether it puts clean text into the clipboard."""
+    """Whether a command writes text without control characters to the clipboard."""
     name, _, encoded = command.rpartition(";")
     try:
         text = base64.b64decode(encoded, validate=True).decode()
@@ -92,6 +92,6 @@ def _copies(command: str) -> bool:
 
 
 def _steers(character: str) -> bool:
-    """Whether a terminal does anything else with it than to draw it."""
+    """Whether a terminal does anything with a character besides drawing it."""
     steering = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
     return steering or unicodedata.bidirectional(character) in _BIDI or character in _MARKS

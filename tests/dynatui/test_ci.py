@@ -1,4 +1,4 @@
-"""Continuous integration: its script is a program that bash understands, and whatever else checks does the same."""
+"""Tests of continuous integration: bash understands its script, and hooks and workflows run the same checks."""
 
 import os
 import re
@@ -8,12 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".ci" / "run"
 STEPS = re.findall(r'^step "(\.venv/bin/.*)"$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
-"""What the script runs of the environment, besides the README's test command."""
+"""Commands of the virtual environment that the script runs, besides the README's test command."""
 CHECKS = [step for step in STEPS if "pytest" not in step]
 
 
 def values(file: str, key: str) -> list[str]:
-    """What a key holds in a file of YAML, wherever it stands."""
+    """All values of a key in a YAML file, at any level."""
     text = (ROOT / file).read_text(encoding="utf-8")
     return [value.strip('"') for value in re.findall(rf"^[ -]*{key}: (.*)$", text, re.MULTILINE)]
 

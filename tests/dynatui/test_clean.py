@@ -1,4 +1,4 @@
-"""What foreign text may show on a terminal."""
+"""Tests of the cleaning of foreign text for a terminal."""
 
 import unicodedata
 

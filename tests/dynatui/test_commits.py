@@ -1,4 +1,4 @@
-"""The program that compares two checkouts must see what differs, and only that."""
+"""The program that compares two checkouts must find every difference and nothing else."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def changed(tmp_path: Path, kind: str, method: str, change: Change) -> Path:
-    """The recorded trace, in which one event is another."""
+    """Writes the recorded trace with one changed event; returns the file's path."""
     lines = TRACE.read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines]
     change(next(event for event in events if (event["type"], event.get("method", method)) == (kind, method)))
@@ -25,7 +25,7 @@ def changed(tmp_path: Path, kind: str, method: str, change: Change) -> Path:
 
 
 def differences(tmp_path: Path, kind: str, method: str, change: Change) -> list[str]:
-    """What the program finds between the trace and the changed one."""
+    """Differences that the program finds between the trace and the changed trace."""
     return commits.differences(commits.figures(changed(tmp_path, kind, method, change)), commits.figures(TRACE))
 
 
@@ -79,7 +79,7 @@ def test_what_is_missing_on_one_side_is_a_difference() -> None:
 
 
 class Fake:
-    """Decodes at a speed that rises with every run, as on a machine that gets faster."""
+    """A fake checkout whose speed rises with every run, as on a machine that becomes faster."""
 
     prompts = 2
 

@@ -1,4 +1,4 @@
-"""A text that differs from ar's by design is said to do so wherever texts are compared, and nothing takes alarm."""
+"""Where texts are compared, one that differs from ar's by design is reported as such and not as an error."""
 
 import io
 
@@ -28,16 +28,16 @@ def other_token(method: str, number: int) -> Round:
 
 
 def played(method: str, **parameters: int) -> list[Event]:
-    """A method and ar, which differ from token 1 on."""
+    """Events of a method and ar whose texts differ from token 1 on."""
     same, other = [plain_round(method, 0), plain_round("ar", 0)], [other_token(method, 1), plain_round("ar", 1)]
     begun = structs.replace(run((method, "ar")), methods={method: parameters, "ar": {}})
     return [begun, *same, *other]
 
 
 OTHER = played("streaming", sinks=0, window=2)
-"""The prompt of two tokens fills the cache."""
+"""A difference by design: the prompt of two tokens fills the KV cache."""
 TOO_EARLY = played("streaming", sinks=0, window=3)
-"""Token 1 is chosen before any is lost."""
+"""A difference too early to be by design: token 1 is chosen before the KV cache loses a token."""
 UNKNOWN = played("streaming")
 
 

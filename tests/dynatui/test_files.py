@@ -1,4 +1,4 @@
-"""Files, devices and pipes are read to their end; a pipe without a writer ends in an error."""
+"""Files, devices and pipes are read to their end; a pipe without a writer is an error."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 def in_a_moment(act: Callable[[], object]) -> threading.Thread:
-    """Runs it in a thread, after a while."""
+    """Calls `act` in a thread after 0.2 s."""
     timer = threading.Timer(0.2, act)
     timer.start()
     return timer

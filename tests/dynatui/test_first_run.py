@@ -1,4 +1,4 @@
-"""What a newcomer sees first, without options: a text of few passes. Passes do not depend on how busy a machine is."""
+"""A first run without options needs few target passes; tested by passes, which do not depend on the machine's load."""
 
 from decoder.events import Summary
 from decoder.run.config import RunConfig

@@ -1,4 +1,4 @@
-"""The GPU's figures are NVML's own, absent where it is silent, and never those of another GPU."""
+"""Figures of a GPU come from NVML, are absent if NVML has none, and never belong to another GPU."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dynatui.gpu import Gpu, GpuLoad, gpus, open_meters
 
 
 class SilentError(Exception):
-    """Stands for pynvml.NVMLError."""
+    """Stands in for pynvml.NVMLError."""
 
 
 def silent(*_about: object) -> NoReturn:
@@ -22,14 +22,14 @@ def silent(*_about: object) -> NoReturn:
 
 @dataclass
 class FakeNvml:
-    """Stands for `pynvml`; a handle is the GPU's number, or its UUID."""
+    """Stands in for `pynvml`; a handle is the GPU's index or its UUID."""
 
     names: tuple[str, ...] = ("H200", "H200")
     mig: int = 0
     calls: list[str] = field(default_factory=list)
     NVML_TEMPERATURE_GPU: int = 0
 
-    def nvmlInit(self) -> None:  # noqa: N802 - NVML's own names, here and below
+    def nvmlInit(self) -> None:  # noqa: N802 - names of NVML, here and below
         self.calls.append("init")
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
@@ -68,7 +68,7 @@ class FakeNvml:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
-    """Puts a library in the place of `pynvml`."""
+    """Function that replaces `pynvml` by another library."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
 

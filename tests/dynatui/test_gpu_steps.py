@@ -1,4 +1,4 @@
-"""What is to be found out on a GPU: every test that needs one, and measurements that their programs understand."""
+"""Tests of the GPU steps: they include every test that needs a GPU, and their programs accept their options."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ BY_NAME = {step.name: step for step in STEPS}
 OF_TESTS = [step for step in STEPS if "pytest" in step.command]
 OF_PROGRAMS = [step for step in STEPS if step.command[0].startswith("benchmarks/")]
 ABSENT = ("textual", "platformdirs", "pytest_asyncio", "syrupy", "loky", "datasets", "optuna", "pexpect", "pyte")
-"""What a bare machine lacks, and nobody has to bring."""
+"""Packages that GPU machines lack and the steps do not need."""
 
 
 # The steps
@@ -43,7 +43,7 @@ def test_steps_have_names_of_their_own_and_measure_nothing_twice() -> None:
 
 def test_no_two_steps_make_a_pair_that_one_command_could_measure_as_both_do() -> None:
     several = {"--context", "--trees", "--sampling"}
-    """Options that take all that is asked of one pair."""
+    """Options that take several values, so that one command can measure all of them with one pair."""
 
     def apart(step: Step) -> tuple[str, ...]:
         words = [option for option in step.command if option not in {"--json", f"{FOLDER}/result.jsonl"}]
@@ -102,11 +102,11 @@ for command in json.loads(sys.argv[1]):
     assert pytest.main([*command[2:], "--collect-only", "-qq"], [Found()]) == 0
 print(json.dumps(selected))
 """
-"""Several commands in one process, which imports torch once."""
+"""Collects the tests of several commands in one process, which imports torch only once."""
 
 
 def collected(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[list[str]]:
-    """The tests that each command selects."""
+    """Node ids of the tests that each command selects."""
     asked = [sys.executable, "-c", COLLECT, json.dumps(commands)]
     done = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -115,7 +115,7 @@ def collected(commands: Sequence[Sequence[str]], environment: Mapping[str, str])
 
 
 def of_the_whole_tree() -> Sequence[str]:
-    """Selects all tests that need a GPU, looked for in every file that has the mark's name."""
+    """Arguments of Python that select all tests that need a GPU, from every test file that contains the mark's name."""
     files = (path for path in (ROOT / "tests").rglob("test_*.py") if re.search(r"mark\.gpu\b", path.read_text("utf-8")))
     return ("-m", "pytest", "-o", "addopts=", "-W", "ignore:Unknown", "-m", "gpu", *map(str, files))
 
@@ -152,7 +152,7 @@ def test_every_step_is_of_a_kind_that_is_looked_at_here() -> None:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
-    """An environment without them."""
+    """Environment variables under which the packages in `ABSENT` cannot be imported."""
     absent = tmp_path / "absent"
     absent.mkdir()
     for name in ABSENT:
@@ -171,7 +171,7 @@ def shape(tmp_path: Path) -> str:
 
 
 def without_a_gpu(command: Sequence[str], shape: str, folder: Path) -> list[str]:
-    """A step's command as it is, but for the models, the device and the dtype."""
+    """A step's command with tiny models, the CPU, float32 and smaller numbers."""
     changed = {gpu.PYTHIA: f"{shape}:{shape}", "cuda": "cpu", "float16": "float32", "256": "32", "3": "1"}
     found = [changed.get(argument, argument).replace(FOLDER, str(folder)) for argument in command]
     return found if "cpu" in found else [*found, "--device", "cpu"]
@@ -193,7 +193,7 @@ def measured(command):
 
 print(json.dumps([measured(command) for command in json.loads(sys.argv[1])]))
 """
-"""Several programs in one process, which imports torch once: exit code and output of each."""
+"""Runs several programs in one process, which imports torch only once; prints the exit code and output of each."""
 
 
 def test_measurements_run_without_the_packages_of_the_screen(bare: dict[str, str], shape: str, tmp_path: Path) -> None:

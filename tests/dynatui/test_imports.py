@@ -1,4 +1,4 @@
-"""The wall between engine and screen, and the wait for torch, are tested in fresh interpreters."""
+"""Tests in fresh interpreters: engine and screen stay separate, and light commands do not import torch."""
 
 import pkgutil
 import subprocess
@@ -18,7 +18,7 @@ LIGHT = ["decoder", *(f"decoder.{name}" for name in LIGHT_MODULES)]
 
 
 def loaded(code: str, cwd: Path) -> set[str]:
-    """The top-level packages that a fresh interpreter has loaded after running the code."""
+    """Top-level packages that are loaded in a fresh interpreter after it has run the code."""
     report = "import sys; print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{report}"], cwd=cwd, capture_output=True, text=True, check=True, timeout=120

@@ -1,4 +1,4 @@
-"""A profile adds up: nodes, time by kernel, and the gaps between launches."""
+"""Tests of profiles: number of nodes, time by kernel, and gaps between launches."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_only_what_ran_on_the_device_is_looked_at() -> None:
 
 
 def test_events_of_torch_s_own_profiler_have_what_is_asked_of_them() -> None:
-    import torch  # noqa: PLC0415 - only here
+    import torch  # noqa: PLC0415 - only this test needs it
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         torch.ones(2).sum()
@@ -89,7 +89,7 @@ def _on_cuda(torchs: object) -> SimpleNamespace:
     names = ("name", "start_ns", "duration_ns")
     return SimpleNamespace(
         **{name: getattr(torchs, name) for name in names},
-        correlation_id=lambda: getattr(torchs, "correlation_id")() or 1,  # noqa: B009 - it has no types
+        correlation_id=lambda: getattr(torchs, "correlation_id")() or 1,  # noqa: B009 - the object is untyped
         device_type=lambda: "DeviceType.CUDA",
     )
 

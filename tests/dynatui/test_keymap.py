@@ -1,4 +1,4 @@
-"""The one table of keys, and what the settings may change of it."""
+"""Tests of the table of keys and of its changes by settings."""
 
 from typing import get_args
 

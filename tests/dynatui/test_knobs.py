@@ -1,4 +1,4 @@
-"""The table of knobs agrees with the configuration, the command line and the recordings it speaks of."""
+"""The table of knobs agrees with the configuration, the command line and recordings."""
 
 from dataclasses import asdict
 from typing import Any

@@ -1,4 +1,4 @@
-"""The long run of laws: kept block by block, gone on with where it was stopped, and reported as it is."""
+"""Tests of the long run of statistical laws: it saves after each block, continues after a stop, and reports results."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tests.decoder.laws.cases import GROUPS
 
 
 class Counting:
-    """A case that notes which units it was asked for, and stops where it is told to."""
+    """A case that keeps the units it counted and raises `error` at unit `stop_at`."""
 
     def __init__(self, *, right: bool = True, setting: str = "usual") -> None:
         self.asked: list[int] = []

@@ -1,4 +1,4 @@
-"""Figures as people write them."""
+"""Tests of the format of numbers."""
 
 from dynatui.number_format import count, short
 

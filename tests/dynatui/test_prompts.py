@@ -1,4 +1,4 @@
-"""Prompts arrive as their authors wrote them, or one line says why they do not."""
+"""Prompts are read unchanged, or refused in one line with the reason."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ from dynatui.prompts import load
 
 
 class FakeStdin:
-    """Standard input that holds these bytes."""
+    """Standard input with these bytes."""
 
     def __init__(self, content: bytes) -> None:
         self.buffer = io.BytesIO(content)

@@ -1,4 +1,4 @@
-"""What README and guides say is true: commands run, tables are the program's, links lead somewhere."""
+"""README and guides are true: commands run, tables match the program, and links have targets."""
 
 import os
 import re
@@ -25,7 +25,7 @@ TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 README = TEXTS["README.md"]
 LINKED = [*PAGES, ROOT / "BENCHMARKS.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 PROGRAMS = ("bash", "python")
-"""Languages of blocks that are run, or say why not; others are read."""
+"""Languages of code blocks that must run or say why not."""
 TERMS = (
     "acceptance length",
     "acceptance rate",
@@ -41,11 +41,11 @@ TERMS = (
     "tree attention",
     "warm-up",
 )
-"""What a reader who knows other engines searches for."""
+"""Terms that readers who know other engines search for."""
 
 
 class Block(NamedTuple):
-    """A fenced block and the comment that stands over it."""
+    """A fenced code block and the comment above it."""
 
     page: str
     note: str
@@ -64,7 +64,7 @@ QUICK_START = [block.code.strip() for block in PROGRAM_BLOCKS if block.code.star
 
 
 def programs(page: str) -> list[tuple[str, str]]:
-    """What a page runs, in its order: each line of bash, and then all of Python as one program."""
+    """Language and code of what a page runs, in order: each line of bash, then all Python blocks as one program."""
     run = [block for block in blocks(page) if block.note == "run"]
     commands = [("bash", line) for block in run if block.language == "bash" for line in block.code.splitlines()]
     python = "\n".join(block.code for block in run if block.language == "python")
@@ -72,7 +72,7 @@ def programs(page: str) -> list[tuple[str, str]]:
 
 
 def between(page: str, beginning: str, end: str) -> list[str]:
-    """The lines of a page between two comments."""
+    """Lines of a page between two comments."""
     (found,) = re.findall(rf"<!-- {re.escape(beginning)} -->\n(.*?)<!-- {end} -->", TEXTS[page], re.DOTALL)
     return str(found).splitlines()
 
@@ -84,9 +84,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def ran(language: str, code: str, folder: Path) -> tuple[int, str]:
-    """The exit code and what was said; a command that several pages have is run once.
+    """Exit code and output of a command; a command that occurs on several pages runs only once.
 
-    A line that is one command of ours runs in this process, unless it starts processes of its own.
+    A single command of dynatui runs in this process, unless it starts other processes.
     """
     words = shlex.split(code) if language == "bash" else []
     if words[:1] == ["dynatui"] and not {"|", ">", "&&", "--tensor-parallel"} & set(words):
@@ -208,7 +208,7 @@ def test_every_module_that_a_page_names_is_there(page: str) -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page's headings."""
+    """Anchors of a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 

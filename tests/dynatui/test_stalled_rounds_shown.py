@@ -1,4 +1,4 @@
-"""A stalled round is marked where rounds are looked at, and wherever rates stand it is said that they leave it out."""
+"""A stalled round is marked wherever rounds are shown, and wherever rates are shown they say that they exclude it."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ ROUNDS = 40
 
 
 def of_dynatree(lost: dict[int, float], rounds: int = ROUNDS) -> list[Round]:
-    """Rounds of 20 ms, of which some lost so much more, while the target computed."""
+    """Rounds of 20 ms; some of them stalled for more seconds during verification, given by round in `lost`."""
     found, late_s = [], 0.0
     for number in range(rounds):
         event, stalled_s = tree_round(number), lost.get(number)
@@ -49,7 +49,7 @@ def of_dynatree(lost: dict[int, float], rounds: int = ROUNDS) -> list[Round]:
 
 
 def told(lost: dict[int, float]) -> list[Event]:
-    """A run of both methods, so far."""
+    """Events of an unfinished run of dynatree and ar."""
     started = [Start(method=name, prefill_s=0.01) for name in ("dynatree", "ar")]
     return [run(), *started, *of_dynatree(lost), *(plain_round("ar", number) for number in range(ROUNDS))]
 

@@ -1,4 +1,7 @@
-"""Steps are run one by one, kept in one file, gone on from, limited in time, and ended with whoever runs them."""
+"""Tests of steps: they run one by one within time limits, are kept in one file, and can be continued.
+
+A step ends when its runner ends.
+"""
 
 import io
 import json
@@ -31,14 +34,14 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("both run", flush=True)
 time.sleep(600)
 """
-"""A step that waits, and has started a process in its own session and another in a new one."""
+"""A step that starts two processes, one in a new session, and then waits."""
 
 
 WHOLE = packed({"good": Result(Status("done", 0, 1.0, "2026-01-01T00:00:00Z", GOOD.command, {}), {OUTPUT: b"well"})})
 
 
 class Runs:
-    """Starts the program with steps of a test's own, and keeps what it says."""
+    """Runs the program with given steps and keeps its messages."""
 
     def __init__(self, output: Path, patch: pytest.MonkeyPatch) -> None:
         self.output = output
@@ -70,12 +73,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 
 def counting(path: Path, name: str = "counting", code: int = 0) -> Step:
-    """A step that notes each of its runs."""
+    """A step that writes a character to a file in each run."""
     note = f"open({str(path)!r}, 'a').write('x'); import sys; sys.exit({code})"
     return Step(name, "counts", ("-c", note), 30)
 
 
-# What is kept
+# Kept results
 
 
 def test_what_a_step_says_and_how_it_ended_is_kept(runs: Runs) -> None:
@@ -138,7 +141,7 @@ def test_a_step_has_its_own_environment_and_the_user_s_settings_do_not_count(
     assert runs.result(step).status.environment == {"OF_MINE": "1"}
 
 
-# What is gone on from
+# Continuation
 
 
 def test_a_step_that_is_done_is_not_run_again(runs: Runs, tmp_path: Path) -> None:
@@ -217,7 +220,7 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(runs: Runs, tmp_path: 
     assert "cannot write" in runs.said[-1]
 
 
-# What fails, takes too long, or is left over
+# Failures, time limits and leftover processes
 
 
 def test_a_step_that_fails_is_recorded_with_its_last_words_and_the_next_one_runs(runs: Runs) -> None:
@@ -266,7 +269,7 @@ def test_what_a_step_leaves_behind_does_not_disturb_the_next(runs: Runs, monkeyp
 
 
 def gone(mark: str) -> bool:
-    """Whether no process with this in its environment is left within some seconds."""
+    """Waits until no process has `mark` in its environment; returns whether that happened within 20 s."""
     until = time.monotonic() + 20
     while marked(mark):
         if time.monotonic() > until:
@@ -277,7 +280,7 @@ def gone(mark: str) -> bool:
 
 @contextmanager
 def running(home: Path, step: Step) -> Iterator["subprocess.Popen[bytes]"]:
-    """The program in a process of its own, with one step that runs by now; all of them have this mark."""
+    """Starts the program with one step and waits until the step runs; all processes have MARK={home} as mark."""
     said = home / "out" / RUNNING / OUTPUT
     environment = os.environ | {"MARK": str(home)}
     command = [sys.executable, str(program(home, [step])), "--output", str(home / "out")]
@@ -287,7 +290,7 @@ def running(home: Path, step: Step) -> Iterator["subprocess.Popen[bytes]"]:
             while not said.exists() or b"both run" not in said.read_bytes():
                 assert time.monotonic() < until
                 time.sleep(0.02)
-            assert len(marked(f"MARK={home}")) == 5  # the runner, the keeper, the step, and its two
+            assert len(marked(f"MARK={home}")) == 5  # the runner, the keeper, the step, and the step's two processes
             yield started
         finally:
             started.kill()
@@ -351,11 +354,11 @@ def test_a_step_that_ended_with_the_runner_is_tried_after_all_that_never_ran(run
     assert runs.began == ["good", "bad"]
 
 
-# Time
+# Time limits of a run
 
 
 class Clock:
-    """Says that each step takes a share of its limit."""
+    """Fake clock by which each step takes a share of its time limit."""
 
     def __init__(self, patch: pytest.MonkeyPatch, share: float) -> None:
         self.now, self.began = 0.0, list[tuple[str, float]]()
@@ -410,7 +413,7 @@ def test_a_run_that_has_no_time_left_says_what_to_do(runs: Runs) -> None:
     assert runs(GOOD, late) == 0
 
 
-# What is asked for
+# Options
 
 
 def test_one_step_alone_may_be_asked_for_whatever_its_state(runs: Runs, tmp_path: Path) -> None:
@@ -456,7 +459,7 @@ def test_what_is_not_installed_is_named_with_what_to_do_in_one_line(
     assert runs(GOOD, options=["--list"]) == 0
 
 
-# A walk
+# Random kills
 
 
 SHORT = """
@@ -515,7 +518,7 @@ def test_with_a_stand_in_for_the_device_all_real_steps_are_killed_and_then_done_
         "PYTHONPATH": str(Path(__file__).with_name("cpu_as_gpu")),
         "OMP_NUM_THREADS": "1",
     }
-    # The embedded pair stays as large as it is.
+    # Fewer tokens, because the embedded pair keeps its size.
     todo = [
         replace(
             step,

@@ -1,4 +1,4 @@
-"""Rounds before and after a turn of a knob, for tests of what it has brought."""
+"""Rounds before and after a turn of a knob, for tests of the turn's effect."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -13,12 +13,12 @@ TOKENS = (2, 3, 4, 3, 2)
 
 
 def turned(name: KnobName, number: int, old: float, new: float, source: Literal["user", "history"] = "user") -> Knob:
-    """A knob with a new value from a round on."""
+    """The event that changes a knob from a round on."""
     return Knob(method="dynatree", round=number, name=name, old=old, new=new, source=source)
 
 
 def rounds(numbers: Iterable[int], nodes: int = 7, more: int = 0, round_s: float = 0.02) -> list[Round]:
-    """Trees of so many drafted nodes, and `more` tokens of the text than usual."""
+    """Rounds whose trees have `nodes` drafted nodes and that commit `more` tokens more than usual."""
     found = []
     for number in numbers:
         event, extra = tree_round(number), nodes - 5

@@ -1,8 +1,8 @@
 """Mutation testing: applies each fault of faults.toml to a copy of the tree and expects that the named test fails.
 
-Every test must first pass on the unchanged copy, so that nothing else can be why it fails. A part of a path
-(`decoder/verify`) as argument chooses the faults of some files; without one all are tried. The exit code is 1 unless
-every fault is killed.
+Every test must first pass on the unchanged copy, so that only the fault can make it fail. An argument that is part of a
+path (`decoder/verify`) selects the faults of the matching files; without arguments all faults are tried. The exit code
+is 1 unless every fault is killed.
 """
 
 import os
@@ -18,25 +18,25 @@ ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_name("faults.toml")
 COPIED = ("benchmarks", "decoder", "docs", "dynatui", "man", "screenshots", "tests", "pyproject.toml", "README.md")
 LIMIT_S = 600
-"""A test that a fault keeps from ending has seen it."""
+"""Time limit of a test; a fault that makes its test exceed the limit counts as killed."""
 PASSED, FAILED = 0, 1
-"""Exit codes of pytest; others say that a test was not found or did not run."""
+"""Exit codes of pytest; other codes mean that a test was not found or did not run."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One mistake in one file."""
+    """One deliberate mistake in one file."""
 
     file: str
     """Path from the root."""
     old: str
-    """Occurs once in the file."""
+    """Text that `new` replaces; it occurs exactly once in the file."""
     new: str
     test: str
     """Node id of the test that must fail, without its parameters."""
 
     def stale(self, root: Path) -> str:
-        """Why the fault can no longer be applied; empty where it can."""
+        """Why the fault can no longer be applied; empty if it can."""
         path = root / self.file
         if not path.is_file():
             return "the file is gone"
@@ -50,7 +50,7 @@ def faults() -> list[Fault]:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the tree, without what git ignores in its root."""
+    """Copies the parts of the tree that tests need, and returns `folder`."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -61,7 +61,7 @@ def copied(folder: Path) -> Path:
 
 
 def outcome(root: Path, *tests: str) -> int:
-    """Pytest's exit code for some tests; FAILED where they do not end."""
+    """Pytest's exit code for some tests; FAILED if they exceed the time limit."""
     command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
         return subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=LIMIT_S).returncode
@@ -70,7 +70,7 @@ def outcome(root: Path, *tests: str) -> int:
 
 
 def killed(root: Path, fault: Fault) -> str:
-    """What became of one fault."""
+    """Applies a fault, runs its test and returns the result in words."""
     path = root / fault.file
     right, times = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(right.replace(fault.old, fault.new), encoding="utf-8")
@@ -78,12 +78,12 @@ def killed(root: Path, fault: Fault) -> str:
         code = outcome(root, fault.test)
     finally:
         path.write_text(right, encoding="utf-8")
-        os.utime(path, (times.st_atime, times.st_mtime))  # so that bytecode of the fault is never taken for the file's
+        os.utime(path, (times.st_atime, times.st_mtime))  # so that the fault's bytecode is not reused
     return {FAILED: "killed", PASSED: "SURVIVED"}.get(code, f"the test did not run: pytest ended with {code}")
 
 
 def judged(root: Path, fault: Fault) -> str:
-    """What became of one fault, where it can be applied and its test passes without it."""
+    """Result of one fault in words; checks first that it can be applied and that its test passes without it."""
     if reason := fault.stale(root):
         return reason
     code = outcome(root, fault.test)
@@ -93,7 +93,7 @@ def judged(root: Path, fault: Fault) -> str:
 
 
 def main(parts: list[str]) -> int:
-    """Tells each fault's end, a line each."""
+    """Prints one line per fault with its result; returns the exit code."""
     chosen = [fault for fault in faults() if not parts or any(part in fault.file for part in parts)]
     with tempfile.TemporaryDirectory() as folder:
         root, left = copied(Path(folder)), 0

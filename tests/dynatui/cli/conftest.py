@@ -1,4 +1,4 @@
-"""What the command line is tried on: an engine without models, a screen that draws nothing, a recording."""
+"""Fixtures of the tests of the command line: a fake engine without models, a fake screen, and a recording."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.dynatui.fake_engine import FakeEngine, story
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    """The engine that a run without a screen uses."""
+    """Fake engine that takes the place of the real one in runs without a screen."""
     fake = FakeEngine()
     monkeypatch.setitem(vars(decoder), "load_pair", fake.load_pair)  # setattr would import the real ones first
     monkeypatch.setitem(vars(decoder), "decode", fake.decode)
@@ -24,7 +24,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
-    """A terminal with a screen that draws nothing."""
+    """Fake screen; standard streams count as a terminal that can show it."""
     fake = FakeScreen()
     monkeypatch.setattr(streams, "can_show_screen", lambda: True)
     app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow, compare=fake.compare)
@@ -34,7 +34,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """A recording of one run."""
+    """Path of a recording of one run."""
     path = tmp_path / "run.jsonl"
     with Recorder(path) as recorder:
         for event in story():

@@ -1,4 +1,4 @@
-"""A screen that draws nothing and remembers what it was to show."""
+"""A fake screen that draws nothing and remembers what it should show."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Recording: TypeAlias = tuple[Path, Iterable[list[Event]]]
 
 @dataclass
 class FakeScreen:
-    """Stands for `dynatui.screen.run`, and remembers what it was to show."""
+    """Stands in for `dynatui.screen.run` and remembers the sessions and recordings that it should show."""
 
     sessions: list[Session] = field(default_factory=list)
     replays: list[tuple[list[list[Event]], View]] = field(default_factory=list)

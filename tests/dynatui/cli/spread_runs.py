@@ -1,4 +1,4 @@
-"""Runs of the program over several processes: each is watched until its end, and none outlives its test."""
+"""Runs of the program over several processes (tensor parallelism) that never outlive their test."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of a run."""
+    """Result of a finished run."""
 
     code: int
     printed: str
@@ -33,17 +33,17 @@ class Ended:
 
 
 def environment() -> dict[str, str]:
-    """A thread a process."""
+    """Environment variables that give each process one thread."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
 
 
 def models(pair: TinyPair | None) -> list[str]:
-    """Of a tiny pair, or of the embedded one."""
+    """Command-line options that name the models of a tiny pair or of the embedded pair."""
     return [*FLOAT32, *(("--target", str(pair.target), "--draft", str(pair.draft)) if pair else ())]
 
 
 def ended_run(command: Sequence[str], cwd: Path) -> Ended:
-    """Python with these arguments, run to its end; followers are gone when the one that started them is."""
+    """Runs Python with these arguments to its end, and kills any processes of the run that are left."""
     with subprocess.Popen(
         [sys.executable, *command],
         env=environment(),
@@ -62,7 +62,7 @@ def ended_run(command: Sequence[str], cwd: Path) -> Ended:
 
 
 def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
-    """What a run without a screen prints as JSON, and nothing else."""
+    """Parsed JSON output of a run without a screen in a new process."""
     done = ended_run([*command, "--json"], cwd)
     assert done.code == 0, done.errors
     found: dict[str, Any] = json.loads(done.printed)
@@ -70,19 +70,19 @@ def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
 
 
 def decoded_here(asked: Sequence[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The same of a run in this process."""
+    """Parsed JSON output of a run without a screen in this process."""
     assert cli.main([*asked, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
 def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
-    """By method."""
+    """Token ids by method."""
     return {name: figures["tokens"] for name, figures in found["methods"].items()}
 
 
 def spread_as_whole(asked: Sequence[str], count: int, cwd: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Runs the program in several processes and in one, which must write the same; what the several told."""
+    """Checks that a run over `count` processes writes the same text as a run in one; returns the former's output."""
     spread = decoded(["-m", "dynatui", *asked, "--tensor-parallel", str(count)], cwd)
     assert tokens(spread) == tokens(decoded_here(asked, capsys))
     assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())

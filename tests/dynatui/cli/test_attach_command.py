@@ -1,4 +1,4 @@
-"""`dynatui attach` and the replay of what it has seen: lines of JSON, notes, signals, pipes and bad input."""
+"""Tests of `dynatui attach` and the replay of its recordings: JSON lines, notes, signals, pipes and bad input."""
 
 import json
 import os
@@ -25,8 +25,8 @@ from tests.dynatui.attach.scripted_session import reading, session, wasting
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
 
 ROOT = Path(__file__).parents[3]
-TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
-SECRET = "sk-nobody-may-see-this"  # noqa: S105 - nobody's
+TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - name of an environment variable
+SECRET = "sk-nobody-may-see-this"  # noqa: S105 - not a real key
 PATIENCE_S = 60.0
 SOON_S = 5.0
 
@@ -48,12 +48,12 @@ def started(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
 
 
 Ran: TypeAlias = Callable[..., tuple[int, list[dict[str, Any]], str]]
-"""Exit code, the lines of JSON and what was said, of arguments and variables."""
+"""Function from arguments and environment variables to exit code, JSON lines and the text on standard error."""
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
-    """The command to its end, in this process."""
+    """Runs the command to its end in this process."""
     monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
 
     def run(*arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
@@ -185,7 +185,7 @@ def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer,
     with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and not (path.exists() and path.stat().st_size > 2**18):
-            time.sleep(0.05)  # far more than a pipe holds
+            time.sleep(0.05)  # until the recording is far larger than the buffer of a pipe
         began = time.monotonic()
         running.send_signal(signal.SIGTERM)
         assert running.wait(PATIENCE_S) == 130
@@ -283,7 +283,7 @@ def getaddrinfo(*_, **__):
 socket.getaddrinfo = getaddrinfo
 sys.exit(cli.main(sys.argv[1:]))
 """
-"""The program where nobody answers for names."""
+"""The program with a name resolver that does not answer for a minute."""
 
 
 @pytest.mark.parametrize("further", [(), ("--prompt", "Hello")], ids=["watched", "asked"])

@@ -1,4 +1,4 @@
-"""`dynatui bench speed` from the command line: what it refuses, prints and keeps."""
+"""Tests of the command `dynatui bench speed`: refusals, printed output and written files."""
 
 import json
 from pathlib import Path

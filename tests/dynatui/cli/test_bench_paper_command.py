@@ -1,4 +1,4 @@
-"""`dynatui bench paper` from the command line: what it refuses, writes and prints."""
+"""Tests of the command `dynatui bench paper`: refusals, written files and printed output."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
     (tmp_path / "none.toml").touch()
     costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)  # which takes seconds
+    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
     monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
 
 

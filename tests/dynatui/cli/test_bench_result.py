@@ -1,4 +1,4 @@
-"""However a measurement ends, what it brought is printed and kept."""
+"""The results of a measurement are printed and kept, however the measurement ends."""
 
 import io
 import os
@@ -19,7 +19,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def measured(*signals: signal.Signals, done: Measured = DONE) -> Callable[[], Measured]:
-    """A measurement that signals interrupt, the first of them while it runs and the others while it sums up."""
+    """A measurement that the first signal interrupts while it runs, and the others while it computes its results."""
 
     def measure() -> Measured:
         try:
@@ -71,7 +71,7 @@ def test_a_signal_that_was_ignored_stays_so(tmp_path: Path) -> None:
 
 
 class Broken(io.StringIO):
-    """A standard output that takes nothing."""
+    """A standard output that fails on flush."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`dynatui bench sampling` from the command line: what it refuses, prints and keeps."""
+"""Tests of the command `dynatui bench sampling`: refusals, printed output and written files."""
 
 import json
 from pathlib import Path

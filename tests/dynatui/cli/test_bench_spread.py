@@ -1,4 +1,4 @@
-"""`dynatui bench speed --tensor-parallel`: who measures, what is left out, and which commands know nothing of it."""
+"""Tests of `dynatui bench speed --tensor-parallel`: the measuring rank, skipped methods, and commands without it."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What was to be measured, without any model."""
+    """Arguments of each measurement, which is replaced by a function that measures nothing."""
     found: list[dict[str, Any]] = []
 
     def measure(**given: Any) -> Measured:

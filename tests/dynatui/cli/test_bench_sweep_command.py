@@ -1,4 +1,4 @@
-"""`dynatui bench sweep` from the command line: what it refuses, shows and keeps."""
+"""Tests of the command `dynatui bench sweep`: refusals, progress, printed output and written files."""
 
 import json
 import os
@@ -25,7 +25,7 @@ study, _, grace_s = Task.__init__.__defaults__
 Task.__init__.__defaults__ = (study, 0.2, grace_s)
 sys.exit(cli.main(sys.argv[1:]))
 """
-"""The program with workers that soon give up a database."""
+"""The program with a heartbeat of 0.2 s, so that workers and their leader react to the database quickly."""
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
 
 
@@ -83,7 +83,7 @@ def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixtu
 
 @dataclass(frozen=True)
 class Measured:
-    """A sweep of `SMALL`, and what it printed."""
+    """Output folder and printed text of a sweep of `SMALL`."""
 
     folder: Path
     out: str
@@ -140,7 +140,7 @@ def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(
 
 
 class Started:
-    """The program in a process of its own, on a sweep that takes long."""
+    """A long sweep that runs in its own process."""
 
     def __init__(self, models: Sequence[str], output: Path) -> None:
         grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "6", "--prompt", "The tree grows"]
@@ -154,7 +154,7 @@ class Started:
         )
 
     def wait_for(self, words: str) -> None:
-        """Until it has said so."""
+        """Waits until a line of standard error contains the words."""
         assert self.process.stderr
         while words not in (line := self.process.stderr.readline()):
             assert line

@@ -1,4 +1,4 @@
-"""The command line: what is asked for is what runs, and whatever is wrong is one line and the right exit code."""
+"""Tests of the command line: options reach the run; every error is one line with the right exit code."""
 
 import errno
 import io

@@ -1,4 +1,4 @@
-"""The installed program as a process of its own, on tiny models: pipes, signals and full disks."""
+"""Tests of the installed program in its own process, on tiny models: pipes, signals and full disks."""
 
 import json
 import os
@@ -25,14 +25,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 @pytest.fixture
 def base(pair: TinyPair) -> list[str]:
-    """The program on the tiny pair."""
+    """Command line of the program on the tiny pair."""
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
     return [PROGRAM, "--headless", "--max-new-tokens", "24", *models]
 
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """One thread, and a locale that knows no UTF-8."""
+    """Environment with one thread and a locale without UTF-8."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
@@ -86,7 +86,7 @@ def test_ctrl_c_leaves_the_text_so_far_and_a_whole_recording(
 HEEDING_SIGINT = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
-"""A test run in the background ignores SIGINT, and so would its children."""
+"""Restores SIGINT's default: tests in the background ignore SIGINT, and their child processes would inherit that."""
 
 
 def test_a_reader_that_leaves_is_no_error(base: list[str], environment: dict[str, str], tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_nobody_reading_is_no_error(arguments: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["--headless", "--prompt", "x"], ["bench", "speed", "--context", "8"]])
 def test_without_a_folder_for_temporary_files_it_is_one_line(arguments: list[str], tmp_path: Path) -> None:
-    limited = 'ulimit -f 0; exec "$0" "$@" 2>&1'  # no file can be written, here or anywhere
+    limited = 'ulimit -f 0; exec "$0" "$@" 2>&1'  # no file can be written in any folder
     asked = ["sh", "-c", limited, PROGRAM, *arguments]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -163,7 +163,7 @@ sys.argv = ["dynatui", "--headless", "--prompt", "The tree"]
 from dynatui.__main__ import main
 sys.exit(main())
 """
-"""The program, interrupted when it begins to import something."""
+"""The program; `{act}` interrupts it when the import of module `{moment}` begins."""
 
 
 @pytest.mark.parametrize("moment", ["dynatui.cli.main", "decoder.events", "torch"])
@@ -208,7 +208,7 @@ def test_an_interruption_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 def test_what_cannot_be_compiled_is_refused_in_one_line(
     base: list[str], more: list[str], line: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Models are loaded, but no process of its own is needed."""
+    """Runs in the tests' process, although it loads models."""
     _, *asked = base
     assert main([*asked, "--prompt", "x", "--compile", *more]) == 2
     assert capfd.readouterr() == ("", line)

@@ -1,4 +1,4 @@
-"""Shells complete: the script that each is given asks the program, and the program answers in that shell's way."""
+"""Tests of shell completion: each shell's script asks the program, which answers in that shell's format."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
 @pytest.fixture(scope="module")
 def environment() -> dict[str, str]:
-    """The program on the path, nobody's settings, and the shell named instead of looked for."""
+    """Environment with the program on the path, no user settings, and the shell named so that it is not detected."""
     path = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "DYNATUI_CONFIG": os.devnull, **NAMED}
 
@@ -35,7 +35,7 @@ def test_every_shell_gets_a_script_that_asks_the_program(environment: dict[str, 
 
 @pytest.fixture(scope="module")
 def script(environment: dict[str, str]) -> str:
-    """What bash is given."""
+    """Completion script for bash."""
     return run("dynatui", "--show-completion", "bash", environment=environment)
 
 

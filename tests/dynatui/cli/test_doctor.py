@@ -1,4 +1,4 @@
-"""The doctor says what is broken and what helps, and is stopped by nothing that is."""
+"""Tests of `dynatui doctor`: it names problems and remedies, and no problem stops it."""
 
 import json
 import os
@@ -30,7 +30,7 @@ PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
 
 def case(**changed: object) -> Case:
     parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
-    return Case(**parts)  # type: ignore[arg-type]  # a test names what it changes
+    return Case(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
 
 
 def fine(_case: Case) -> Iterator[Finding]:
@@ -193,7 +193,7 @@ def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
 
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """A GPU on which the embedded pair decodes as the host drives it; how it was loaded."""
+    """Pretends a GPU on which the embedded pair decodes by the host path; returns the arguments of `load_pair`."""
     loaded: list[dict[str, str]] = []
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda:0"))
     monkeypatch.setitem(vars(decoder), "load_pair", lambda **given: loaded.append(given))
@@ -257,7 +257,7 @@ def test_without_a_place_for_recordings_the_rest_still_runs(tmp_path: Path, monk
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A user of whom nothing is known yet."""
+    """Environment of a user without settings or state."""
     return {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "OMP_NUM_THREADS": "1"}
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of models from their configurations alone, with a Hugging Face cache of its own."""
+"""Tests of the doctor's findings on models, from configurations alone in a temporary Hugging Face cache."""
 
 import json
 from pathlib import Path
@@ -21,14 +21,14 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
+    """Folder of an empty Hugging Face cache."""
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
 
 
 def cached(hub: Path, name: str) -> Path:
-    """Folder of a model in the cache."""
+    """Makes the folder of a model in the cache."""
     model = hub / f"models--{name.replace('/', '--')}"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text("abc")
@@ -38,7 +38,7 @@ def cached(hub: Path, name: str) -> Path:
 
 
 def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> None:
-    """A configuration and a tokenizer, without weights."""
+    """Writes a configuration and a tokenizer, without weights."""
     config = json.loads((source / "config.json").read_text()) | changes
     (folder / "config.json").write_text(json.dumps(config))
     for name in TOKENIZER:
@@ -74,7 +74,7 @@ def test_a_configuration_alone_tells_the_memory(hub: Path) -> None:
     configured(cached(hub, "owner/big"))
     text = said(found("owner/big"))
     assert "note: target owner/big: gpt_neox, weights not on this machine; downloaded when dynatui starts" in text
-    # Two vectors of 384 numbers of 4 bytes in each of 8 layers.
+    # Per token, the KV cache has two vectors of 384 numbers of 4 bytes in each of 8 layers.
     assert (
         "ok: target in float32: 60 MiB of weights; KV cache of 24 KiB a token, 48 MiB at its context of 2048 tokens"
         in text
@@ -88,7 +88,7 @@ def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
     tiny.train_tokenizer().save_pretrained(folder)
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     kib = round(4 * sum(weight.numel() for weight in module.parameters()) / 1024)
-    # Two vectors of 32 numbers of 4 bytes in each of 2 layers.
+    # Per token, the KV cache has two vectors of 32 numbers of 4 bytes in each of 2 layers.
     expected = f"{kib} KiB of weights; KV cache of 512 bytes a token, 96 KiB at its context of 192 tokens"
     assert expected in said(found("owner/other"))
 
@@ -139,7 +139,7 @@ def test_a_draft_without_its_target_is_a_problem() -> None:
 
 
 def quantised(hub: Path, settings: dict[str, Any]) -> Path:
-    """A configuration and a tokenizer of a quantised model, without weights."""
+    """Writes configuration and tokenizer of a quantised model, without weights; returns the folder."""
     folder = cached(hub, "owner/packed")
     tiny.FAMILIES["llama"](dtype="bfloat16").save_pretrained(folder)
     tiny.train_tokenizer().save_pretrained(folder)

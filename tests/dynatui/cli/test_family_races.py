@@ -1,4 +1,4 @@
-"""Whole races of the families that people run, as target and as draft: by the command line, recorded, and replayed."""
+"""Whole races of common model families, as target and as draft: run from the command line, recorded and replayed."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def tiny_module(family: str) -> Any:
 def pair_of(family: str, role: str) -> tuple[Any, Any]:
     """A target of the family with its kin as draft, or a target of another family with a draft of this one.
 
-    Models of two families with the same embeddings agree often where the latest token decides more than all others.
+    Models of two families with the same embeddings agree often if the latest token has the most influence.
     """
     module = tiny_module(family)
     if role == "target":

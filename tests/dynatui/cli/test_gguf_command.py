@@ -1,4 +1,4 @@
-"""The program on GGUF files: figures that name the form, the doctor, and refusals of one line."""
+"""Tests of the program on GGUF files: figures that name the quantisation, the doctor, and refusals in one line."""
 
 import json
 import os

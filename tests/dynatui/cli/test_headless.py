@@ -1,4 +1,4 @@
-"""Runs without a screen: what is printed and kept, however they end. No models: the engine is a fake."""
+"""Tests of runs without a screen: printed output and recordings, however a run ends. The engine is a fake."""
 
 import io
 import json
@@ -30,14 +30,14 @@ HOSTILE = "\x1b]52;c;UFdORUQ=\x07 \x9b2J [bold]\u202e"
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Failing(io.StringIO):
-    """A stream that fails as it is told."""
+    """A stream whose writes raise a given error."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Failing(io.StringIO):
 
 
 class CapturedRun:
-    """A transcript with its two streams at hand."""
+    """A transcript with access to its two streams."""
 
     def __init__(self, out: io.StringIO | None = None, *, as_json: bool = False) -> None:
         self.out = out or io.StringIO()
@@ -63,14 +63,14 @@ class CapturedRun:
 
 
 def kept(prompt: str, number: int = 1, count: int = 1) -> list[Event]:
-    """A run as it is recorded, as prompt `number` of `count`."""
+    """Events of a recorded run of prompt `number` of `count`."""
     first, *rest = story(prompt)
     assert isinstance(first, Run)
     return [structs.replace(first, prompt_number=number, prompt_count=count), *rest]
 
 
 def at(number: int, act: Callable[[Steering], None]) -> Callable[[int, Steering], None]:
-    """Acts just before event `number`."""
+    """Calls `act` just before event `number`."""
 
     def before(count: int, steering: Steering) -> None:
         if count == number:

@@ -1,4 +1,4 @@
-"""A run without a screen ends within three seconds of a signal, though nobody takes what it writes."""
+"""A run without a screen ends within three seconds of a signal, even if its output is not read."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 SOON_S = 3.0
 PATIENCE_S = 120.0
 FULL_S = 0.3
-"""Within which a pipe that nobody reads is full."""
+"""Time after which a pipe that is not read is full."""
 PROGRAM = """
 import sys
 from itertools import count
@@ -41,21 +41,21 @@ def decode(pair, prompt, config, steering):
 vars(decoder).update(load_pair=lambda **_: None, decode=decode)
 sys.exit(cli.main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
 """
-"""The program with an engine that tells much."""
+"""The program with an endless engine that writes much output."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a run."""
+    """Result of a finished run."""
 
     code: int
     took_s: float
-    """From the signal on."""
+    """Seconds from the signal to the end."""
     said: str
 
 
 def ended_by(signals: Sequence[signal.Signals], folder: Path, recorded: str, *, reading: bool) -> list[Ended]:
-    """A run for each signal, all at the same time, and the signals once all of them decode."""
+    """Starts a run for each signal at the same time, and sends the signals once all runs decode."""
     started = Barrier(len(signals), timeout=PATIENCE_S)
 
     def end(number: signal.Signals) -> Ended:

@@ -1,4 +1,4 @@
-"""How long a launcher lets its leader end in its own way: until a deadline, which a second signal brings nearer."""
+"""Tests of how long a launcher waits for its leader to end: until a deadline, which a second signal brings nearer."""
 
 import signal
 import subprocess
@@ -32,7 +32,7 @@ time.sleep(60)
 
 @contextmanager
 def leading() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that sums up for a while when it is asked to end."""
+    """A process that takes a while to end after SIGTERM."""
     with subprocess.Popen([sys.executable, "-c", LEADER], stdout=subprocess.PIPE) as leader:
         try:
             assert leader.stdout is not None
@@ -43,10 +43,10 @@ def leading() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def ended(leader: subprocess.Popen[bytes], further_s: float, signals: Sequence[signal.Signals]) -> int:
-    """How the leader ends when the launcher is sent these signals."""
+    """Exit code of the leader after these signals to the launcher."""
     with last_word.shared() as word, launcher._signals_pending():
         for number in signals:
-            signal.pthread_kill(threading.get_ident(), number)  # libraries' threads do not hold signals back
+            signal.pthread_kill(threading.get_ident(), number)  # threads of libraries do not block signals
         assert launcher._until_the_end(leader, [], word, further_s)[0] is None
     return leader.returncode
 

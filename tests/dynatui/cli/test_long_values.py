@@ -1,4 +1,4 @@
-"""Values that are far too long or hold null characters end in one short line, wherever they come from."""
+"""Values that are far too long or contain null characters are refused in one short line, whatever their source."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def assert_one_short_line(
     option: str, arguments: list[str], fake: FakeEngine, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """It is refused, or nothing is wrong: where models or a file are only named, the engine is a fake."""
+    """Checks that the value is refused in one short line, or accepted because the fake engine opens no files."""
     fake.pairs.clear()
     code = cli.main(["--headless", "--prompt", "x", *arguments])
     said = capsys.readouterr().err
@@ -55,7 +55,7 @@ def assert_one_short_line(
 
 
 def options_for(value: str) -> list[str]:
-    """The options to try with a value; a file may have a name of a few hundred characters."""
+    """The options to try with a value; not `--follow` with a short one, which may be the name of a file."""
     return [option for option in WITH_VALUES if option != "--follow" or len(value) >= 1000]
 
 

@@ -1,4 +1,4 @@
-"""`--draft lookup` from the command line: what runs without a draft model, and what is refused in one line."""
+"""Tests of `--draft lookup`: runs without a draft model, and refusals in one line."""
 
 import json
 import os

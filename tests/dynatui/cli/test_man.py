@@ -1,4 +1,4 @@
-"""The manual page is the one that the command line would write today, and a page that man can show."""
+"""The manual page is up to date with the command line, and groff can format it."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What is served of a real run are the figures that the run prints."""
+"""The metrics served during a real run are the figures that the run prints."""
 
 import io
 import json
@@ -44,7 +44,7 @@ def test_the_last_page_of_a_run_of_the_embedded_pair_has_its_figures() -> None:
     def summed(figure: str, methods: tuple[str, ...] = METHODS) -> dict[str, float]:
         return {name: sum(result[name][figure] for result in results) for name in methods}
 
-    page, told = pages[-1], METHODS[:-1]  # hf does not tell what it drafts
+    page, told = pages[-1], METHODS[:-1]  # hf does not report drafted tokens
     assert by_method(page, "vllm:generation_tokens_total") == summed("committed")
     assert by_method(page, "vllm:spec_decode_num_draft_tokens_total") == summed("drafted", told)
     assert by_method(page, "vllm:spec_decode_num_accepted_tokens_total") == summed("accepted", told)

@@ -1,4 +1,4 @@
-"""--metrics-port: totals are served while a run lasts; a port that cannot be is refused before anything begins."""
+"""Tests of --metrics-port: totals are served during a run; an unusable port is refused before the run starts."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ HEADLESS = ("--headless", "--methods", "dynatree,ar", "--prompt", "one", "--prom
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that another server listens at."""
+    """A port on which another server listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -81,7 +81,7 @@ def test_a_port_of_the_settings_that_is_taken_is_refused_with_its_place(
 
 def test_of_several_ranks_the_leader_alone_serves(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     class FollowsError(Exception):
-        """What a follower does instead of all that the leader does."""
+        """Raised where a follower would start to follow."""
 
     def follow(*_: object) -> None:
         raise FollowsError

@@ -1,4 +1,4 @@
-"""A report on a terminal: never wider than it is, without colour, with everything on it."""
+"""Tests of a report on a terminal: never wider than the terminal, without colour, and complete."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Options, arguments and commands as Typer's objects, and the values that functions get from them."""
+"""Tests of options, arguments and commands as Typer objects, and of the values that functions get from them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ Made = list[tuple[Callable[..., Any], Declared]]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """The functions of all commands, each with its parameters."""
+    """Functions of all commands and groups, each with its parameters."""
     pairs = Made()
 
     def recorded(maker: Callable[..., Any], *given: Any, **further: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pipes where the program expects files: one with a writer is read, one without ends in a line, none holds it up."""
+"""Tests of pipes in place of files: a pipe with a writer is read; one without a writer is refused in one line."""
 
 import os
 import subprocess
@@ -26,11 +26,11 @@ code = cli.main(sys.argv[1:])
 print(engine.prompts)
 sys.exit(code)
 """
-"""The program with an engine that says what it was asked."""
+"""The program with a fake engine; prints the prompts that the engine received."""
 
 
 def shell(line: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """A line of bash in which `dynatui` is the program."""
+    """Runs a line of bash in which `dynatui` is the program."""
     function = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; '
     own = {"PYTHON": sys.executable, "PROGRAM": PROGRAM, "PYTHONPATH": str(ROOT)}
     return subprocess.run(

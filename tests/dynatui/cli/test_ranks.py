@@ -1,4 +1,4 @@
-"""`--tensor-parallel`: whether a process launches ranks, leads them or is alone."""
+"""Tests of `--tensor-parallel`: whether a process launches ranks, leads them or runs alone."""
 
 import shlex
 from typing import Any
@@ -16,7 +16,7 @@ from tests.dynatui.cli.fake_screen import FakeScreen
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of ranks that were launched, without any process."""
+    """Numbers of ranks of each launch, which starts no process."""
     counts: list[int] = []
 
     def launch(count: int, arguments: list[str], **_: Any) -> int:

@@ -1,4 +1,4 @@
-"""`dynatui report` from the command line: where pages go, what is said, and exit codes."""
+"""Tests of the command `dynatui report`: paths of pages, messages and exit codes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`dynatui selector` from the command line: what it makes, prints and refuses."""
+"""Tests of the command `dynatui selector`: written files, printed output and refusals."""
 
 import json
 from pathlib import Path

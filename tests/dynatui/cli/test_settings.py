@@ -1,4 +1,4 @@
-"""What is set for good: flag before variable before file before default; what is wrong is one line that names it."""
+"""Tests of settings: precedence of option, environment variable, file and default; one line per invalid setting."""
 
 import tomllib
 from collections.abc import Callable
@@ -29,12 +29,12 @@ SAMPLING = (
     ("TOP_P", "1.5", TOP_P),
     ("TOP_K", "-1", "1 or more, or 0 for all tokens"),
 )
-"""Settings that cannot be, and what to give instead."""
+"""Invalid settings: name, value, and the advice in the message."""
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes the user's file."""
+    """Writes the user's settings file."""
     monkeypatch.delenv("DYNATUI_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""A target over several processes writes what one process writes, by every method that it can be spread for."""
+"""A target over several processes writes the text of one process, by every method that supports several processes."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ pytestmark = [
 
 FAMILIES = ("llama", "neox", "qwen3")
 REPEATED = "The captain looked at the sea. " * 6
-"""A text whose past tells what follows."""
+"""A repetitive text, which lookup can predict from its past."""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""How far a sweep has come: a heat map on a terminal, lines elsewhere."""
+"""Tests of a sweep's progress: a heat map on a terminal, lines of text elsewhere."""
 
 from io import StringIO
 
@@ -33,7 +33,7 @@ def report(done: int, running: int = 0) -> SweepReport:
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    """Standard error as a terminal of 80 columns."""
+    """Makes standard error a terminal of 80 columns; returns the text written to it."""
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=80, height=24, legacy_windows=False)
     monkeypatch.setattr(sweep_progress, "Console", lambda **_: console)

@@ -1,4 +1,4 @@
-"""Whatever ends one process of a target ends all of them, soon; what cannot be is refused."""
+"""When one rank of a target ends, all ranks end soon; unsupported combinations are refused."""
 
 import os
 import random
@@ -29,14 +29,14 @@ pytestmark = [
 
 LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
 KILLS, LATEST_S = 50, 20.0
-"""Times that a rank is killed, and how long after its start at most."""
+"""Number of kills of a rank, and the latest time of a kill in seconds after the start."""
 SLOWLY = ("--speed", "0.02")
-"""So that it ends by what is done to it."""
+"""Slows the run down, so that it does not end before the test ends it."""
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a terminal."""
+    """Starts Python with arguments in a pseudo-terminal."""
     with terminals(tmp_path) as begin:
         yield begin
 
@@ -65,7 +65,7 @@ def test_a_refusal_is_told_once_whatever_the_leader_is_slow_at(
 
 
 def refused(*asked: str, cwd: Path) -> str:
-    """The one line of an error, from a run that ends with the code of a usage error."""
+    """The one error line of a run that ends with exit code 2."""
     done = ended_run(["-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked], cwd)
     *progress, said = done.errors.splitlines()
     assert (done.code, done.printed) == (2, "")
@@ -86,7 +86,7 @@ def test_a_target_whose_heads_do_not_divide_is_refused_in_one_line(tmp_path: Pat
 
 @contextmanager
 def running(count: int, cwd: Path, *further: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, int]]]:
-    """A run without a screen, once it has recorded rounds; and its ranks."""
+    """Starts a run without a screen and waits until rounds are recorded; yields the launcher and its pids by rank."""
     recording = cwd / "run.jsonl"
     command = [
         sys.executable,
@@ -121,7 +121,7 @@ def wait_for_rounds(recording: Path, launcher: subprocess.Popen[bytes]) -> None:
 
 
 def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
-    """The exit code, after all have ended in time."""
+    """Exit code of the launcher; checks that all ranks end in time."""
     began = time.monotonic()
     code = launcher.wait(4 * GONE_WITHIN_S)
     seconds_until_gone(list(ranks.values()))
@@ -130,7 +130,7 @@ def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
 
 
 def test_the_leader_alone_serves_metrics_until_a_signal_ends_all(tmp_path: Path, alone: Callable[[], None]) -> None:
-    """A follower that took the port too would find it in use, and end the run."""
+    """A follower that tried to serve on the same port would fail and end the run."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -140,7 +140,7 @@ def test_the_leader_alone_serves_metrics_until_a_signal_ends_all(tmp_path: Path,
         launcher.send_signal(signal.SIGTERM)
         assert ended(launcher, ranks) == 130
     counted = by_method(page, "vllm:generation_tokens_total")
-    assert counted.keys() in ({"dynatree"}, {"dynatree", "ar"})  # a method is there from its beginning on
+    assert counted.keys() in ({"dynatree"}, {"dynatree", "ar"})  # a method appears once it has started
     assert max(counted.values()) > 0
     errors = (tmp_path / "errors").read_text()
     assert errors.count("metrics at") == 1

@@ -1,4 +1,4 @@
-"""How far something has come is told with a bar, a share and the time left."""
+"""Tests of the progress display: a bar, a percentage and the remaining time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which runs begin with a tour of their first round."""
+"""Tests of which runs begin with a tour of their first round."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`dynatui tune` from the command line: what it refuses, prints and keeps, and how it is interrupted."""
+"""Tests of the command `dynatui tune`: refusals, printed output, written presets and interruptions."""
 
 import signal
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def _config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Tuner:
-    """Stands in for tuning: notes what it is asked for, acts in the midst of it, and gives what was made up."""
+    """Stands in for tuning: keeps the jobs, calls the test's functions midway, and returns a made-up result."""
 
     def __init__(self) -> None:
         self.jobs: list[OnPrompts] = []

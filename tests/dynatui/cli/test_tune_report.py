@@ -1,4 +1,4 @@
-"""What tuning brought, in words that do not promise more than was measured."""
+"""Tests of the report on a tuning, whose words claim no more than was measured."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ from tests.dynatui.cli.made_tuning import TREE_FOUND, WHERE, tuned
 
 
 def verdict(**given: object) -> str:
-    """The last paragraph, on one line."""
-    found = tuned(**given)  # type: ignore[arg-type]  # as the maker takes them
+    """Last paragraph of the report, on one line."""
+    found = tuned(**given)  # type: ignore[arg-type]  # the arguments of `tuned`
     return " ".join(text(found, "mine").rstrip().split("\n\n")[-1].split())
 
 

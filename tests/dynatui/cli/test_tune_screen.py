@@ -1,4 +1,4 @@
-"""What tuning looks like while it lasts."""
+"""Tests of the display during tuning."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Presets of the user's own: named like the built-in ones, written whole or not at all, and never over another."""
+"""Tests of user presets: usable by name like built-in ones, written atomically, and never over an existing preset."""
 
 import errno
 import os

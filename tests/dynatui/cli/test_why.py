@@ -1,4 +1,4 @@
-"""`dynatui why` tells what limits the methods of a recording."""
+"""Tests of `dynatui why`, which names what limits the methods of a recording."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_over_several_prompts_findings_name_those_that_they_hold_for(capsys: pyt
 
 
 def only(method: str, tmp_path: Path) -> Path:
-    """The first recorded run as if one method alone had run beside plain decoding."""
+    """Writes the recorded run with only one method and ar."""
     kept = list[str]()
     for line in (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(line)

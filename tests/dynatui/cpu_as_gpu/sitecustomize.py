@@ -1,7 +1,7 @@
-"""Where this folder is on Python's path, `cuda` is the CPU and large models are small: for walks through all steps.
+"""With this folder on Python's path, device `cuda` is the CPU and large models are small; used to run all GPU steps.
 
-Rounds run as on a GPU, but that plain calls stand for graphs. Tests that need a GPU are skipped as ever, and a profiler
-sees no kernels.
+Rounds run as on a GPU, with plain calls in place of CUDA graphs. Tests that need a GPU are still skipped, and profilers
+see no kernels.
 """
 
 import sys
@@ -18,7 +18,7 @@ SMALL |= {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 288}
 
 
 def small(right: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Configurations of the same families, with few weights."""
+    """Replaces a function that reads configurations by one whose configurations have small sizes."""
 
     def read(name: str) -> Any:
         config = right(name)
@@ -31,15 +31,15 @@ def small(right: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def pretend() -> None:
-    """Takes the place of what knows the device, before anybody imports it."""
+    """Replaces the functions that choose and describe the device, before other modules import them."""
     vars(device).update(
         choose_device=lambda _: torch.device("cpu"), has_graphs=lambda _: True, require_compilable=lambda *_, **__: None
     )
     vars(torch.cuda).update(get_device_properties=lambda *_: SimpleNamespace(name="a stand-in"))
-    from decoder.bench import shapes  # noqa: PLC0415 - it takes these names over
+    from decoder.bench import shapes  # noqa: PLC0415 - its import copies the replaced names
 
     vars(shapes).update(_config=small(shapes._config))
 
 
-if not {"pytest", "--output"} & {*sys.orig_argv}:  # pytest wants to be the first to import what tests use
+if not {"pytest", "--output"} & {*sys.orig_argv}:  # pytest must be the first to import modules that it rewrites
     pretend()

@@ -1,4 +1,4 @@
-"""Sessions as an engine could tell them: runs one after another, some broken off, of methods that draft or do not."""
+"""Generated sessions: consecutive runs, some interrupted, of methods with and without a draft."""
 
 from hypothesis import strategies as st
 
@@ -11,20 +11,20 @@ SECONDS = st.floats(0, 200, allow_nan=False)
 
 @st.composite
 def trees(draw: st.DrawFn, method: str) -> tuple[list[int], list[int]]:
-    """Parents of the nodes, and a path that was accepted; alone a root where nothing is drafted."""
+    """Parents of the nodes, and an accepted path; only a root for methods that draft no tree."""
     most = 0 if method in ("ar", "hf") else 6
     parents = [-1, *(draw(st.integers(0, node - 1)) for node in range(1, 1 + draw(st.integers(0, most))))]
     path, node = list[int](), draw(st.integers(0, len(parents) - 1))
     while node > 0:
         path, node = [node, *path], parents[node]
-    if method == "alg1":  # whose root is drafted, and first in the path
+    if method == "alg1":  # its root is drafted and comes first in the path
         path = draw(st.sampled_from(([], [0, *path])))
     return parents, path
 
 
 @st.composite
 def rounds(draw: st.DrawFn, method: str) -> list[Event]:
-    """A method's part of a run: it reads the prompt, and decodes for a while."""
+    """Events of one method in a run: the start and some rounds."""
     told: list[Event] = [Start(method=method, prefill_s=draw(SECONDS))]
     t, position = 0.0, 0
     for number in range(draw(st.integers(0, 4))):
@@ -60,7 +60,7 @@ def rounds(draw: st.DrawFn, method: str) -> list[Event]:
 
 @st.composite
 def sessions(draw: st.DrawFn) -> list[Event]:
-    """All events of a few runs, whose methods take turns as they come."""
+    """All events of a few runs, whose methods take turns in random order."""
     events: list[Event] = []
     for _ in range(draw(st.integers(0, 3))):
         methods = draw(st.lists(st.sampled_from(METHODS), min_size=1, unique=True))

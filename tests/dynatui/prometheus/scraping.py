@@ -11,7 +11,7 @@ PATIENCE_S = 60.0
 
 
 class Answer(NamedTuple):
-    """What a server sent back."""
+    """Status, content type and body of a server's response."""
 
     status: int
     kind: str
@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
 
 def address(url: str) -> tuple[str, int]:
-    """Where a URL leads."""
+    """Host and port of a URL."""
     found = urlsplit(url)
     assert found.hostname is not None
     assert found.port is not None
@@ -27,7 +27,7 @@ def address(url: str) -> tuple[str, int]:
 
 
 def answer(url: str, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
-    """The answer of the server behind a URL; headers have `_` for `-`."""
+    """Sends a request to the server of a URL and returns its answer; names of headers have `_` for `-`."""
     with closing(http.client.HTTPConnection(*address(url), timeout=PATIENCE_S)) as connection:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""The page has vLLM's names, kinds and ways to count, and Prometheus' own parser reads it."""
+"""The page has vLLM's metric names, types and semantics, and the parser of Prometheus reads it."""
 
 from functools import reduce
 
@@ -24,12 +24,12 @@ KINDS = {
     "vllm:time_to_first_token_seconds": "histogram",
     "vllm:inter_token_latency_seconds": "histogram",
 }
-"""As a server of vLLM has them; counters end in _total on the page."""
+"""Names and types of metrics as vLLM's server has them; on the page, counters end in _total."""
 DYNATREE = {"model_name": "books-16m", "engine": "0", "method": "dynatree"}
 
 
 def page(events: list[Event]) -> dict[str, Metric]:
-    """The families of the page after these events, as they are read back."""
+    """Metric families, parsed from the page after these events."""
     totals = reduce(after, events, Totals())
     registry = CollectorRegistry(auto_describe=True)
     registry.register(TotalsCollector(lambda: totals))

@@ -1,4 +1,4 @@
-"""The server answers this machine's programs, survives what any of them sends, and ends with the run."""
+"""The metrics server answers programs on this machine, survives any request, and ends with the run."""
 
 import errno
 import gzip
@@ -28,7 +28,7 @@ from tests.dynatui.fake_engine import FakeEngine, story
 from tests.dynatui.prometheus.scraping import PATIENCE_S, address, answer, generated
 
 MOST_S = 1.0
-"""Within which a server ends."""
+"""Maximum time in which a server ends."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def exporter() -> Iterator[Exporter]:
 
 
 def sent(exporter: Exporter, data: bytes) -> bytes:
-    """What comes back for these bytes, until the server hangs up."""
+    """Everything that the server sends for these bytes until it closes the connection."""
     with socket.create_connection(address(exporter.url), timeout=PATIENCE_S) as connection:
         received = b""
         try:
@@ -177,7 +177,7 @@ def test_clients_that_leave_before_they_are_answered_are_no_fault(
 ) -> None:
     for _ in range(20):
         with socket.create_connection(address(exporter.url)) as connection:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # resets
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # closing resets it
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
     assert answer(exporter.url).status == 200
     assert not caplog.records

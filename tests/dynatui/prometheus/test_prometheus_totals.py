@@ -1,4 +1,4 @@
-"""Totals are those of a slow recount of the events, whatever happens, and never fall."""
+"""Totals always equal a slow recount of the events and never decrease."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ def rounds_of(events: list[Event], method: str) -> list[Round]:
 
 
 def positions(events: list[Event], method: str) -> dict[int, int]:
-    """How many accepted nodes were so deep, counted parent by parent."""
+    """Number of accepted nodes by depth, which is counted parent by parent."""
     found: Counter[int] = Counter()
     for event in rounds_of(events, method):
         for node in event.accepted:
@@ -54,7 +54,7 @@ def later_latencies(events: list[Event], method: str) -> list[float]:
 
 
 def are(latencies: Latencies, expected: list[float]) -> bool:
-    """Whether these were counted, each under every bound that it does not exceed."""
+    """Whether a histogram contains exactly the expected latencies, with cumulative counts by bound."""
     counts = list(accumulate(latencies.counts))
     alike = math.isclose(latencies.total_s, math.fsum(expected), rel_tol=1e-9, abs_tol=1e-9)
     return alike and counts == [sum(each <= bound for each in expected) for bound in (*BOUNDS_S, math.inf)]

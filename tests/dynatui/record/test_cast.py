@@ -1,4 +1,4 @@
-"""An asciicast has the lines that its format asks for, at times that never fall, and a bounded number of frames."""
+"""An asciicast follows its format, with times that never decrease and a bounded number of frames."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""The command line that the screen shows, read back by a shell and by the program's own options."""
+"""Tests of the command line that the screen shows: a shell and the program read it back to the same session."""
 
 import shlex
 import subprocess
@@ -29,7 +29,7 @@ _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Session]:
-    """The sessions that command lines begin, without their running."""
+    """Sessions that command lines start; none is run."""
     sessions: list[Session] = []
 
     def note(session: Session, *_: Any, **__: Any) -> int:
@@ -42,7 +42,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Session]:
 
 
 def _again(line: str, started: list[Session]) -> Session:
-    """What a line starts, without a screen."""
+    """Session that a command line starts without a screen."""
     program, *arguments = _words(line)
     assert program == "dynatui"
     assert cli.main([*arguments, "--headless"]) == 0
@@ -50,7 +50,7 @@ def _again(line: str, started: list[Session]) -> Session:
 
 
 def _words(line: str) -> list[str]:
-    """The line's words as a real shell sees them."""
+    """Words of a command line as a real shell splits them."""
     if "$'" not in line:
         return shlex.split(line, comments=True)
     script = f"for word in {line}; do printf '%s\\0' \"$word\"; done"
@@ -60,7 +60,7 @@ def _words(line: str) -> list[str]:
 
 @st.composite
 def _configs(draw: st.DrawFn) -> RunConfig:
-    """A run with knobs turned, as a user would."""
+    """Generated configuration of a run, with knobs turned as by a user."""
     config = RunConfig(
         methods=tuple(draw(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True))),
         max_new_tokens=draw(st.sampled_from([1, 256, 1000])),

@@ -1,4 +1,4 @@
-"""An export is whole or not there, private, faithful to the figures, and harmless to whatever opens it."""
+"""An export is complete or absent, private, true to the figures, and harmless to programs that open it."""
 
 import csv
 import os

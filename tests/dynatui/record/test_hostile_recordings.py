@@ -1,7 +1,7 @@
-"""Files that no run could have written are refused in one clear line, or shown without harm: no crash and no hang.
+"""Files that no run could have written are refused in one clear line or shown without harm: no crash and no hang.
 
-Each hostile file is read as `dynatui replay` does; what is let in is folded as the screen does, drawn at three sizes,
-played and searched, and printed as a headless replay does.
+Each hostile file is read as by `dynatui replay`. Accepted events are folded and drawn at three sizes as by the screen,
+played, searched, and printed as by a headless replay.
 """
 
 import json
@@ -52,7 +52,7 @@ def as_json(event: Event) -> Json:
 
 
 def line(event: Event, **changes: Any) -> bytes:
-    """The event with other fields, as JSON that no encoder of ours would write."""
+    """The event as a line of JSON with changed fields, which may be invalid."""
     return json.dumps(as_json(event) | changes).encode() + b"\n"
 
 
@@ -68,7 +68,7 @@ def node_lists(count: int) -> Json:
 
 
 REFUSED: dict[str, tuple[list[bytes], str]] = {
-    # the run
+    # the event `run`
     "no methods": ([line(RUN, methods={})], "a run of 0 methods"),
     "a flood of methods": ([line(RUN, methods={str(n): {} for n in range(10**5)})], "a run of 100000 methods"),
     "methods that are a list": ([line(RUN, methods=["ar"])], "Expected `object`"),
@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a temperature below 0": ([line(RUN, temperature=-1)], "temperature is -1"),
     "a temperature beyond all bounds": ([line(RUN, temperature=1e300)], "temperature is 1e+300"),
     "more than all tokens": ([line(RUN, top_p=7)], "top_p is 7"),
-    # its order
+    # the order of events
     "a round before any run": ([encode(ROUND)], "an event before any run"),
     "a summary before any run": ([encode(SUMMARY)], "an event before any run"),
     "a stranger's round": ([encode(RUN), line(ROUND, method="fixed")], "fixed is not a method of this run"),
@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where round 0 should follow"),
     "a position ahead": ([encode(RUN), line(ROUND, position=7)], "at position 7, after 0 tokens"),
     "time that runs back": ([encode(RUN), line(ROUND, t=9), line(tree_round(1), t=1)], "ends at t = 1, and began at 9"),
-    # its numbers
+    # numbers
     "not a number": ([encode(RUN), line(ROUND, t=float("nan"))], "malformed"),
     "infinity": ([encode(RUN), line(ROUND, t=float("inf"))], "malformed"),
     "a number beyond all bounds": ([encode(RUN), encode(ROUND).replace(b'"t":0.02', b'"t":1e999')], "out of range"),
@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
         "line 2",
     ),
     "a number as text": ([encode(RUN), line(ROUND, round="0")], "Expected `int`"),
-    # its tree
+    # trees
     "no root": ([encode(RUN), line(ROUND, tokens=[], parents=[], logprobs=[], pieces=[])], "the root included"),
     "lists of different lengths": ([encode(RUN), line(ROUND, tokens=[1])], "one entry per node"),
     "a parent of itself": ([encode(RUN), line(ROUND, parents=[-1, 1, 0, 1, 1, 3])], "an earlier node"),
@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
         [encode(RUN), line(ROUND, **node_lists(checks.MOST_NODES + 1))],
         "a tree of 65537 nodes",
     ),
-    # its text
+    # texts
     "a piece of two megabytes": ([encode(RUN), line(PLAIN, pieces=["x" * 2**21])], "a piece has 2097152 characters"),
     "a text of two megabytes": ([encode(RUN), line(ROUND, text="x" * 2**21)], "text has 2097152 characters"),
     "an error of two megabytes": ([encode(RUN), line(END, error="x" * 2**21)], "error has 2097152 characters"),
@@ -249,7 +249,7 @@ def test_what_is_odd_but_possible_is_shown_without_harm(path: Path, parts: list[
 
 
 def show(events: list[Event]) -> None:
-    """Everything that is done with a recording besides opening a screen."""
+    """Does everything that the program does with a recording, except for opening a screen."""
     state, log = RunState(), SessionLog()
     for event in events:
         state = apply(state, event)
@@ -293,7 +293,7 @@ def test_a_monitor_that_follows_refuses_the_same(path: Path, parts: list[bytes])
             tail.take(60.0)
 
     if parts == [b""]:
-        follow()  # it may come yet
+        follow()  # an empty file may still grow, so it is no error
         return
     with pytest.raises(RecordingError) as caught:
         follow()

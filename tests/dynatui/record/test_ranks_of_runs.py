@@ -1,4 +1,4 @@
-"""What a run over several processes tells of them: in a recording, as text, as JSON, on the screen and at its end."""
+"""A run over several processes reports its ranks in recordings, text, JSON, on the screen and at its end."""
 
 import io
 import json
@@ -25,7 +25,7 @@ PEAKS = [2_500_000_000, 1_250_000_000]
 
 
 def spread(ranks: list[str] | None = None, peaks: list[int] | None = None) -> list[Event]:
-    """A run over two processes."""
+    """Events of a run over two processes."""
     run, *events, summary = story()
     assert isinstance(run, Run)
     assert isinstance(summary, Summary)

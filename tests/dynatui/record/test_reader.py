@@ -1,4 +1,4 @@
-"""A recording larger than memory is shown at once: its runs are found undecoded, and decoded one at a time."""
+"""A recording larger than memory is shown at once: its runs are located without decoding and decoded one at a time."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the lines that are decoded, as they are."""
+    """Numbers of the lines decoded so far, in order."""
     numbers, decode = list[int](), Checker.event
 
     def noted(checker: Checker, line: bytes, number: int) -> Event:
@@ -148,7 +148,7 @@ def test_a_file_that_is_cut_off_meanwhile_is_told(path: Path) -> None:
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Path]:
-    """A pipe into which another thread writes a recording of two runs."""
+    """Path of a pipe into which another thread writes a recording of two runs."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(TRACE.read_bytes(),))
@@ -164,7 +164,7 @@ def test_what_comes_through_a_pipe_can_be_gone_back_in(pipe: Path, monkeypatch: 
 
 
 def test_a_large_recording_takes_little_memory(path: Path) -> None:
-    """Decoded as a whole, it would take more than the limit."""
+    """The whole recording in decoded form would exceed the limit."""
     trace = TRACE.read_bytes()
     with path.open("wb") as file:
         for _ in range(80_000_000 // len(trace)):

@@ -1,4 +1,4 @@
-"""Recordings survive crashes and full disks, never swallow another file, and are refused in one clear line."""
+"""Recordings survive crashes and full disks, never overwrite other files, and invalid ones are refused in one line."""
 
 import errno
 import fcntl
@@ -70,7 +70,7 @@ def test_a_second_recording_follows_the_first(path: Path) -> None:
 
 
 class Reluctant:
-    """A file that takes a few bytes at a time, and now and then none."""
+    """A file whose writes take only a few bytes, and every third time none."""
 
     def __init__(self, descriptor: int, mode: str) -> None:
         self._file = FileIO(descriptor, mode)

@@ -1,4 +1,4 @@
-"""Recordings of servers: read to their last complete line, added to, and refused by readers of runs, older ones too."""
+"""Recordings of servers: reading to the last complete line, appending, and refusal by older and current run readers."""
 
 from contextlib import closing
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_readers_of_runs_say_what_the_file_is(path: Path) -> None:
 
 
 def test_readers_that_know_runs_alone_say_that_a_newer_dynatui_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "SCHEMA", 2)  # as of the last release without servers
+    monkeypatch.setattr(runs, "SCHEMA", 2)  # schema of the last release without servers
     with pytest.raises(RecordingError, match="written by a newer dynatui"):
         runs.decode_line(encode(OPENING), 1)
 

@@ -1,4 +1,4 @@
-"""Scenes that no good run would make, for painters that must survive them."""
+"""Scenes with extreme or absurd contents that painters must survive."""
 
 import math
 from dataclasses import replace
@@ -30,7 +30,7 @@ HUGE = 1e308
 
 
 def extreme_scenes() -> dict[str, Scene]:
-    """By what is extreme about each."""
+    """Scenes by their extreme property."""
     return {
         "empty": Scene(),
         "loading": Scene(state_of([Loading(HOSTILE)])),
@@ -50,7 +50,7 @@ def extreme_scenes() -> dict[str, Scene]:
 
 
 def _hostile() -> RunState:
-    """A recording that claims nonsense wherever its types allow it."""
+    """State of a recording with absurd values wherever its types allow them."""
     parameters = {"d_max": -3, "window": 0, "branching": ["x", None, -1], "tau_h": "high", "n_max": -(10**30), "k": 0.5}
     claims = structs.replace(
         run(),
@@ -72,7 +72,7 @@ def _hostile() -> RunState:
 
 
 def _hostile_draws() -> RunState:
-    """A recording that claims nonsense of its drawn trees, and one that breaks off what it tells of them."""
+    """State of a recording with absurd statistics of sampled trees, followed by a normal round."""
     wild = Verification(
         surprise=math.nan,
         surprise_variance=-1.0,
@@ -89,7 +89,7 @@ def _hostile_draws() -> RunState:
 
 
 def _wild() -> Scene:
-    """A summary with figures at the edge of what a recording may claim."""
+    """A scene with figures at the limits of what a recording may contain."""
     numbers = [1e15, -1e15, 0.0, math.inf, math.nan]
     state = state_of([Prompt(1, 2), *story()])
     wild = state.figures()
@@ -102,7 +102,7 @@ def _wild() -> Scene:
 
 
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
-    """The figures with every count and every rate replaced."""
+    """The figures with every count replaced by `whole` and every rate by `number`."""
     claims: dict[str, Any] = {
         key: value if isinstance(value, bool) or key == "near_tie" else whole if isinstance(value, int) else number
         for key, value in structs.asdict(entry).items()
@@ -111,7 +111,7 @@ def _claiming(entry: Figures, whole: int, number: float) -> Figures:
 
 
 def _wide() -> Scene:
-    """Names and texts of characters that take two cells."""
+    """A scene whose names and texts consist of characters of two cells."""
     wide = "".join("世界" for _ in range(30))
     begins = structs.replace(run((wide, "ar")), target=wide, draft=wide, prompt=wide, device=wide)
     event = structs.replace(tree_round(0, wide), method=wide)
@@ -120,7 +120,7 @@ def _wide() -> Scene:
 
 
 def _crowded() -> Scene:
-    """Everything that a scene can hold."""
+    """A scene that contains everything that a scene can contain."""
     state = state_of([Prompt(3, 9), *story()[:-1], End(method="ar", reason="error", error=HOSTILE)])
     state = structs.replace(state, summary=state.figures())
     event = tree_round(7)

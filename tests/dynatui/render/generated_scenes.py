@@ -1,4 +1,4 @@
-"""States that a painter may be given and no run should look like, and any size of a panel."""
+"""Generated scenes and panel sizes for painters, including states that no good run has."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))
 
 
 def _hostile() -> list[Event]:
-    """Absurd numbers, rounds that share a number, texts that are escape sequences or nothing."""
+    """Events with absurd numbers, repeated round numbers, and texts that are empty or escape sequences."""
     absurd = structs.replace(
         tree_round(7, HOSTILE),
         t=1e308,
@@ -58,7 +58,7 @@ STATES: Sequence[RunState] = (
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Any of these states, looked at in any way."""
+    """A scene of any of `STATES` with any view of it."""
     state = draw(st.sampled_from(STATES))
     scene = Scene(
         state,
@@ -71,7 +71,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 
 def is_drawn(rows: Rows, scene: Scene, size: tuple[int, int]) -> bool:
-    """Whether the rows have exactly the size, and none of our own signs is left where only ASCII is shown."""
+    """Whether the rows have exactly the given size, and only ASCII characters where the scene asks for them."""
     drawn = in_ascii(rows) if scene.symbols == "ascii" else rows
     plain = scene.symbols != "ascii" or scene.state is STATES[-1] or all(line.isascii() for line in lines(drawn))
     return [width_of(row) for row in drawn] == [size[0]] * size[1] and plain

@@ -1,4 +1,4 @@
-"""A name means one figure: acceptance says of what and over which rounds, wherever it is shown."""
+"""Each name means one figure: acceptance is always shown with its exact kind."""
 
 import re
 from collections.abc import Iterator
@@ -50,11 +50,11 @@ PAINTERS: tuple[DrawPanel, ...] = (
 )
 WIDTHS = (40, 60, 76, 120, 200)
 UNNAMED = re.compile(r"(?i)(?<!depth )acceptance(?! rate| length)|(?<!depth )acc\.(?! rate)")
-"""Acceptance of what? Other engines have lengths of it."""
+"""Finds acceptance without its kind (depth acceptance, acceptance rate, acceptance length), which is ambiguous."""
 
 
 def drawn() -> Iterator[str]:
-    """Every panel of every state in many sizes, and what is printed."""
+    """Texts of every panel of every scene in many sizes, and the printed figures and labels."""
     for painter in PAINTERS:
         for scene in extreme_scenes().values():
             yield from (" ".join(lines(painter(scene, width, height))) for width in WIDTHS for height in (1, 8, 40))

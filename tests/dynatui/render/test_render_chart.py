@@ -1,4 +1,4 @@
-"""Charts of dots."""
+"""Tests of charts drawn with dots."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,17 +25,17 @@ from tests.dynatui.scripted_runs import lines, run, running, state_of, story, te
 
 
 def curve_of(values: Sequence[float]) -> Curve:
-    """A series of one token a round."""
+    """A curve of these values with one token per round."""
     return Curve(SharedList(values), SharedList(range(1, len(values) + 1)))
 
 
 def rising(count: int) -> Curve:
-    """A straight line from 0 to 1, a token a round."""
+    """A curve that rises linearly from 0 to 1, with one token per round."""
     return curve_of([number / (count - 1) for number in range(count)])
 
 
 def flat(value: float, count: int = 40) -> Curve:
-    """A level line."""
+    """A constant curve."""
     return curve_of([value] * count)
 
 

@@ -1,4 +1,4 @@
-"""The line below the sliders that tells what the last turn has brought, and which rule hides a knob."""
+"""Tests of the line below the sliders: the effect of the last turn, and the rule that makes a knob ineffective."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ OFF: dict[str, Any] = {"history": False}
 
 
 def limited(events: Sequence[Round], by: Limit | None, d0: float = 5.0) -> list[Round]:
-    """Rounds whose trees one rule ended."""
+    """Rounds whose trees were limited by one rule."""
     return [structs.replace(event, limited_by=by, knobs=tree_round(event.round, d0=d0).knobs) for event in events]
 
 
@@ -38,7 +38,7 @@ def state(
     later: Sequence[Event] = (),
     **parameters: Any,
 ) -> RunState:
-    """A turn after 12 rounds, and `count` rounds after it, of a dynatree with these parameters."""
+    """State after 12 rounds, a turn and `count` more rounds of dynatree with these parameters."""
     told = run()
     own = {**told.methods["dynatree"], **OFF, **parameters}
     begun = structs.replace(told, methods={"dynatree": own, "ar": {}})
@@ -47,7 +47,7 @@ def state(
 
 
 def line(told: RunState, width: int = 116, **seen: Any) -> str:
-    """What the line says."""
+    """Text of the line."""
     return text_of(consequence_line(Scene(told, **seen), width)).rstrip()
 
 

@@ -1,4 +1,4 @@
-"""The sentence at the head of the screen: what it claims, and that it stands first at every width."""
+"""Tests of the sentence at the top of the screen: its claims, and its place at the beginning at every width."""
 
 import pytest
 from msgspec import structs
@@ -17,7 +17,7 @@ def text_of(row: Row) -> str:
 
 
 def measured(speedup: float, *, same: bool = True) -> RunState:
-    """A run that came to its end, with a speed as it was measured."""
+    """State of a finished run with this measured speedup."""
     events: list[Event] = [run(("dynatree", "ar")), tree_round(0), plain_round("ar", 0)]
     told = dict(state_of(events).figures())
     told["dynatree"] = structs.replace(

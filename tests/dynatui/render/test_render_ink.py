@@ -1,4 +1,4 @@
-"""Rows of inked text."""
+"""Tests of rows of text with inks."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which panels are on the screen."""
+"""Tests of which panels are on the screen."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_a_large_screen_adds_a_column() -> None:
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_a_small_screen_shows_the_chosen_panel_alone(panel: str) -> None:
-    shown = arranged("tabbed", Scene(panel=panel), "race")  # type: ignore[arg-type]  # a panel's name
+    shown = arranged("tabbed", Scene(panel=panel), "race")  # type: ignore[arg-type]  # name of a panel
     others = {name for name in (*PANELS, "acceptance") if name in shown} - {"curves"}
     assert others == ({"acceptance"} if panel == "curves" else {panel})
     assert {"tabs", "knobs", "trends"} <= shown
@@ -46,7 +46,7 @@ def test_an_inspected_token_explains_itself_in_the_shared_place() -> None:
 
 @pytest.mark.parametrize("room", ["roomy", "full", "tabbed", "small"])
 def test_the_drawer_takes_the_place_of_what_it_needs(room: str) -> None:
-    shown = arranged(room, Scene(mode="knobs"), "race")  # type: ignore[arg-type]  # a layout's name
+    shown = arranged(room, Scene(mode="knobs"), "race")  # type: ignore[arg-type]  # name of a layout
     assert "drawer" in shown
     assert "knobs" not in shown
     assert not {"race", "inspect"} & shown
@@ -63,7 +63,7 @@ def test_in_a_tabbed_terminal_it_stands_over_the_row_of_trends() -> None:
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_a_maximised_panel_is_alone(panel: str) -> None:
-    shown = arranged("full", Scene(panel=panel, maximised=True), "race")  # type: ignore[arg-type]  # a panel's name
+    shown = arranged("full", Scene(panel=panel, maximised=True), "race")  # type: ignore[arg-type]  # name of a panel
     assert shown - {"main", "left", "curves"} == {
         "status", "footer", *(("acceptance", "depth") if panel == "curves" else (panel,))
     }  # fmt: skip

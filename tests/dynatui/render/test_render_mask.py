@@ -1,4 +1,4 @@
-"""The matrix of who sees whom."""
+"""Tests of the drawn tree attention mask."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, 
 
 
 def chain(nodes: int) -> Round:
-    """A tree that is a single path, of which nothing is accepted."""
+    """A round whose tree is a single path, of which no node is accepted."""
     return structs.replace(
         tree_round(0),
         tokens=list(range(nodes)),

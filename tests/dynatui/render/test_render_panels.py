@@ -1,4 +1,4 @@
-"""Cards, race, knobs, status line, tabs, footer and guide."""
+"""Tests of cards, race, knobs, status line, tabs, footer and guide."""
 
 import time
 from dataclasses import replace
@@ -91,7 +91,7 @@ def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> N
 
     assert cells(0, ended=False)[0] == ["dynatree", "-/s", "0/64"]
     assert cells(9, ended=False)[0] == ["dynatree", "warming", "up", "27/64"]
-    assert cells(10, ended=False)[0][-2:] == ["150/s", "30/64"]  # ar is not warm yet: there is nothing to compare with
+    assert cells(10, ended=False)[0][-2:] == ["150/s", "30/64"]  # no speedup, because ar still warms up
     assert cells(10, ended=False)[1] == ["ar", "warming", "up", "10/64"]
     assert cells(10, ended=True)[0][-4:] == ["150/s", "3.00x", "30/64", "full"]
 
@@ -156,7 +156,7 @@ def test_lines_of_the_help_page_that_do_not_fit_hang_under_their_own_beginning()
 
 
 def printed(page: RenderableType, width: int) -> str:
-    """A page as a terminal of some width shows it."""
+    """Text of a page on a terminal of this width."""
     console = Console(width=width, file=StringIO(), color_system=None)
     console.print(page)
     return console.file.getvalue() if isinstance(console.file, StringIO) else ""
@@ -534,7 +534,7 @@ def test_every_panel_is_cheap(painter: str) -> None:
     scene = Scene(state_of([Prompt(1, 5), *events[:400]]))
     took = []
     for _ in range(5):
-        # What other programs take of the processor meanwhile is not the painter's.
+        # CPU time of this thread, so that other programs do not count.
         began = time.thread_time()
         PAINTERS[painter](scene, 120, 11)
         took.append(time.thread_time() - began)

@@ -1,4 +1,4 @@
-"""The table of prompts."""
+"""Tests of the table of prompts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ FIGURES = Figures(
 
 
 def table(count: int, current: int = 1, changed: Mapping[str, Any] | None = None) -> Scene:
-    """A scene with results of several prompts; `changed` is what the second one has otherwise."""
+    """A scene with results of several prompts; `changed` has figures of the second prompt that differ."""
     results = {
         number: Result(f"Prompt number {number}", "dynatree", FIGURES, done=True) for number in range(1, count + 1)
     }

@@ -1,4 +1,4 @@
-"""What the panels say where tokens are drawn: how, with which chances, and that hf is not compared."""
+"""Tests of the panels for sampled runs: sampling settings, probabilities, and hf without comparison."""
 
 import pytest
 from msgspec import structs
@@ -37,7 +37,7 @@ def drawn(*more: Event, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunSta
 
 
 def burst(number: int, token: int = 50) -> Round:
-    """A round of hf, of two tokens that ar does not have."""
+    """A round of hf with two tokens that differ from those of ar."""
     plain = structs.replace(plain_round("hf", number), draft_forwards=None, position=2 * number)
     return structs.replace(plain, committed=[token, token])
 
@@ -48,7 +48,7 @@ def with_hf(watched: str = "hf") -> RunState:
 
 
 def told(state: RunState, cursor: int, size: tuple[int, int] = (90, 10)) -> dict[str, str]:
-    """What each row of the inspector says, by its label."""
+    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), *size))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
 

@@ -1,4 +1,4 @@
-"""The page of sampling: the losslessness light in words, what trees were expected to bring, and each depth."""
+"""Tests of the sampling panel: verdict on losslessness in words, expected tokens of trees, and figures by depth."""
 
 import pytest
 from msgspec import structs
@@ -26,7 +26,7 @@ from tests.dynatui.scripted_runs import (
 
 
 def drawn(rounds: int, *more: Event, surprise: float = 0.0) -> RunState:
-    """So many rounds of three tokens, each with so much more surprise than expected."""
+    """State after rounds of three tokens; `surprise` is each round's surprise beyond its expectation, in nats."""
     told = [drawn_round(number, generator=surprise) for number in range(rounds)]
     return state_of([delayed_run(), *told, *more])
 

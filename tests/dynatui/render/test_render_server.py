@@ -1,4 +1,4 @@
-"""What a user sees of a server: at every size, with gaps, unknown figures and hostile names."""
+"""Tests of the panels of a server: at every size, with gaps, unknown figures and hostile names."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The time line, and the round that a click on it asks for."""
+"""Tests of the timeline, and of the round that a click on it selects."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.dynatui.scripted_runs import lines, running, text_of
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
-    """A scene at a round."""
+    """A scene that shows round `number` of `rounds`."""
     return replace(running(), place=Place(number, rounds, 3.21, live=live))
 
 

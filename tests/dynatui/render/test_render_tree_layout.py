@@ -1,4 +1,4 @@
-"""Where the nodes of a tree stand, read from the picture."""
+"""Tests of the positions of nodes, read from drawn trees."""
 
 from itertools import pairwise
 

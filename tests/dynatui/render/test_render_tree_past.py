@@ -1,4 +1,4 @@
-"""The trees of earlier rounds in the tree panel."""
+"""Tests of the trees of earlier rounds in the tree panel."""
 
 import re
 from collections.abc import Sequence
@@ -35,18 +35,18 @@ from tests.dynatui.scripted_runs import (
 
 SMALLEST = (46, 23)
 SIDE_BY_SIDE = 106
-"""Cells in which three trees have columns."""
+"""Minimum width in cells at which three earlier trees are drawn in columns."""
 EARLIER = [tree_round(number) for number in (5, 4, 3)]
 HEADING = re.compile(r"── round (\d+)\b")
 
 
 def headed(rows: Rows) -> list[int]:
-    """The numbers of the earlier rounds that have a heading, row by row."""
+    """Numbers of the earlier rounds that have a heading, in the order of rows."""
     return [int(number) for line in lines(rows) for number in HEADING.findall(line)]
 
 
 def numbered(events: Sequence[Round]) -> list[Round]:
-    """The same trees, of rounds that follow one another; no path repeats the text."""
+    """The same trees in consecutive rounds, with token ids so large that no path repeats the text."""
     return [
         structs.replace(event, round=number, tokens=[1000 + token for token in event.tokens])
         for number, event in enumerate(events)
@@ -194,7 +194,7 @@ def test_a_heading_tells_the_round_where_there_is_no_room_for_more() -> None:
 
 
 def sections(rows: Sequence[str], width: int) -> list[tuple[int, list[str]]]:
-    """Each earlier tree by the number of its round, as rows, its heading in place of the root."""
+    """Round number and rows of each earlier tree; the heading stands in place of the root."""
     starts = [found.start() for found in HEADING.finditer(rows[0])] if rows else []
     if width >= SIDE_BY_SIDE:
         cells = (width - 4) // 3

@@ -1,4 +1,4 @@
-"""The what-if panel: what it shows where, and that it claims no more than it knows."""
+"""Tests of the what-if panel: its contents and layout, and that it claims no more than the data support."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 def _what_if(**changed: Cell) -> WhatIf:
-    """Both tables of the same sure cells, but for some: `h23` is row 2, column 3 of tau_h, `l00` a corner of tau_l."""
+    """Both tables with the same certain cells except `changed`: `h23` is row 2, column 3 of tau_h; `l...` of tau_l."""
 
     def cells(table: str) -> tuple[tuple[Cell, ...], ...]:
         return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))

@@ -1,4 +1,4 @@
-"""Drafted against used by depth, time by stage, tokens by kind."""
+"""Tests of the work panel: drafted and used tokens by depth, time by stage, tokens by kind."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Wrapping: where lines end, and what each stretch of them belongs to."""
+"""Tests of wrapping: line ends, and the tag of each part of a line."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from tests.dynatui.scripted_runs import lines
 
 
 def flowed(pieces: list[str], width: int) -> list[str]:
-    """The lines that the pieces become, each with a tag of its own."""
+    """Lines of the wrapped pieces, each piece with its own tag."""
     flow = Flow[int](width)
     for tag, piece in enumerate(pieces):
         flow.add(piece, tag)

@@ -1,6 +1,6 @@
-"""A headless Chromium that tests open pages in, over its DevTools pipe: commands, keys, and what went wrong in a page.
+"""Controls a headless Chromium through its DevTools pipe: commands, keys, and errors in a page.
 
-Needs nothing but the standard library and the program. Knows no page.
+Needs only the standard library and the browser. Knows nothing of the tested pages.
 """
 
 import json
@@ -28,7 +28,7 @@ _CODES |= {"Enter": 13, "Escape": 27}
 
 
 class Browser:
-    """One process of Chromium."""
+    """A process of Chromium."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", to_browser: int, from_browser: int) -> None:
         self._process = process
@@ -37,10 +37,15 @@ class Browser:
         self._numbers = count(1)
         self._rest = b""
         self.events: list[dict[str, Any]] = []
-        """What it has told without being asked."""
+        """All DevTools events so far."""
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """A command's result; raises a RuntimeError where it fails, a TimeoutError where none comes."""
+        """Sends a command and returns its result.
+
+        Raises:
+            RuntimeError: The command fails.
+            TimeoutError: Chromium does not answer.
+        """
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
         os.write(self._out, json.dumps(message).encode() + b"\0")
@@ -54,13 +59,13 @@ class Browser:
                 return dict(told["result"])
 
     def open(self, url: str, *, scripts: bool = True, width: int = 1280, **media: str) -> "Tab":
-        """A page, loaded.
+        """Opens and loads a page.
 
         Args:
-            url: What is opened.
-            scripts: Whether its scripts run.
-            width: Of the window, in pixels.
-            media: Features of the medium, with `_` for `-`.
+            url: Address of the page.
+            scripts: Whether the page's scripts run.
+            width: Width of the window in pixels.
+            media: Emulated CSS media features; names have `_` for `-`.
         """
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         tab = Tab(self, self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
@@ -77,7 +82,7 @@ class Browser:
         return tab
 
     def next_event(self) -> dict[str, Any]:
-        """What it tells next; kept as well."""
+        """Waits for the next event, which is also kept in `events`."""
         self.events.append(self._next())
         return self.events[-1]
 
@@ -95,40 +100,40 @@ class Browser:
 
 
 class Tab:
-    """One page."""
+    """An open page."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
         self._session = session
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """A command to this page."""
+        """Sends a command to this page and returns its result."""
         return self._browser.ask(method, self._session, **parameters)
 
     def await_event(self, method: str) -> None:
-        """Returns when an event of this page has come."""
+        """Waits until this page has sent the event `method`."""
         while not any(self._is(event, method) for event in self._browser.events):
             self._browser.next_event()
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript comes to; raises an AssertionError where it throws."""
+        """Value of a JavaScript expression; raises an AssertionError if the expression throws."""
         done = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
     def text(self, selector: str) -> str:
-        """The text that an element shows."""
+        """Visible text of an element."""
         return str(self.value(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def press(self, key: str, *, shift: bool = False) -> None:
-        """Presses and releases a key, as a browser names it."""
+        """Presses and releases a key, given by its name in browsers."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         told = {"key": key, "modifiers": 8 * shift, "windowsVirtualKeyCode": _CODES.get(key, ord(key[0].upper()))}
         self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **told)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def until(self, expression: str) -> None:
-        """Waits until an expression holds; raises a TimeoutError."""
+        """Waits until a JavaScript expression is true; raises a TimeoutError if it stays false."""
         until = time.monotonic() + PATIENCE_S
         while not self.value(expression):
             if time.monotonic() > until:
@@ -136,12 +141,12 @@ class Tab:
             time.sleep(0.02)
 
     def faults(self) -> list[str]:
-        """Exceptions, dialogs, messages on the console, and what the page's own policy refused."""
+        """Exceptions, dialogs, console messages, and violations of the page's security policy."""
         found = [json.dumps(event) for event in self._browser.events for kind in _FAULTS if self._is(event, kind)]
         return found + list(self.value("window.violations"))
 
     def requests(self) -> list[str]:
-        """Every address that was asked for, but for what the page holds itself."""
+        """Every requested address except data URLs, which are part of the page."""
         sent = [event for event in self._browser.events if self._is(event, "Network.requestWillBeSent")]
         urls = [str(event["params"]["request"]["url"]) for event in sent]
         return [url for url in urls if not url.startswith("data:")]
@@ -151,7 +156,7 @@ class Tab:
         self.ask("Page.close")
 
     def picture(self, path: Path) -> None:
-        """The whole page as a PNG file."""
+        """Writes a picture of the whole page as a PNG file."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         drawn = self.ask("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
@@ -163,7 +168,7 @@ class Tab:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """A browser of its own, with its files in a folder."""
+    """Starts a browser that keeps its files in the folder `profile`."""
     assert PROGRAM
     read, to_browser = os.pipe()
     from_browser, write = os.pipe()

@@ -1,4 +1,4 @@
-"""Pages for tests: recordings as they are in use and at their worst, and a browser where there is one."""
+"""Fixtures with pages of recordings, and a browser if one is installed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of the page of a recording with two prompts, five methods and turned knobs."""
+    """Address of the page of a recording with two prompts, five methods and turned knobs."""
     page = tmp_path_factory.mktemp("pages") / "demo.html"
     page.write_text(written(replay_page("demo.jsonl", Runs(TRACES / "demo.jsonl"))), encoding="utf-8")
     return page.as_uri()
@@ -33,7 +33,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def page_of_events(tmp_path: Path) -> Callable[[Iterable[Event]], str]:
-    """Makes a page and tells its address."""
+    """Function that writes the page of these events and returns its address."""
 
     def made(events: Iterable[Event]) -> str:
         page = tmp_path / "page.html"

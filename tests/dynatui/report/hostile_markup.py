@@ -1,4 +1,4 @@
-"""Text that would run, or become an element, where it is taken for markup."""
+"""Hostile text that would run or become an element if it were treated as markup."""
 
 from msgspec import structs
 
@@ -24,11 +24,11 @@ ACTS = (
 )
 HOSTILE = " ".join(ACTS)
 ELEMENTS = ("img", "iframe", "base", "object", "embed", "form", "link", "a")
-"""None of which a replay has."""
+"""Elements that no replay page contains."""
 
 
 def hostile(event: Event) -> Event:
-    """The event with every text in it replaced, names of methods too."""
+    """The event with all its texts, including names of methods, replaced by hostile ones."""
     match event:
         case Run(methods=methods):
             texts = dict.fromkeys(("target", "draft", "device", "dtype", "path", "version", "started_at"), HOSTILE)

@@ -1,4 +1,4 @@
-"""Measurements of speed that nobody made."""
+"""Made-up reports of measured speeds."""
 
 from decoder.bench.arithmetic import Arithmetic, Shape
 from decoder.bench.report import Record, Report, RoundsReport, Setup
@@ -69,7 +69,7 @@ def records(count: int, name: str, waited: float = 0.0) -> list[Record]:
 
 
 def speed_report(target: str = "big", name: str = "tree", turns: int = 4, waited: float = 0.0) -> Report:
-    """Of ar and one method, on two prompts."""
+    """A made-up report on ar and one method, on two prompts."""
     ratios = ((1.5, 1.4, 1.6), (0.8, 0.7, 0.9), (1.0, 0.9, 1.1))
     compared = [
         Comparison(name=name, than=than, of=of, kind=than, ratio=Median(value=value, low=low, high=high))
@@ -92,7 +92,7 @@ def speed_report(target: str = "big", name: str = "tree", turns: int = 4, waited
 
 
 def rounds_report() -> RoundsReport:
-    """Of one size of trees after two lengths."""
+    """A made-up report on trees of one size after texts of two lengths."""
     shape = Shape(matrices=1, head=1, attention=1)
     sizes = [
         Rounds(

@@ -1,4 +1,4 @@
-"""Pages of benchmarks say what was measured, on what, and what follows, and nothing in them is markup but ours."""
+"""Benchmark pages state measurements, machine and conclusions, and escape all foreign text."""
 
 import re
 from html import unescape
@@ -25,7 +25,7 @@ from tests.dynatui.report.measurements import rounds_report, speed_report
 
 
 def cells(body: Markup, heading: str) -> list[str]:
-    """What stands in the row of a heading, in the first table that has one."""
+    """Texts of the cells in the first row with this heading."""
     found = re.search(rf'<th scope="row">{re.escape(heading)}.*?</th>(.*?)</tr>', body)
     assert found, heading
     return [plain(cell) for cell in re.findall(r"<td>(.*?)</td>", found[1])]

@@ -1,4 +1,4 @@
-"""Text never becomes markup, whatever it is."""
+"""Text never becomes markup, whatever it contains."""
 
 from html.parser import HTMLParser
 
@@ -9,7 +9,7 @@ from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
 
 class Tags(HTMLParser):
-    """Which elements a text of HTML has."""
+    """Names of the elements in an HTML text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

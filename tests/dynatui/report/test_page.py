@@ -1,4 +1,4 @@
-"""A page is one file whose policy allows its own style and script, and whose colours can be read."""
+"""A page is a single file; its security policy allows only its own style and scripts; its colours are legible."""
 
 import re
 from base64 import b64encode
@@ -14,7 +14,7 @@ from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
 TEXT_CONTRAST, GRAPHIC_CONTRAST = 4.5, 3.0
-"""WCAG 2.2, level AA."""
+"""Minimum contrasts of WCAG 2.2, level AA."""
 BACKGROUNDS = ("paper", "panel")
 TEXTS = ("ink", "muted", "link", "good", "bad", "open", "accepted", "bonus")
 GRAPHICS = ("control", "rejected", *(f"s{number}" for number in range(8)))
@@ -75,7 +75,7 @@ def test_nothing_within_a_page_is_taken_for_a_place_of_the_template() -> None:
 
 def test_a_page_names_no_other_place() -> None:
     names = set(re.findall(r"https?://[^\s\"'`]*", page()))
-    assert names == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert names == {"http://www.w3.org/2000/svg"}  # the name of a namespace, not an address
 
 
 def colours(scheme: str) -> dict[str, str]:

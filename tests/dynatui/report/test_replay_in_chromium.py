@@ -1,4 +1,4 @@
-"""A replay in a real browser: keys, playing, methods, hostile recordings, no scripts, no network."""
+"""Tests of replay pages in a real browser: keys, playing, methods, hostile recordings, no scripts, no network."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -14,7 +14,7 @@ from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
 Made = Callable[[Iterable[Event]], str]
 ROUNDS = 52
-"""Of the first method of the demo's first prompt."""
+"""Number of rounds of the first method in the demo's first run."""
 DATA = "JSON.parse(document.querySelector('#data').textContent)"
 ROUND = "Number(document.querySelector('#round').value)"
 PLAYING = "(document.querySelector('#play').innerText === 'Pause')"
@@ -33,7 +33,7 @@ def place(tab: Tab) -> str:
 
 
 def pressed(tab: Tab) -> list[str]:
-    """The names of the methods that are shown, which is one."""
+    """Names of the methods whose buttons are pressed; exactly one if the page is correct."""
     marked = "[...document.querySelectorAll('#methods button[aria-pressed=true]')].map((each) => each.innerText)"
     return [" ".join(name.split()) for name in tab.value(marked)]
 
@@ -349,13 +349,13 @@ def bursts() -> list[Event]:
 
 
 def cut() -> list[Event]:
-    """The second round keeps one of its tokens: the text ends there."""
+    """A run whose second round commits only its first token, because the text ends there."""
     last = tree_round(1)
     return [run(), tree_round(0), structs.replace(last, committed=last.committed[:1], text=" a")]
 
 
 def lonely() -> list[Event]:
-    """A tree of more nodes than are drawn, as a chain and as a star."""
+    """A run with trees of more nodes than the page draws: a chain and a star."""
     count = 3000
     chain = structs.replace(
         tree_round(0),

@@ -1,4 +1,4 @@
-"""Files and folders are told apart by what they hold; what is neither is refused in one line that says what to give."""
+"""Kinds of files and folders are recognised by content; others are refused in one line that says what to give."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""A page is written whole and for its owner alone, or not at all, and never over what it should not replace."""
+"""A page is written atomically, is readable only by its owner, and never replaces other files."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Conditions that stop the decoder, each at the event that first shows it."""
+"""Tests of breakpoints: each condition stops the decoder at the first event that meets it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,7 +22,7 @@ def _stops(on: Break, events: Iterable[Event], limit: float = 0.3) -> list[str]:
 
 
 def _stop(conditions: Conditions, begun: Event, event: Event, chosen: str = "") -> str | None:
-    """What the first event of a run stops."""
+    """Reason for a stop at the first event after the start of a run; None if nothing stops it."""
     before = apply(RunState(chosen=chosen), begun)
     return met(conditions, before, apply(before, event), event)
 
@@ -114,7 +114,7 @@ def test_d0_that_goes_from_bound_to_bound_arrives() -> None:
 
 
 def test_acceptance_stops_where_its_mean_over_the_window_falls_under_the_limit() -> None:
-    # The tree is 3 deep, the window 3 rounds: means of 2/3, 4/9, 2/9, 0, 2/9, 4/9, 2/9.
+    # Tree depth 3, window 3 rounds: the means are 2/3, 4/9, 2/9, 0, 2/9, 4/9, 2/9.
     accepted = [(1, 3), (1, 3), (1, 3), (), (), (), (1, 3), (1, 3), (), ()]
     events = _events(run(), *(_round(number, nodes) for number, nodes in enumerate(accepted)))
     assert _stops("under", events, limit=0.4) == [
@@ -194,7 +194,7 @@ def test_absurd_parameters_of_a_run_are_no_fault(absurd: Any) -> None:
 
 
 def _hf(*turns: Event, temperature: float) -> list[str]:
-    """What a difference from ar stops where hf is watched."""
+    """Reasons for stops at a difference from ar, with hf as the watched method."""
     begins = structs.replace(run(("hf", "ar")), temperature=temperature)
     differing = structs.replace(plain_round("hf", 0), committed=[99], draft_forwards=None)
     return _stops("difference", [begins, *turns, differing, plain_round("ar", 0)])

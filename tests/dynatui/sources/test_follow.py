@@ -1,4 +1,4 @@
-"""A recording that grows is watched from its newest run on, whatever its writer does to the file."""
+"""A growing recording is followed from its newest run on, whatever its writer does to the file."""
 
 import os
 import threading

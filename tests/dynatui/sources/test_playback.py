@@ -1,4 +1,4 @@
-"""A recording can be searched and played on from any place; the screen shows what a straight play would."""
+"""A recording can be played from any position; the screen then shows the same as after uninterrupted play."""
 
 from collections.abc import Callable, Iterable
 
@@ -23,7 +23,7 @@ def source() -> TraceSource:
 
 
 def newest_run(records: Iterable[Record]) -> list[Record]:
-    """What a screen shows: the records from the last prompt on."""
+    """Records from the last prompt on, which the screen shows."""
     told = list(records)
     return told[max(i for i, record in enumerate(told) if isinstance(record, Prompt)) :]
 
@@ -63,7 +63,7 @@ def test_a_way_back_is_the_run_told_anew_up_to_there(source: TraceSource) -> Non
 def _due_by(event: Event, seconds: float) -> bool:
     if isinstance(event, Round):
         return event.wall_s <= seconds
-    return story().index(event) < 9  # a knob comes with the round before it
+    return story().index(event) < 9  # a knob is due with the round before it
 
 
 def test_a_way_forward_tells_nothing_twice(source: TraceSource) -> None:

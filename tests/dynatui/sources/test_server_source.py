@@ -1,4 +1,4 @@
-"""A live server is asked in a thread that hands on everything; a recorded one is played at its own pace."""
+"""A live server is read in a thread that passes on every event; a recorded one is played at its original pace."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Where records come from: the engine's thread, with an engine that is a script, and recordings."""
+"""Tests of the sources of records: the engine's thread, with a scripted engine, and recordings."""
 
 import dataclasses
 import os
@@ -32,26 +32,26 @@ PATIENCE_S = 60.0
 
 
 class Script:
-    """Stands for the engine: yields rounds until it is told to stop, and remembers how it was called."""
+    """A fake engine that yields rounds until it is stopped and keeps the arguments of its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, RunConfig, Steering]] = []
         self.errors: list[Exception] = []
-        """Raised one after another, by the next calls."""
+        """Errors that the next calls raise, one each."""
         self.rounds = 3
         self.endless = False
         self.methods: dict[str, dict[str, int]] = {}
-        """Parameters that the run claims, instead of the usual ones."""
+        """Parameters of methods in the event `run`, instead of the usual ones."""
 
     def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
-        """Loads nothing, and says so."""
+        """Reports progress and returns `decode`."""
         report("loading nothing")
         progress("half of it")
         self._raise()
         return self.decode
 
     def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
-        """A run of a few rounds, or of rounds until it is stopped."""
+        """Events of a run of `rounds` rounds, or of rounds until the run is stopped."""
         self.calls.append((prompt, config, steering))
         self._raise()
         yield structs.replace(run(config.methods, prompt), methods=self.methods or run(config.methods).methods)
@@ -68,7 +68,7 @@ class Script:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Waits until something holds, which takes a moment, or many where the machine is busy."""
+    """Waits until a condition holds; fails after `PATIENCE_S`, which is long because the machine may be busy."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         if holds():
@@ -84,7 +84,7 @@ def script() -> Script:
 
 @pytest.fixture
 def source(script: Script) -> Iterator[EngineSource]:
-    """An engine source over two prompts that begins the next at once; stopped in the end."""
+    """An engine source with two prompts and no pause between them; closed at the end."""
     session = Session(("one", "two"), OWN_PAIR)
     engine = EngineSource(session, script.load, rest_s=0.0)
     yield engine

@@ -1,4 +1,4 @@
-"""A/B: what is compared, and whether the intervals hold what they promise."""
+"""Tests of A/B comparisons: the compared rounds and the coverage of the intervals."""
 
 import math
 import time
@@ -247,7 +247,7 @@ def test_comparing_takes_little_time() -> None:
         assert compared(samples, samples)
         spent_s.append(time.process_time() - start_s)
     assert len(samples) == 500
-    assert min(spent_s) < 0.02  # about 0.001 on the machine it was written on
+    assert min(spent_s) < 0.02  # about 0.001 on the author's machine
 
 
 def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:

@@ -1,4 +1,4 @@
-"""What a turn of knobs has brought: which rounds are compared, and with which intervals."""
+"""Tests of the effect of a turned knob: the compared rounds and the intervals."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from tests.dynatui.turned_runs import rounds, turned
 
 
 def state(*parts: Event | Iterable[Event]) -> RunState:
-    """What is known after these events."""
+    """State after these events."""
     events: list[Event] = [run()]
     for part in parts:
         events += part if isinstance(part, Iterable) else [part]
@@ -22,7 +22,7 @@ def state(*parts: Event | Iterable[Event]) -> RunState:
 
 
 def found(*parts: Event | Iterable[Event]) -> Consequence:
-    """What the last turn has brought."""
+    """Effect of the last turn after these events."""
     told = consequence(state(*parts).lane)
     assert told is not None
     return told

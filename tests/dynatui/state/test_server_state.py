@@ -1,4 +1,4 @@
-"""What is known of a server after its events, and what is said of it in words."""
+"""Tests of the state of a server after its events, and of the remarks on it."""
 
 import pytest
 from msgspec import structs

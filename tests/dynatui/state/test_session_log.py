@@ -1,4 +1,4 @@
-"""The session's log: a bounded number of settings, of which those with most rounds stay, and a result per prompt."""
+"""Tests of the session's log: a bounded number of settings, those with the most rounds, and one result per prompt."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ MOST = session_log._MOST_SETTINGS
 
 
 def told(rounds: Iterable[tuple[int, int]]) -> list[Event]:
-    """A run in which the user sets N_max, and leaves it for so many rounds, again and again."""
+    """Events of a run in which the user sets N_max repeatedly; each value stays for the given number of rounds."""
     events: list[Event] = [run()]
     number = 0
     for n_max, count in rounds:
@@ -23,7 +23,7 @@ def told(rounds: Iterable[tuple[int, int]]) -> list[Event]:
 
 
 def tried(events: Sequence[Event]) -> dict[int, int]:
-    """Rounds that are known of each N_max."""
+    """Number of logged rounds by N_max."""
     state, log = RunState(), SessionLog()
     for event in events:
         state = apply(state, event)
@@ -43,7 +43,7 @@ def test_the_setting_with_the_fewest_rounds_makes_room_for_a_new_one() -> None:
 
 
 def test_a_new_setting_is_not_the_one_that_leaves() -> None:
-    """Though it has fewer rounds than any other; of those that have equally few, the eldest leaves."""
+    """The oldest of the settings with equally few rounds is removed, although the new setting has fewer."""
     before = dict.fromkeys(range(1, MOST + 1), 2)
     found = tried(told([*before.items(), (500, 1)]))
     assert found[500] == 1

@@ -1,4 +1,4 @@
-"""Any round of a run can be shown again, exactly as it was."""
+"""Any round of a run can be shown again exactly as before."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def taken(records: list[Record]) -> Timeline:
 
 
 def states_after_rounds(records: list[Record]) -> list[RunState]:
-    """The state before the first and after each round of the watched method, folded one by one."""
+    """States before the first and after each round of the watched method, folded record by record."""
     state, found = RunState(), list[RunState]()
     for record in records:
         before, state = state, apply(state, record)

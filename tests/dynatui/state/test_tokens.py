@@ -1,4 +1,4 @@
-"""A text in its tokens: each round's, the words among them, and what repeats."""
+"""Tests of a text's tokens: the tokens of each round, search hits, and repetitions."""
 
 import math
 import time
@@ -17,14 +17,14 @@ NUMBERS = st.lists(st.integers(0, 2), max_size=24)
 
 
 def told(text: str, *pieces: str, committed: int = 3) -> Round:
-    """The usual tree, its accepted path 1-3 with these pieces."""
+    """A round of `tree_round` with these pieces on its accepted path 1-3."""
     first, second = (*pieces, "", "")[:2]
     shown = ["", first, "", second, "", ""]
     return structs.replace(tree_round(4), text=text, pieces=shown, committed=list(range(committed)))
 
 
 def texts(event: Round) -> list[str]:
-    """What the tokens say."""
+    """Texts of a round's tokens."""
     return [token.text for token in tokens_of(event, 0.03)]
 
 
@@ -123,7 +123,7 @@ def test_letters_whose_capitals_are_longer_keep_their_places() -> None:
 
 
 def longest(text: list[int], path: list[int]) -> int:
-    """The longest repetition by trying every length at every place."""
+    """Length of the longest repetition, found by trying every length at every position."""
     whole = [*text, *path]
     lengths = range(len(text), 0, -1)
     found = (n for n in lengths if any(text[i : i + n] == whole[len(whole) - n :] for i in range(len(text) - n + 1)))

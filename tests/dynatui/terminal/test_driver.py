@@ -1,4 +1,4 @@
-"""Pieces of input become Textual's messages, and none of them can break its parser."""
+"""Pieces of input become messages of Textual, and none can break Textual's parser."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from dynatui.terminal.keyboard import SEQUENCE_TIMEOUT_S, Keyboard, Pasted
 
 
 def keys(messages: Iterable[Message]) -> list[str]:
-    """The names of the keys among them."""
+    """Names of the keys among the messages."""
     return [message.key for message in messages if isinstance(message, events.Key)]
 
 

@@ -1,4 +1,4 @@
-"""Settings and the log of the terminal's keeper; what it does to a terminal is in test_pty."""
+"""Tests of settings and log of the process that restores the terminal; test_pty tests it on a terminal."""
 
 import os
 from pathlib import Path

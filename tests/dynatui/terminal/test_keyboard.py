@@ -1,4 +1,4 @@
-"""What a terminal sends becomes text, whole sequences and pastes, however it is cut and whatever it holds."""
+"""Bytes from a terminal become text, whole sequences and pastes, whatever their contents and however they are split."""
 
 import pytest
 from hypothesis import given
@@ -9,14 +9,14 @@ from dynatui.terminal.keyboard import ESCAPE_DELAY_S, LONGEST_PASTE, SEQUENCE_TI
 
 
 def pieces(*chunks: bytes) -> list[Piece]:
-    """What comes of chunks that follow each other at once, and of the silence after them."""
+    """Pieces from chunks that follow each other without delay and then a pause."""
     keyboard = Keyboard()
     taken = [piece for chunk in chunks for piece in keyboard.take(chunk, 0.0)]
     return [*taken, *keyboard.take(b"", SEQUENCE_TIMEOUT_S)]
 
 
 def joined(found: list[Piece]) -> list[Piece]:
-    """The same, with neighbouring texts as one."""
+    """The same pieces, with neighbouring texts joined."""
     whole: list[Piece] = []
     for piece in found:
         before = whole[-1] if whole else None

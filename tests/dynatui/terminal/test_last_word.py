@@ -1,4 +1,4 @@
-"""Of all that share a token, one tells; who shares none always does."""
+"""Of the processes that share a token, only one prints its error; a process without a token always prints."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def test_a_process_alone_always_has_it() -> None:
 @pytest.mark.parametrize(("code", "says"), [(2, False), (LOST, True)])
 def test_a_refusal_is_told_by_one_alone_but_a_lost_rank_does_not_know_why(
     code: int,
-    says: bool,  # noqa: FBT001 - a table of cases
+    says: bool,  # noqa: FBT001 - a parameter of the test's cases
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

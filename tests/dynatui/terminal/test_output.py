@@ -1,4 +1,4 @@
-"""The line to a terminal: what it counts, and that nothing about the terminal holds up or breaks the program."""
+"""Tests of the output to a terminal: its counts, and that no state of the terminal blocks or breaks the program."""
 
 import os
 import pty
@@ -17,33 +17,33 @@ from dynatui.terminal.output import Output
 
 MUCH = "x" * 100_000
 PATIENCE_S = 60.0
-"""For what takes a second at most on an idle machine, and else would never end."""
+"""Time limit for waits that take at most a second on an idle machine."""
 
 
 @dataclass
 class Terminal:
-    """A pseudo-terminal and the line to it."""
+    """Both ends of a pseudo-terminal and the output to it."""
 
     outer: int
     inner: int
     output: Output
 
     def read(self, count: int) -> bytes:
-        """So many bytes as the terminal gets them."""
+        """Reads `count` bytes that were written to the terminal."""
         got = b""
         while len(got) < count:
             got += os.read(self.outer, count - len(got))
         return got
 
     def hang_up(self) -> None:
-        """The terminal goes away."""
+        """Closes the terminal's end."""
         os.close(self.outer)
         self.outer = -1
 
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    """A terminal that nobody reads."""
+    """A terminal whose output is not read."""
     outer, inner = pty.openpty()
     made = Terminal(outer, inner, Output(inner))
     yield made
@@ -55,7 +55,7 @@ def terminal() -> Iterator[Terminal]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Waits, but not for ever."""
+    """Waits until a condition holds; fails after `PATIENCE_S`."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end
@@ -113,7 +113,7 @@ def test_a_terminal_is_given_back_as_it_was_found_and_left_alone_then(terminal: 
     terminal.output.restore()
     terminal.output.write("more")
     assert termios.tcgetattr(terminal.inner) == before
-    # A pseudo-terminal hands out what it holds so far, which may be a part.
+    # A read from a pseudo-terminal may return only a part of the output.
     sent = b""
     while select.select([terminal.outer], [], [], 0.2)[0]:
         sent += os.read(terminal.outer, 4096)
@@ -159,7 +159,7 @@ def test_without_a_terminal_everything_vanishes() -> None:
 
 @pytest.fixture(params=[(1,), (3,), (7, 0, 1, 0), (10_000,)], ids=str)
 def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes that each write took: at most so many, by turns; at none, the terminal was not ready after all."""
+    """Bytes that each write took; the parameters are limits that take turns, and a limit of 0 is a BlockingIOError."""
     most, write, found = cycle(request.param), os.write, list[int]()
 
     def in_parts(descriptor: int, data: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""A key or a signal ends the program within three seconds, whatever waits or is stuck; the terminal is as before."""
+"""A key or a signal ends the program within three seconds even if a part of it hangs, and the terminal is restored."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ SOON_S = 3.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 WAYS = ("q", "\x03", *SIGNALS)
 KEY_AND_SIGNAL = ("q", signal.SIGTERM)
-"""One of each kind, where it is the work under way that differs and not how the end is asked for."""
+"""One key and one signal, for tests that vary the work in progress and not the way to end it."""
 RECORDED = 'record = Path("run.jsonl")\n'
 UNREAD = 'os.mkfifo("fifo"); record = Path("fifo"); engine = EndlessEngine(pause_s=0.0)\n'
 SLOW = """
@@ -36,7 +36,7 @@ STUCK = "import dynatui.screen.commands.record as keep; keep.fill = lambda *_: t
 
 
 def assert_ends_soon(terminal: Terminal, way: str | signal.Signals) -> None:
-    """It ends within the time, with the code of the way, and the terminal is as a shell expects it."""
+    """Checks that the program ends in time with the right exit code and leaves the terminal clean."""
     began = time.monotonic()
     if isinstance(way, str):
         terminal.send(way)
@@ -49,7 +49,7 @@ def assert_ends_soon(terminal: Terminal, way: str | signal.Signals) -> None:
 
 
 def modes(terminal: Terminal) -> list[object]:
-    """How the terminal treats what is typed."""
+    """Modes of the terminal, for example echo."""
     return termios.tcgetattr(terminal.child.fileno())
 
 

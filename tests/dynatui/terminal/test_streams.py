@@ -1,4 +1,4 @@
-"""Where the screen can be shown, and what becomes of closed and unusual streams."""
+"""Tests of where the screen can be shown, and of closed and unusual streams."""
 
 import io
 import os
@@ -12,7 +12,7 @@ from dynatui.terminal import streams
 
 
 class Stream:
-    """A standard stream that is a terminal or is none."""
+    """A standard stream that is a terminal or not."""
 
     def __init__(self, *, terminal: bool) -> None:
         self.terminal = terminal
@@ -26,9 +26,9 @@ class Stream:
 
 @pytest.fixture
 def arrange(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool, bool, bool], None]:
-    """Makes standard input, output and error terminals or not."""
+    """Function that chooses which of standard input, output and error are terminals."""
 
-    def act(stdin: bool, stdout: bool, stderr: bool) -> None:  # noqa: FBT001 - three like things
+    def act(stdin: bool, stdout: bool, stderr: bool) -> None:  # noqa: FBT001 - three alike parameters
         for name, terminal in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
             monkeypatch.setattr(sys, name, Stream(terminal=terminal))
 
@@ -95,13 +95,13 @@ def test_a_pipe_gets_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch) 
     out, _ = streams.for_printing()
     print("Élan", end="", file=out, flush=True)
     assert pipe.getvalue() == "Élan".encode()
-    out.detach()  # type: ignore[attr-defined]  # it is the wrapper above
+    out.detach()  # type: ignore[attr-defined]  # `out` is the TextIOWrapper above
 
 
 @pytest.mark.parametrize(("terminal", "shown"), [(True, "a\u241b[2Jb\n"), (False, "a\x1b[2Jb\n")])
 def test_text_is_cleaned_for_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch,
-    terminal: bool,  # noqa: FBT001 - a case
+    terminal: bool,  # noqa: FBT001 - a parameter of the test's cases
     shown: str,
 ) -> None:
     out = io.StringIO()
