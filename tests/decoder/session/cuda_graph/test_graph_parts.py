@@ -1,4 +1,4 @@
-"""Shapes, masks, acceptance and history on the device, each against the plain function that it stands for."""
+"""Shapes, masks, acceptance and history on the device, each compared with the host's plain function."""
 
 import random
 
@@ -63,7 +63,7 @@ def test_a_level_is_as_wide_as_its_probabilities_allow(rules: Rules, widths: tup
 
 
 def test_probabilities_that_are_rounded_up_still_find_room() -> None:
-    """Ten nodes of 0.1 in float32 are more than a level's sum allows a threshold just above 0.1."""
+    """A threshold just above 0.1 allows nine nodes per level, but ten nodes of 0.1 in float32 may reach it."""
     assert shape(DynaTree(rho_stop=0.1 + 1e-9, d_max=6, branching=(3, 3, 3)).rule()).widths[-1] >= 10
 
 
@@ -176,7 +176,7 @@ def test_rows_see_the_text_and_what_they_are_said_to_see(start: int) -> None:
 
 
 def some_tree(seed: int, nodes: int) -> TokenTree:
-    """Siblings differ; nodes are numbered level by level."""
+    """A random tree with distinct siblings, numbered level by level."""
     luck = random.Random(seed)
     tree = TokenTree([luck.randrange(VOCABULARY)])
     level = [0]
@@ -190,7 +190,7 @@ def some_tree(seed: int, nodes: int) -> TokenTree:
 
 
 class Fake:
-    """A target whose choices are given, and which notes what it was asked."""
+    """A target with scripted choices that records its inputs."""
 
     windows = Windows({}, ())
 
@@ -200,7 +200,7 @@ class Fake:
         self.asked: list[list[int]] = []
 
     def new_store(self, capacity: int) -> torch.Tensor:
-        """Row s holds s."""
+        """A store whose row s contains the number s."""
         return torch.arange(capacity, dtype=torch.float64).view(1, 1, 1, -1, 1).repeat(2, 2, 3, 1, 2)
 
     def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - none are rotated
@@ -225,7 +225,7 @@ def laid_out(tree: TokenTree, text: list[int]) -> DeviceState:
     state.begin(text, DynaTree(window=1).rule())
     count = len(tree)
     state.text[len(text) - 1 :][:count] = torch.tensor(tree.tokens)
-    # What a larger tree has left there.
+    # Leftovers of a larger tree.
     state.text[len(text) - 1 + count :] = tree.tokens[0]
     state.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
     state.nodes[LEVEL, :count] = torch.tensor(tree.depths) + 1

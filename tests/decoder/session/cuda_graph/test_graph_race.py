@@ -1,4 +1,4 @@
-"""Sessions on the device in a whole run, as the race, the screen and recordings know them."""
+"""Device sessions in a whole run: methods racing, events, figures, stops and turned knobs."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ PROMPT = "The tree grows"
 
 @pytest.fixture
 def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on CUDA, but on a CPU."""
+    """Sessions are opened as on CUDA, but on the CPU."""
     monkeypatch.setattr(Engine, "session", opened_on_device)
 
 
