@@ -30,7 +30,7 @@ def host(engine: Engine, *, draft: bool = False) -> NativeStatic:
 
 
 def grown(forward: Forward) -> list[Tensor]:
-    """Logits of a text, of trees with a deepest path kept, and of a text beyond the first capacity; then cached rows."""
+    """Logits of a text, of trees with a deepest path kept, and of a text beyond the first capacity; cached rows."""
     luck, cache = random.Random(4), forward.new_cache(9)
     found = [forward.read(cache, [5, 6, 7])]
     for size in (4, 1, 6):

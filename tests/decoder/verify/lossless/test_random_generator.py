@@ -1,4 +1,4 @@
-"""Random numbers are independent and reproducible, and events of probability 0 never happen."""
+"""Random numbers are reproducible, and events of probability 0 never occur."""
 
 import numpy as np
 import pytest
