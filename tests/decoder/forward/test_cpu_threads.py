@@ -218,5 +218,5 @@ def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(
     assert found[-1] == before
     events = decode(pair, "The tree", RunConfig(("ar",), 4))
     next(events)
-    events.close()  # type: ignore[attr-defined]  # a generator's
+    events.close()  # type: ignore[attr-defined]  # it is a generator
     assert sys.getswitchinterval() == before

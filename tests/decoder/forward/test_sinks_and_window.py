@@ -75,7 +75,7 @@ def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModel
 
 
 @pytest.mark.parametrize(("name", "neighbours"), [("llama", True), ("qwen3", False)])
-def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, neighbours: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, neighbours: bool) -> None:  # noqa: FBT001 - a test parameter
     pair = tiny_models.pair(name)
     model, module = tiny_models.loaded(pair, "float32").pair.target, tiny_models.plain(pair.target, "float32")
     frequencies = frequencies_of(module)

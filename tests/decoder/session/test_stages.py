@@ -75,7 +75,7 @@ def stepping(bench: Bench) -> None:
     bench.steering.step()
 
 
-# What each stage shows
+# Contents of each stage
 
 
 @pytest.mark.parametrize("method", STAGED)
@@ -162,7 +162,7 @@ def test_a_stepped_run_writes_the_same_text(bench: Bench, methods: tuple[str, ..
     assert {method: bench.played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
-# How far a step goes
+# Length of a step
 
 
 def test_a_held_run_stays_where_it_is_until_it_is_stepped(bench: Bench) -> None:

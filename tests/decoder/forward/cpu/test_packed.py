@@ -146,7 +146,7 @@ def _nothing_tried_yet() -> Iterator[None]:
 @pytest.mark.parametrize(("pays", "chosen"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_a_cpu_that_computes_in_bfloat16_does_so_where_that_is_faster(
     monkeypatch: pytest.MonkeyPatch,
-    pays: bool,  # noqa: FBT001 - a case of the test
+    pays: bool,  # noqa: FBT001 - a test parameter
     chosen: torch.dtype,
 ) -> None:
     monkeypatch.setattr(device, "cpu_computes_bf16", lambda: True)

@@ -50,7 +50,7 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
 def recorded(engine: Engine, *, by_module: bool = False) -> Engine:
     """The engine of `with_slots` with rounds replayed from records, as a GPU replays graphs."""
     found = with_slots(engine, by_module=by_module)
-    graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
+    graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # stands in for Graphs
     return found
 
 

@@ -104,7 +104,7 @@ class _NoReads(TorchFunctionMode):
 
 class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.calls: list[_Call] = []
         self._made: list[Tensor] = []
         self._numbers: dict[int, int] = {}

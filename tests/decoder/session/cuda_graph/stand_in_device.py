@@ -25,7 +25,7 @@ class _MetaOnly(TorchDispatchMode):
     """Refuses operations that touch the memory of another device."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -30,7 +30,7 @@ from tests.decoder.session.cuda_graph.matching import compiled, match, recorded,
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=7)
 PASSES = passes([None, RULES.rule()])
-NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - a type's only value here
+NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - the variable has a type annotation
 
 
 class Compiler:
@@ -146,7 +146,7 @@ def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels)
 
 @pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 @pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
-def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
+def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a test parameter
     module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
     native = static_forward(LanguageModel.of_module(module, "neox"))
     assert isinstance(native, NativeStatic)

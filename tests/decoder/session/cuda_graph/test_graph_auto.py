@@ -50,7 +50,7 @@ def tokens(rounds: Sequence[Outcome]) -> list[int]:
 def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
     tiny_models: TinyModels,
     name: str,
-    by_module: bool,  # noqa: FBT001 - a parameter
+    by_module: bool,  # noqa: FBT001 - a test parameter
     seed: int,
 ) -> None:
     pair = tiny_models.pair(name)

@@ -222,7 +222,7 @@ def qwen2(tiny_models: TinyModels) -> Engine:
         *((family, "float32", True) for family in ("neox", "llama", "gpt2", "qwen3")),
     ],
 )
-def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a test parameter
     engine: Engine = tiny_models.loaded(tiny_models.pair(family), dtype)
     target, draft = (
         moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft_model)

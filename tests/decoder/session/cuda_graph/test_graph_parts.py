@@ -88,7 +88,7 @@ def test_probabilities_that_are_rounded_up_still_find_room() -> None:
         (Auto(window=64), False),
     ],
 )
-def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a parameter
+def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a test parameter
     assert fits(tree_rule(rules)) == expected
 
 
@@ -203,7 +203,7 @@ class Fake:
         """A store whose row s contains the number s."""
         return torch.arange(capacity, dtype=torch.float64).view(1, 1, 1, -1, 1).repeat(2, 2, 3, 1, 2)
 
-    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - none are rotated
+    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - no rotation is needed
         return positions
 
     def computed(
@@ -240,7 +240,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
 ) -> None:
     tree = some_tree(seed, nodes)
     luck = random.Random(seed)
-    # Half of the choices follow a child, so that paths are accepted.
+    # Most choices follow a child if there is one, so that paths are accepted.
     choices = []
     for node in range(len(tree)):
         children = [child for child in range(len(tree)) if tree.parents[child] == node]
@@ -323,7 +323,7 @@ def learn(state: DeviceState, accepted: int, levels: int) -> None:
 def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
     rounds: list[tuple[int, int]],
     window: int,
-    history: bool,  # noqa: FBT001 - a parameter
+    history: bool,  # noqa: FBT001 - a test parameter
     eta: float,
     target: float,
 ) -> None:

@@ -95,7 +95,7 @@ def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(tiny_models: Ti
 def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees_are_too_large(
     monkeypatch: pytest.MonkeyPatch,
     device: str,
-    exact: bool,  # noqa: FBT001 - a parameter
+    exact: bool,  # noqa: FBT001 - a test parameter
     rules: Rules | None,
     kind: str,
 ) -> None:

@@ -30,7 +30,7 @@ class Watch(TorchDispatchMode):
     """Records the operations that run."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.names: list[str] = []
         self.made: list[int] = []
         """Bytes of each new tensor, without views."""

@@ -74,8 +74,8 @@ def without_replacement(pair: Models, tree: TokenTree, node: int, count: int, ge
     return found
 
 
-def most_probable(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:  # noqa: ARG001 - a rule
-    return (-pair.draft[path(tree, node)]).argsort()[:count].tolist()  # type: ignore[no-any-return]  # numpy's stubs
+def most_probable(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:  # noqa: ARG001 - signature of a rule
+    return (-pair.draft[path(tree, node)]).argsort()[:count].tolist()  # type: ignore[no-any-return]  # numpy's stubs return Any
 
 
 def good(tree: TokenTree, node: int, row: Row) -> bool:

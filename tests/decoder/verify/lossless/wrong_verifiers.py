@@ -39,7 +39,7 @@ def accepts_by_inverse_ratio(
     return generator.choice(residual(target_probs, draft_probs))
 
 
-def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:  # noqa: ARG001 - a solver
+def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:  # noqa: ARG001 - signature of a solver
     return drawn[0]
 
 
@@ -171,7 +171,7 @@ def of_refused_draft(
 
 
 def unweighted(
-    split: NodeSplit,  # noqa: ARG001 - one of `judging`
+    split: NodeSplit,  # noqa: ARG001 - signature required by `judging`
     target_probs: Row,
     draft_probs: Row,
     drawn: Sequence[int],
