@@ -1,4 +1,4 @@
-"""Families with windows, caches of several shapes, or experts: trees and texts equal those of plain decoding."""
+"""Families with windows, caches of several shapes, or experts: trees and texts match plain decoding."""
 
 import functools
 from typing import Any

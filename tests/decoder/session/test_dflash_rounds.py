@@ -237,7 +237,7 @@ def test_all_levels_take_one_pass(tiny_models: TinyModels) -> None:
 
 
 def test_a_prompt_of_one_token_is_drafted_for_from_the_first_round_on(tiny_models: TinyModels) -> None:
-    """The block attends to itself alone."""
+    """Without earlier tokens the block attends only to itself."""
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "z-lab")), "float32")
     texts = []
     for rules in (BUSHY, None):
