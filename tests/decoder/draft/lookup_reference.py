@@ -1,6 +1,6 @@
-"""Reference of lookups in plain Python: every position of the text is compared with its end.
+"""Plain Python reference of lookups, which compares every position of the text with the text's end.
 
-Shares nothing with the engine but the numbers that bound it.
+It shares only the bounds with the engine's code.
 """
 
 import math
@@ -19,14 +19,14 @@ Noise = Callable[[int, int], float]
 
 
 def places(text: Sequence[int], length: int) -> list[int]:
-    """Tokens after earlier occurrences of the text's last tokens, the latest first."""
+    """Positions after earlier occurrences of the last `length` tokens, the latest first."""
     end = list(text[len(text) - length :])
     found = [place for place in range(length, len(text)) if list(text[place - length : place]) == end]
     return found[::-1][:COUNTED]
 
 
 def followers(text: Sequence[int], length: int, path: Sequence[int]) -> list[Follower]:
-    """Continuations of that suffix and a path, the most frequent first, ties by the latest."""
+    """Next tokens after the suffix of `length` tokens and a path, the most frequent first, ties by the latest."""
     seen = list[int]()
     for place in places(text, length):
         end = place + len(path)
@@ -53,7 +53,7 @@ def ending(text: Sequence[int]) -> int:
 
 
 def chances(found: Sequence[Follower], position: int, noise: Noise | None) -> list[Follower]:
-    """Continuations with the logarithm of their share, or with noise of the probability of their choice, best first."""
+    """Next tokens with the log of their share or, given noise, of their probability to be chosen; best first."""
     if noise is None:
         return [(token, math.log(share)) for token, share in found]
     weights = {token: share * math.exp(noise(position, token)) for token, share in found[:RANKED]}

@@ -1,4 +1,4 @@
-"""Lookup trees equal those of a search through the whole text."""
+"""Lookup trees equal those of an exhaustive search in the text."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""If all nodes of a level have the same distribution, the best-first method grows DDTree's tree.
+"""If all nodes of a level have the same distribution, the method bestfirst grows DDTree's tree.
 
 The reference is a new implementation of DDTree's heap (liranringel/ddtree): pop the most probable path, keep it, push
 its next sibling and its first child.

@@ -1,4 +1,4 @@
-"""Tokens of a growing text are those of the whole text, whatever its tokenizer, and a continuation's follow it."""
+"""Retokenization: a growing text has the tokens of the whole text, and a continuation has no prefix space."""
 
 import random
 from collections.abc import Sequence

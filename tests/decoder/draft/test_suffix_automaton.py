@@ -1,4 +1,4 @@
-"""The automaton finds the same repetitions as a search through the text, only faster."""
+"""The automaton finds the same repetitions as a slow search in the text."""
 
 from collections.abc import Sequence
 
@@ -84,7 +84,7 @@ def test_where_nothing_is_said_again_no_token_is_familiar() -> None:
 
 
 def test_a_long_text_is_taken_in_at_once() -> None:
-    """A search would take seconds; an automaton has at most two states for each token."""
+    """A search would take seconds; an automaton has at most two states per token."""
     text = [token * token % 97 for token in range(20_000)]
     repeats = SuffixAutomaton(text)
     assert repeats.here[1] == 20_000 - 97

@@ -1,4 +1,4 @@
-"""A chain of draft tokens becomes target tokens as soon as these are certain, with the probabilities of its text."""
+"""A chain of draft tokens is translated to target tokens as soon as these are certain, with its probabilities."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from decoder.models.text import TextStream
 
 
 def tokenizer_of(*merges: tuple[str, str]) -> Any:
-    """A byte-level tokenizer of all bytes and of these merges."""
+    """A byte-level tokenizer with the given merges."""
     words = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)]
     tokenizer = Tokenizer(models.BPE(vocab={word: place for place, word in enumerate(words)}, merges=[*merges]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -22,7 +22,7 @@ def tokenizer_of(*merges: tuple[str, str]) -> Any:
 
 
 def merges_of(*words: str) -> list[tuple[str, str]]:
-    """Merges that make words from their left to their right."""
+    """Merges that build words from left to right."""
     spelt = [word.replace(" ", "Ġ") for word in words]
     return list(dict.fromkeys((word[:end], word[end]) for word in spelt for end in range(1, len(word))))
 
@@ -36,7 +36,7 @@ def ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def chain_of(draft: Any, target: Any, committed: str, torn: int = 0) -> TranslatedChain:
-    """A chain after a text, whose last `torn` target tokens are not there yet."""
+    """A chain after a text without its last `torn` target tokens."""
     stream, tokens = TextStream(target, ()), ids(target, committed)
     before = stream.push(tokens[: len(tokens) - torn])
     return TranslatedChain(TextStream(draft, ids(draft, before)), stream, Following(target, before))

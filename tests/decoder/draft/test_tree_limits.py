@@ -1,4 +1,4 @@
-"""The rule that ended a tree is recorded in each round, for the tree's most probable leaf."""
+"""Each round records the rule that limited the tree at its most probable leaf."""
 
 import random
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ YIELDING: dict[Limit, dict[str, Any]] = {
     "rho_stop": {"rho_stop": 0.0, "rho_deep": 0.0},
     "tau": {"tau": 0.0},
 }
-"""Values with which no rule limits these trees."""
+"""By rule, the values with which it limits none of these trees."""
 
 
 def test_no_rule_but_the_named_one_can_let_the_leaf_grow() -> None:
@@ -107,9 +107,9 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow() -> None:
         others: dict[str, Any] = {}
         for other, values in YIELDING.items():
             others |= values if other != named else {}
-        if named == "rho_stop":  # which rho_deep is never under
+        if named == "rho_stop":  # rho_deep must not be smaller
             others["rho_deep"] = rules.rho_stop
-        if named == "d0":  # which that is part of
+        if named == "d0":  # rho_deep is the threshold beyond D0
             others["rho_deep"] = rules.rho_deep
         yielded = replace(rules, **others)
         assert not chance >= least_probability(yielded.rule().growth, depth)

@@ -1,7 +1,7 @@
-"""StreamingLLM's attention as slowly and as plainly as it can be written: no cache, keys turned anew for every token.
+"""A slow reference of StreamingLLM's attention: no cache, and keys are rotated anew for every token.
 
-Each token selects the first `sinks` tokens of the text and its `window` latest, itself among them; numbers them from 0
-on; turns keys and its own query by these numbers; and attends. Nothing here is shared with the engine.
+Each token selects the first `sinks` tokens of the text and the latest `window` tokens, including itself. It numbers
+them from 0, rotates their keys and its own query by these numbers, and attends. The engine's code is not used.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 def selected(token: int, sinks: int, window: int) -> list[int]:
-    """What a token sees, oldest first."""
+    """Tokens that a token sees, oldest first."""
     return [other for other in range(token + 1) if other < sinks or other > token - window]
 
 
 def turned(heads: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    """Shape (N, H, D); dimension i of the first half of those that turn is paired with that of the second half."""
+    """Rotated heads, shape (N, H, D); dimension i of the first rotated half is paired with i of the second half."""
     angles = positions[:, None].double() * frequencies.double()
     cosine, sine = angles.cos()[:, None], angles.sin()[:, None]
     count = len(frequencies)
@@ -26,7 +26,7 @@ def turned(heads: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def attended(queries: Tensor, keys: Tensor, values: Tensor, frequencies: Tensor, sinks: int, window: int) -> Tensor:
-    """What every token gathers, token by token; shape (N, H * D)."""
+    """Attention output of each token, shape (N, H * D)."""
     groups = queries.shape[1] // keys.shape[1]
     rows = []
     for token in range(len(queries)):
@@ -41,7 +41,7 @@ def attended(queries: Tensor, keys: Tensor, values: Tensor, frequencies: Tensor,
 
 
 def neox_layer(layer: Any, rows: Tensor, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-    """One layer of GPT-NeoX, whose residual is parallel."""
+    """One layer of GPT-NeoX with parallel residual."""
     heads = layer.attention.config.num_attention_heads
     product = layer.attention.query_key_value(layer.input_layernorm(rows)).view(len(rows), heads, 3, -1)
     found = layer.attention.dense(attend(*product.unbind(2)))
@@ -50,7 +50,7 @@ def neox_layer(layer: Any, rows: Tensor, attend: Callable[[Tensor, Tensor, Tenso
 
 
 def llama_layer(layer: Any, rows: Tensor, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-    """One layer of Llama, or of Qwen 3, which normalises queries and keys."""
+    """One layer of Llama, or of Qwen 3, which also normalises queries and keys."""
     own, given = layer.self_attn, layer.input_layernorm(rows)
 
     def heads(projection: Any, norm: str = "") -> Tensor:

@@ -1,4 +1,4 @@
-"""Families with windows, caches of any shape and experts: trees are plain text, and every method is `generate`."""
+"""Families with windows, caches of several shapes, or experts: trees and texts match plain decoding."""
 
 import functools
 from typing import Any
@@ -33,9 +33,9 @@ from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 
 COUNT = 60
 KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
-"""Paths of the shared tree that are kept, one of each tree."""
+"""Kept paths of the shared tree, one per round."""
 METHODS = ("ar", "linear", "dynatree", "auto")
-"""Without a draft model, `auto` copies from earlier in the text."""
+"""Without a draft model, `auto` drafts by lookups in the text."""
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def test_every_method_writes_the_same_sampled_text(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["gemma3_text", "deepseek_v2"])
 def test_a_family_drafts_for_another(family: str) -> None:
-    """A draft with windows, or with keys and values of several shapes, is accepted as often as it guesses right."""
+    """A draft model with windows, or with keys and values of several shapes, drafts for another family."""
     other = target("mistral")
     right = greedy(other, PROMPT, COUNT)
     engine = engine_of(other, draft(family))
@@ -94,7 +94,7 @@ def test_drafts_of_a_kin_are_accepted(family: str) -> None:
 @pytest.mark.parametrize("method", ["dynatree", "auto"])
 @pytest.mark.parametrize("family", ["mistral", "deepseek_v3"])
 def test_a_round_is_one_pass_of_every_layer(family: str, method: str) -> None:
-    """With windows as with latent attention; the prompt is one pass more."""
+    """With windows and with latent attention; the prompt takes one more pass."""
     with counted(whole_and_layers(target(family))) as calls:
         _, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig((method,), COUNT))
     assert set(calls.values()) == {1 + rounds}

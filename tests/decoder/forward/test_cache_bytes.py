@@ -1,4 +1,4 @@
-"""The bytes of a text's cache are computed from a configuration as they are allocated."""
+"""Cache sizes computed from a configuration equal the allocated sizes."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,16 +20,16 @@ SEVERAL = (
     "mimo_v2_flash", "dory", "inkling_text", "inkling2_loop_text", "qwen4_exp_text", "zamba2", "bloom",
     "minimax_m3_vl_text",
 )  # fmt: skip
-"""Families that name heads, widths, or the number of cached layers in a way of their own."""
+"""Families with their own configuration names for heads, widths, or the number of cached layers."""
 COMPRESSED = {"deepseek_v4"}
-"""Families that keep less of a text than a row a token; the computed size is larger."""
+"""Families that cache less than one row per token; the computed size is larger than the allocated one."""
 STATES_ALONE = {"rwkv", "xlstm"}
 """Families whose own caches have no rows; their states do not grow with the text."""
 
 
 @torch.inference_mode()
 def computed_and_allocated(family: str) -> tuple[int, int]:
-    """Bytes of the prompt's rows, as computed and as allocated."""
+    """Computed and allocated bytes of the prompt's rows."""
     config = tiny_config(family)
     module = tiny_module(family, config, FACTORS[0])
     form = HfModule(traits_of(module), module=module).forward_form()
@@ -71,7 +71,7 @@ def config(**fields: Any) -> Config:
 
 
 def test_the_memory_of_all_rows_is_told_beside_that_of_ring_buffers() -> None:
-    """A row has two heads of 4 numbers, a key and a value, of 2 bytes each."""
+    """A row has a key and a value of two heads with 4 numbers of 2 bytes each."""
     shape = config(
         sliding_window=8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4,
         num_key_value_heads=2,

@@ -1,4 +1,4 @@
-"""A KV cache whose layers differ in shape: parts of their own, with the same rows."""
+"""A KV cache for layers of different shapes has one tensor per part, and all parts have the same rows."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def rows(numbers: list[int], heads: int, width: int) -> Tensor:
 
 
 def passed(cache: KvCache, numbers: list[int]) -> dict[str, Any]:
-    """What a pass of these rows reads; values are narrower than keys."""
+    """Row numbers of each part that a pass with these new rows reads; values are narrower than keys."""
     read = {
         KEYS: cache.append_part((KEYS, 0), rows(numbers, 1, 3), 1),
         VALUES: cache.append_part((VALUES, 0), rows(numbers, 2, 2), 1),

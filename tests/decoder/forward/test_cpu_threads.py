@@ -1,4 +1,4 @@
-"""How many threads compute: what a trial shows, within what the process may use and what its user decided."""
+"""The number of CPU threads: chosen by a trial, within the cores of the process and the user's settings."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def _threads_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine of four cores whose user decided nothing."""
+    """A machine with four cores and no user settings."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(cpu_threads, "usable_cores", lambda: 4)
     torch.set_num_threads(4)
@@ -34,14 +34,14 @@ def free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Machine:
-    """Passes take as long as is said for a number of threads; no time passes otherwise."""
+    """A simulated machine on which a pass takes `seconds` of the number of threads; no other time passes."""
 
     seconds: Callable[[int], float]
     now: float = 0.0
     tried: list[int] = field(default_factory=list)
 
     def choose(self, given: int | None = None) -> int:
-        """What the trial chooses here."""
+        """The number of threads that the trial chooses."""
         return choose_threads(self._run, given, clock=lambda: self.now)
 
     def _run(self) -> None:
@@ -95,7 +95,7 @@ def test_what_the_environment_says_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_trial_of_a_slow_model_is_short() -> None:
     machine = Machine(lambda _: 0.16)
     machine.choose()
-    # The first run of each warms up; two more fill the time that each has.
+    # Each number of threads has one warm-up run; two more runs use up its share of time.
     assert machine.tried == [1, 2, 4] * 3
 
 
@@ -178,7 +178,7 @@ def test_every_text_begins_with_as_many_threads_as_are_free(
 def test_threads_are_woken_before_a_round_after_a_sleep_alone(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, awake_s: float, woken: int
 ) -> None:
-    """Else the round would pay for it, and look slower than it is."""
+    """Otherwise the time to wake the threads would count as the round's time."""
     wakes: list[int] = []
     monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", wakes.append)
     monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", awake_s)
@@ -218,5 +218,5 @@ def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(
     assert found[-1] == before
     events = decode(pair, "The tree", RunConfig(("ar",), 4))
     next(events)
-    events.close()  # type: ignore[attr-defined]  # a generator's
+    events.close()  # type: ignore[attr-defined]  # it is a generator
     assert sys.getswitchinterval() == before

@@ -1,4 +1,4 @@
-"""Families with several of these at once: windows, states, an indexer, biases by distance, layers in a loop."""
+"""Families that combine windows, recurrent states, an indexer, biases by distance, or looped layers."""
 
 import functools
 from typing import Any

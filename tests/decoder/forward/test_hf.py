@@ -1,6 +1,6 @@
-"""Room for a tree after the longest text is tried by shapes: at once, however long that is, and without a trace.
+"""`has_room` uses shapes alone: it is fast for texts of any length and has no side effects.
 
-What a module computes with another size is tried by one over the same weights.
+`resized` makes a module with another configuration over the same weights.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ SHAPE |= {"num_key_value_heads": 2, "vocab_size": 96}
 
 
 def neo() -> Any:
-    """A family with a mask of its own, which is as wide as its longest text."""
+    """A family that stores a mask of the length of its longest text."""
     config = GPTNeoConfig(
         hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=LENGTH,
         vocab_size=96,
@@ -44,7 +44,7 @@ def test_a_family_without_such_a_mask_has_room_however_long_its_text_is(*, tied:
 
 
 def test_what_a_forward_pass_leaves_behind_in_its_module_is_not_left_in_this_one() -> None:
-    """As rotary positions do that depend on the length of the text: without numbers they would be of no use."""
+    """A pass may store tensors in its module, as some rotary embeddings do. On the meta device they have no values."""
     module, passes = neo(), list[torch.device]()
 
     def remember(part: Any, _given: Any, _output: Any) -> None:

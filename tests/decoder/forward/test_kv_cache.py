@@ -1,4 +1,4 @@
-"""After every round the engine's keys and values are those of a fresh forward pass over the committed text."""
+"""After every round the engine's keys and values equal those of a fresh forward pass over the committed text."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ CONFIGS = {
 
 
 def fresh(module: Any, text: list[int]) -> torch.Tensor:
-    """Keys and values of a plain forward pass: layers, key or value, heads, positions, width."""
+    """Keys and values of a plain forward pass; shape (layers, 2, heads, positions, width)."""
     with torch.inference_mode():
         layers = module(torch.tensor([text]), use_cache=True).past_key_values.layers
     return torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in layers])
@@ -56,7 +56,7 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
         outcome = session.step(())
         text = text + outcome.committed
         finished = outcome.finished
-        # The last committed token is the next root, except in Algorithm 1, which reads it at once.
+        # The last committed token is the next root and not yet read, except in Algorithm 1, which reads it at once.
         known = text if method.name == "alg1" else text[:-1]
         right = fresh(tiny_models.plain(pair.target, dtype), known)
         assert largest_error(keys_values(session.target_cache, engine.pair.target.runs_by), right) < TOLERANCE[dtype]

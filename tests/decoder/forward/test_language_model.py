@@ -1,4 +1,4 @@
-"""What a model can hold: a text as long as its positions are turned in one way."""
+"""The longest text of a model: as long as all positions use the same rotary frequencies."""
 
 from pathlib import Path
 from types import SimpleNamespace

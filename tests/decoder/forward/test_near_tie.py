@@ -1,4 +1,4 @@
-"""Near ties are judged in float32 a layer at a time, wherever there is room, and by the same scores as ever."""
+"""Near ties are judged by float32 logits, computed layer by layer on a device with enough memory."""
 
 import copy
 from typing import Any
@@ -27,7 +27,7 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
 
 def scores(module: Any, prefix: list[int]) -> Tensor:
-    """As a whole copy of the module in float32 scores them."""
+    """Logits of a float32 copy of the whole module."""
     with torch.inference_mode():
         found: Tensor = copy.deepcopy(module).float()(torch.tensor([prefix])).logits[0]
     return found
@@ -43,7 +43,7 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
     tiny_models: TinyModels, family: str, dtype: str
 ) -> None:
     pair = tiny_models.pair(family)
-    # Weights of the copy that it is compared with are in memory of their own too.
+    # The compared float32 copy has newly allocated weights too.
     module = laid_out_anew(copy.deepcopy(tiny_models.loaded(pair, dtype).pair.target.hf.module))
     prefix = tiny_models.prompt_tokens(pair, PROMPT)
     with torch.inference_mode(), in_float32_by_layer(module, CPU):
@@ -88,7 +88,7 @@ def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) ->
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(tiny_models: TinyModels, family: str) -> None:
-    """Whatever stayed where it was would meet tensors of the other device there."""
+    """A tensor left on the first device would make an operation with tensors of the other device fail."""
     module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)
     with torch.inference_mode(), in_float32_by_layer(module, META):
         found = module(input_ids=torch.tensor([[1, 2, 3]], device=META)).logits
@@ -136,11 +136,11 @@ def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
         assert found.near_tie is verdict.near_tie
 
 
-# Where there is room
+# Devices with and without enough memory
 
 
 class Loads:
-    """A model whose module was let go of, and where it is loaded to."""
+    """A model without its module, and the devices to which the module is loaded again."""
 
     def __init__(self, model: LanguageModel, patch: pytest.MonkeyPatch) -> None:
         self.model = model
@@ -257,7 +257,7 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
     monkeypatch.setattr(race, "Judge", Counted)
     engine = tiny_models.loaded(tiny_models.pair("qwen3"), "bfloat16")
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
-    # Which texts have near ties depends on the processor.
+    # Which texts have near ties depends on the CPU.
     for prompt in ("The tree grows", "T", "It was late", "a b c d", "The house", "one two three"):
         made.clear()
         (summary,) = (event for event in decode(engine, prompt, config) if isinstance(event, Summary))

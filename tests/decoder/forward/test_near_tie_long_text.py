@@ -1,4 +1,4 @@
-"""Long texts are scored in parts; each part goes on where the one before has ended."""
+"""Long texts are scored in chunks, each at the positions after the previous one."""
 
 import random
 
@@ -12,7 +12,7 @@ from tests.decoder.makers import TinyModels
 
 @pytest.mark.parametrize("length", [CHUNK, CHUNK + 1, 2 * CHUNK + 88])
 def test_a_clear_choice_far_into_a_text_is_no_near_tie(tiny_models: TinyModels, length: int) -> None:
-    """A part at other positions would come out otherwise, which would be taken for the error of the model's dtype."""
+    """A chunk at wrong positions would give other logits, and the difference would count as the error of the dtype."""
     model = tiny_models.loaded(tiny_models.pair("long"), "float32").pair.target
     generator = random.Random(0)
     prefix = [generator.randrange(tiny.VOCABULARY) for _ in range(length)]

@@ -1,4 +1,4 @@
-"""Under noise, tokens are a near tie where their scores with it are, or where truncation may go either way."""
+"""Under sampling, two tokens are a near tie by their scores with noise, or if truncation depends on rounding."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Passes over attention sinks and a window: each row sees its own, whatever is computed beside it."""
+"""Passes with attention sinks and a window: each row has its own window, independent of other rows of the pass."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ MODELS = ["neox", "llama", "qwen3"]
 
 @pytest.fixture(params=MODELS)
 def model(request: pytest.FixtureRequest, tiny_models: TinyModels) -> tuple[LanguageModel, Callable[..., Tensor]]:
-    """A model with sinks and window, and the reference's logits after every token of a text."""
+    """A model with sinks and window, and a function for the reference's logits after every token of a text."""
     pair = tiny_models.pair(request.param)
     streaming = tiny_models.loaded(pair, "float32").pair.target.streaming(SINKS, WINDOW)
     plain = tiny_models.plain(pair.target, "float64")
@@ -75,7 +75,7 @@ def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModel
 
 
 @pytest.mark.parametrize(("name", "neighbours"), [("llama", True), ("qwen3", False)])
-def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, neighbours: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, neighbours: bool) -> None:  # noqa: FBT001 - a test parameter
     pair = tiny_models.pair(name)
     model, module = tiny_models.loaded(pair, "float32").pair.target, tiny_models.plain(pair.target, "float32")
     frequencies = frequencies_of(module)
@@ -108,7 +108,7 @@ def test_a_turn_of_keys_is_that_of_their_distance() -> None:
 
 
 def numbered(rows: int) -> Tensor:
-    """Keys and values that are the numbers of their rows."""
+    """Keys and values of rows; all values of a row are its number."""
     return torch.arange(rows).float().expand(1, 2, 1, rows)[..., None].clone()
 
 

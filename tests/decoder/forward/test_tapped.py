@@ -1,4 +1,4 @@
-"""Tapped passes leave what enters some layers of a model, row for row, and compute the same bits as plain ones."""
+"""Tapped passes record the inputs of some layers row by row, and compute the same bits as plain passes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PARENTS = [-1, 0, 0, 1]
 
 @dataclass(frozen=True)
 class Tap:
-    """A model with its states."""
+    """A tapped model with its recorded states."""
 
     model: LanguageModel
     states: LayerStates
@@ -38,7 +38,7 @@ def made(family: str, *, exact: bool) -> LanguageModel:
 
 
 def entered(module: Any, tokens: Sequence[int]) -> torch.Tensor:
-    """What enters the layers where the module reads plain text, layers side by side."""
+    """Inputs of the layers when the module reads plain text, concatenated over the layers."""
     body, found = module.base_model, list[torch.Tensor]()
     parts = body.h if hasattr(body, "h") else body.layers
     hooks = [parts[layer].register_forward_pre_hook(lambda _part, given: found.append(given[0][0])) for layer in LAYERS]
@@ -78,7 +78,7 @@ def test_states_of_text_and_tree_are_those_of_a_plain_module(family: str, *, exa
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 @torch.inference_mode()
 def test_a_layer_that_overwrites_its_rows_leaves_those_that_it_was_given(family: str) -> None:
-    """As layers in half precision do, whose sums are in float32."""
+    """Layers in half precision overwrite their rows in place, because their residual is in float32."""
     tap = Tap.of(LanguageModel.of_module(target(family).bfloat16(), family))
     tap.model.read(tap.model.new_cache(32), TEXT)
     expected = entered(target(family), TEXT)

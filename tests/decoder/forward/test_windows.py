@@ -1,4 +1,4 @@
-"""Windows by position: nodes of one depth see as far back, however their rows lie in the cache."""
+"""Windows by position: nodes of one depth see equally far back, regardless of the order of their cache rows."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,7 @@
-"""Tokens a round: the closed form's expectation for each sampled tree against the accepted tokens.
+"""Tokens per round: the closed form's expectation for each sampled tree, compared with the committed tokens.
 
-Given its tree, a round commits the expected number of tokens on average, whatever came before. So the sum of the
-differences over the root of the sum of their squares is about standard normal. Knows no models.
+Given its tree, a round commits the expected number of tokens on average, independent of earlier rounds. So the sum of
+the differences, divided by the root of the sum of their squares, is approximately standard normal.
 """
 
 import math
@@ -22,22 +22,22 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Numbers of rounds and of their tokens."""
+    """Number of rounds, and their tokens compared with the expectation."""
 
     rounds: int
     expected: float
-    """Expected tokens a round, on average."""
+    """Mean of the expected tokens per round."""
     realised: float
     z: float
 
     @property
     def chance(self) -> float:
-        """Probability of so large a difference, or a larger one."""
+        """P-value: probability of a difference of at least this size."""
         return float(2 * norm.sf(abs(self.z)))
 
 
 def efficiency(counts: Mapping[str, float]) -> Efficiency:
-    """Result of the sums of `recorded`, which has one round at least."""
+    """Result of the sums of `recorded` over at least one round."""
     rounds, expected, realised = (counts[name] for name in ("rounds", "expected", "realised"))
     return Efficiency(
         int(rounds), expected / rounds, realised / rounds, (realised - expected) / math.sqrt(counts["squares"])

@@ -1,7 +1,6 @@
 """Parts of a long run: cases, each counted in units, and the results of their counts.
 
-Units are independent of each other and of their order, so that a run can stop after any of them and go on later. Knows
-neither what is counted nor files.
+Units are independent of each other and of their order, so a run can stop after any of them and continue later.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ class Verdict:
     right: bool
     """Whether the result is as expected; for a mistake, whether it is rejected."""
     figures: tuple[str, ...]
-    """Values in the columns of the case's group."""
+    """Values for the columns of the case's group."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Case:
 
     name: str
     setting: str
-    """Full description of the decoding; counts of another description are not continued."""
+    """Full description of the decoding; counts saved with another description are not continued."""
     units: int
     block: int
     """Number of units between two saves."""

@@ -21,7 +21,7 @@ from tests.decoder.laws.mistakes import MISTAKES, Mistake
 from tests.decoder.laws.toy import Setting, drawn, sampled, texts
 
 TEXTS = 20_000
-"""Number of texts by which correct samplers are compared with the law; most mistakes show in a quarter of them."""
+"""Number of texts of correct samplers that are compared with the law; a quarter reveals most mistakes."""
 EFFICIENCY_TEXTS, BOOK_TEXTS, BOOK_TOKENS = 3_000, 20, 60
 COUPLED = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
 COUPLED_SEEDS, COUPLED_TOKENS = 20, 200
@@ -38,7 +38,7 @@ def _held_against(setting: Setting, counts: Counts, *, fits: bool) -> Verdict:
 
 
 def _seeds(name: str, units: range) -> Iterator[int]:
-    """Seeds that differ for every case."""
+    """Seeds of units, different for every case."""
     return ((crc32(name.encode()) << 20) + unit for unit in units)
 
 
@@ -78,7 +78,7 @@ SHALLOW: Mapping[str, Mapping[str, Rules]] = {
     "dynatree": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
     "alg1": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
 }
-"""Deterministic trees: parameters by method."""
+"""Small deterministic trees: parameters by method."""
 DETERMINISTIC = (
     ("linear", "nss", T1_P9, "neox"),
     ("dynatree", "nss", T1, "neox"),
@@ -89,7 +89,7 @@ DETERMINISTIC = (
 
 
 def deterministic(method: str, verifier: str, sampling: Sampling, family: str) -> Setting:
-    """Trees of the most probable tokens."""
+    """Setting with deterministic trees, which consist of the most probable tokens."""
     return Setting(family, sampled(method, sampling, verifier=verifier, **SHALLOW[method]))
 
 
@@ -105,7 +105,7 @@ SETTINGS = {
     f"{verifier}, {method}, {_sampled(sampling, family)}": deterministic(method, verifier, sampling, family)
     for method, verifier, sampling, family in DETERMINISTIC
 }
-"""All cases of correct samplers, by name."""
+"""Settings of all cases of correct samplers, by name."""
 
 
 def _efficient(counts: Counts) -> Verdict:

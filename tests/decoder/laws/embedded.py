@@ -1,4 +1,4 @@
-"""The embedded pair on openings of books that it was not trained on, in float32."""
+"""The embedded pair in float32 on openings of books that are not in its training data."""
 
 import os
 from collections import Counter
@@ -25,7 +25,7 @@ def beginnings() -> tuple[str, ...]:
     """Openings of ten books.
 
     Raises:
-        ConfigError: They are not there.
+        ConfigError: The folder with the books does not exist.
     """
     folder = os.environ.get("DYNATUI_DATA", "")
     texts = sorted(Path(folder, "books_test").glob("*.txt")) if folder else []
@@ -35,7 +35,7 @@ def beginnings() -> tuple[str, ...]:
 
 
 def written(config: RunConfig, seed: int) -> dict[str, list[int]]:
-    """Tokens of each method of a run at a seed, after one of the openings in turn."""
+    """Tokens of each method of a run; the seed also selects the opening."""
     own = RunConfig(config.methods, config.max_new_tokens, seed, parameters=config.parameters)
     tokens: dict[str, list[int]] = {name: [] for name in config.methods}
     prompts = beginnings()

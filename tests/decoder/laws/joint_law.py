@@ -1,7 +1,7 @@
-"""Test whether texts are distributed as a law, which correct samplers pass and wrong ones fail.
+"""Statistical test whether texts follow a law; correct samplers pass it and wrong ones fail.
 
-Knows no models: a text is a string of digits, a token each. Three things fail: a text that is impossible, Pearson's
-distance, and a total variation above what is expected of so many texts and what chance adds to it (McDiarmid 1989).
+A text is a string of digits, one per token. The test fails in three cases: a text has probability 0, Pearson's distance
+is too large, or the total variation exceeds its expected value plus a bound on chance deviations (McDiarmid 1989).
 """
 
 import math
@@ -13,9 +13,9 @@ from scipy.stats import chi2
 Law = Mapping[str, float]
 """Probability of each text."""
 ALPHA = 1e-5
-"""Largest false alarm rate of one test: up to 100 tests together stay below 1e-3."""
+"""Largest false alarm rate of one test; for up to 100 tests together it stays below 1e-3."""
 LEAST_EXPECTED = 5.0
-"""Least expected count of a text; texts below it are pooled."""
+"""Minimum expected count of a text; texts below it are pooled."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Comparison:
     distance: float
     """Total variation distance."""
     bound: float
-    """Distance that is exceeded with probability ALPHA / 2 at most."""
+    """Distance that a correct sampler exceeds with probability ALPHA / 2 at most."""
     chance: float
     """P-value of Pearson's distance under the law."""
 
@@ -42,8 +42,8 @@ def compare(counts: Mapping[str, float], law: Law) -> Comparison:
     """Compares counts of texts with a law.
 
     Args:
-        counts: How often each text was written; at least one was.
-        law: Sums to 1.
+        counts: Count of each text; at least one text.
+        law: Probabilities that sum to 1.
     """
     whole = sum(counts.values())
     texts = law.keys() | counts.keys()

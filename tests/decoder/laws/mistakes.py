@@ -1,7 +1,7 @@
-"""Engines with one mistake each, patched into the real engine for a while; a test must reject them to prove something.
+"""Engines with one mistake each, made by temporary patches; a test proves something only if it rejects them.
 
-Wrong verifiers are those of `wrong_verifiers`. The other mistakes are made around a verifier: with coins, rows, trees,
-positions, masks and caches.
+Wrong verifiers are those of `wrong_verifiers`. The other mistakes concern a verifier's inputs and results: random
+numbers, rows, trees, positions, masks, and caches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,26 +38,26 @@ from tests.decoder.verify.lossless.row_by_row import Verify
 from tests.decoder.verify.lossless.wrong_verifiers import CHAIN, WRONG, Wrong
 
 Change = Callable[[], AbstractContextManager[Any]]
-"""A patch that is active while it is entered."""
+"""A function that returns a patch as a context manager."""
 PLAIN, COOL, NUCLEUS = Sampling(1.0), Sampling(0.6), Sampling(1.0, 0, 0.7)
 ROOMY = 64
-"""Rows of a cache that is never emptied."""
+"""Number of rows of a cache from which no rows are removed."""
 right_verify, right_reserve = IndependentVerifier.verify, HostSession._reserve
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong engine, and the setting that reveals the mistake."""
+    """An engine with a mistake, and the setting that reveals it."""
 
     name: str
     setting: Setting
     change: Change
     texts: int = 5_000
-    """Number of texts that reveal the mistake."""
+    """Number of texts that suffice to reveal the mistake."""
 
 
 def with_verifier(name: str, verify: Verify) -> Change:
-    """Another verifier, in float64, under the name of a correct one."""
+    """Replaces the verifier `name` by a wrong one, which computes in float64."""
 
     def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, generator: RandomGenerator) -> Accepted:
         return verify(tree, target_probs.double().numpy(), draft_probs.double().numpy(), generator)
@@ -71,7 +71,7 @@ def with_other(owner: Any, **others: Any) -> Change:
 
 
 def with_all(*changes: Change) -> Change:
-    """Several patches that make one mistake."""
+    """Combines several patches to one mistake."""
 
     @contextmanager
     def entered() -> Iterator[None]:
@@ -141,7 +141,7 @@ def sorted_siblings(tree: TokenTree) -> DrawnTree:
 
 
 def without_the_worst(tree: TokenTree) -> DrawnTree:
-    """The least probable of several drawn tokens is dropped."""
+    """Drops the least probable of several drawn tokens."""
     found = drawn_tree(tree)
     worst = {min(drawn, key=lambda node: tree.logprobs[node]) for drawn in found.children if len(set(drawn)) > 1}
     left = [tuple(node for node in drawn if node not in worst) for drawn in found.children]
@@ -155,7 +155,7 @@ def rows_of_their_parents(
 
 
 def in_a_line(own: HostSession, tree: TokenTree) -> Tensor:
-    """Siblings get consecutive positions."""
+    """Gives siblings consecutive positions."""
     positions = [own._root + node for node in range(len(tree))]
     return own._pair.known(own._pair.target.forward(own.target_cache, tree.tokens, positions, tree.visible()))
 
@@ -165,7 +165,7 @@ def all_before(tree: TokenTree) -> NDArray[np.bool_]:
 
 
 def in_place(cache: KvCache, rows: Sequence[int]) -> None:
-    """The first rows are kept, as many as were accepted."""
+    """Keeps the first rows instead of the accepted rows."""
     cache.length = cache.used = cache.length + len(rows)
 
 
@@ -175,7 +175,7 @@ def roomy(own: HostSession) -> None:
 
 
 def nothing_dropped(own: HostSession, outcome: Outcome) -> None:
-    """Refused nodes stay in the target's cache."""
+    """Keeps refused nodes in the target's cache."""
     own.target_cache.length = own.target_cache.used
     assert own.proposer is not None
     own.proposer.commit(outcome.accepted[: len(outcome.committed)])
@@ -191,7 +191,7 @@ LINE, PAIR, TREE, BRANCHES, MANY, WIDE = (
     drawn("traversal", "iid", (4, 0, 2), COOL, "llama"),
 )
 RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
-"""Mistakes that show only if several draws after a node are refused or equal."""
+"""Mistakes that are visible only if several draws after a node are refused or equal."""
 
 
 def of_verifier(wrong: Wrong) -> Mistake:

@@ -1,6 +1,6 @@
-"""The engine with independent sampling writes the target's distribution, and engines with a mistake are detected.
+"""Texts of independent sampling follow the target's distribution, and engines with a mistake are rejected.
 
-Tests of a few seconds are here for `pytest`; all cases, at length, are marked `statistical`.
+Short tests run by default; the full runs of all cases are marked `statistical`.
 """
 
 import os
@@ -28,7 +28,7 @@ SEEN_SOON = {
     "mask: siblings see each other": 150,
     "cache: refused rows kept": 100,
 }
-"""Mistakes around the verifier that few texts reveal."""
+"""Number of texts for mistakes that few texts reveal."""
 ALL = [pytest.param(case, id=f"{group.title}: {case.name}") for group in GROUPS for case in group.cases]
 
 

@@ -1,4 +1,4 @@
-"""The test of laws passes samples of the law, and fails for each of its three reasons."""
+"""The statistical test of laws accepts samples of the law, and rejects for each of its three reasons."""
 
 from collections import Counter
 

@@ -1,7 +1,7 @@
-"""A pair of eight tokens whose law of three tokens can be enumerated, and texts of the engine with it.
+"""A pair with eight tokens, the exact law of its texts of three tokens, and texts of the engine.
 
-The law is that of the target's own module: 1 + 8 + 64 plain forward passes, truncated as transformers does it. A text
-is a string of digits, a token each; every text is one seed's, with trees drawn anew.
+The law is computed by 1 + 8 + 64 plain forward passes of the target's module, and truncated as in transformers. A text
+is a string of digits, one per token. Each text has its own seed and newly sampled trees.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class Likeness:
 
 
 PAIRS = {"neox": Likeness(3, 0.4, 0.25), "llama": Likeness(5, 0.3, 0.15)}
-"""Chosen so that every mistake of `mistakes` shows: most tokens have some probability, and the draft is often wrong."""
+"""Chosen so that every mistake of `mistakes` is visible: no token is too improbable, and drafts are often wrong."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Setting:
 def drawn(
     verifier: str, drafting: str, shape: tuple[int, int, int], sampling: Sampling, family: str = "neox"
 ) -> Setting:
-    """Trees sampled in a shape (K, L1, L2)."""
+    """Setting with sampled trees of a shape (K, L1, L2)."""
     return Setting(family, sampled("delayed", sampling, delayed=Delayed(verifier, drafting, *shape)))
 
 
@@ -83,7 +83,7 @@ def engine(family: str) -> Engine:
 
 @cache
 def law(family: str, sampling: Sampling) -> Law:
-    """The chance of every text of three tokens."""
+    """Probability of every text of three tokens."""
     module = engine(family).pair.target.hf.module
     found = {"": 1.0}
     for _ in range(TOKENS):
@@ -103,7 +103,7 @@ def _chances(module: Any, text: str, sampling: Sampling) -> list[float]:
 
 
 def texts(setting: Setting, seeds: Iterable[int]) -> Counter[str]:
-    """Count of each text, with one seed for each text."""
+    """Counts of texts, one text per seed."""
     config = setting.config
     method = METHODS[config.methods[0]]
     found: Counter[str] = Counter()

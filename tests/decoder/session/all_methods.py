@@ -1,4 +1,4 @@
-"""A run of all methods, in which history moves knobs often, and which a user may steer."""
+"""A run of all methods with frequent history adjustments, with or without user actions."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ CONFIG = RunConfig(METHODS, 40, dynatree=LIVELY)
 def steered(
     tiny_models: TinyModels, config: RunConfig, at: int, turn: Callable[[Steering], object], dtype: str = "float64"
 ) -> Played:
-    """A run in which the user acts when the first method's round `at - 1` is over."""
+    """A run in which `turn` is called after round `at - 1` of the first method."""
     steering, events = Steering(), list[Event]()
     for event in decode(tiny_models.loaded(tiny_models.pair("neox"), dtype), PROMPT, config, steering):
         events.append(event)

@@ -1,4 +1,4 @@
-"""Fixtures of the sessions' tests."""
+"""Fixtures of the session tests."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from tests.decoder.session.all_methods import CONFIG, PROMPT
 
 @pytest.fixture
 def played(tiny_models: TinyModels) -> Played:
-    """All methods on one prompt; decoded once."""
+    """A run of all methods on one prompt; it is decoded once."""
     return tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, CONFIG)

@@ -1,4 +1,4 @@
-"""Costs that rounds of `auto` are told, and its rules, for tests in which no time is measured."""
+"""Made-up costs of rounds of `auto`, and its rules, for tests that measure no time."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from decoder.methods.auto import Auto
 
 
 class FixedCurve(Curve):
-    """A curve that keeps its made-up costs, so that measured times of a busy machine decide nothing."""
+    """A curve that learns nothing, so that times measured on a busy machine have no influence."""
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:  # noqa: ARG002
         return 1.0
@@ -22,16 +22,16 @@ class FixedCurve(Curve):
 
 _TARGET_PASS = FixedCurve({1: 0.003, 64: 0.006})
 PAYING = Costs(_TARGET_PASS, _TARGET_PASS, FixedCurve({1: 0.0001, 64: 0.0002}), _TARGET_PASS, FixedCurve({1: 0.0}))
-"""Costs by which drafts, trees and lookups pay, fixed."""
+"""Fixed costs for which drafts, trees and lookups pay."""
 WIDE = Auto()
 FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
-"""Drafting costs nothing."""
+"""Drafting costs almost nothing."""
 DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
-"""Drafting costs more than anything can bring."""
+"""Drafting costs more than it can ever gain."""
 
 
 def priced(engine: Engine, costs: Costs) -> Engine:
-    """The pair as if these costs had been measured; learnt from by this test alone."""
+    """The pair as if `costs` had been measured. The copy of the costs is the test's own, so learning is not shared."""
     own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
     return replace(
         engine,
@@ -41,7 +41,7 @@ def priced(engine: Engine, costs: Costs) -> Engine:
 
 
 def some_costs(luck: random.Random) -> Costs:
-    """Anything from a draft for nothing to one that is dearer than the target, and any shape over the rows."""
+    """Random costs: drafts from nearly free to dearer than the target, with random curves over the rows."""
     plain = 10 ** luck.uniform(-5, -1)
 
     def curve(least: float, most: float) -> Curve:

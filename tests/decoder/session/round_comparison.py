@@ -1,4 +1,4 @@
-"""Compares the engine's rounds with the reference's: nodes, parents, log-probabilities, acceptance, knobs."""
+"""Comparison of the engine's rounds with the reference's: nodes, parents, log-probabilities, acceptance, knobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.reference import AMBIGUOUS, Step
 
 @dataclass
 class Score:
-    """What was compared, so that a property cannot hold because nothing was looked at."""
+    """Counts of compared rounds and nodes, by which a test ensures that it has compared enough."""
 
     rounds: int = 0
     discarded: int = 0
@@ -19,7 +19,7 @@ class Score:
     deep: int = 0
 
     def add(self, other: "Score") -> None:
-        """What was compared besides."""
+        """Adds the counts of another comparison."""
         self.rounds += other.rounds
         self.discarded += other.discarded
         self.nodes += other.nodes
@@ -29,7 +29,7 @@ class Score:
 def assert_same_rounds(
     rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS, within: float = 1e-4
 ) -> Score:
-    """Compares round by round, up to the first round that float arithmetic may decide either way.
+    """Compares round by round, up to the first round that depends on rounding (`margin` below `ambiguous`).
 
     Log-probabilities may differ by `within`.
     """

@@ -1,4 +1,4 @@
-"""The method auto in the engine: the text is that of plain decoding whatever drafting costs."""
+"""The method auto in the engine writes the text of plain decoding for any costs of drafting."""
 
 import random
 import time
@@ -43,7 +43,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_rounds_cost(
 
 
 def test_some_of_these_rounds_drafted_and_some_did_not(tiny_models: TinyModels) -> None:
-    """Otherwise the test above would not test much."""
+    """Otherwise the test above would prove little."""
     luck = random.Random(0)
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     rounds = [
@@ -86,7 +86,7 @@ def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels
     ids=["D_max", "branching", "rho_stop", "D0"],
 )
 def test_what_a_knob_cuts_stays_cut(tiny_models: TinyModels, rules: Auto, deepest: int, widest: int) -> None:
-    """Knobs cut the model's branches; lookups are on or off."""
+    """Lookups are off because these knobs limit only the draft model's branches."""
     rules = replace(rules, lookup=False)
     rounds = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), FREE), rules).rounds("auto")
     assert max(max(depths(event.parents)) for event in rounds) == deepest
@@ -105,7 +105,7 @@ def test_costs_are_measured_once_for_texts_of_about_one_length(tiny_models: Tiny
     pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "float32"), costs={})
     started = time.perf_counter()
     short = pair.costs_of(20)
-    # A second on an idle machine.
+    # This takes a second on an idle machine.
     assert time.perf_counter() - started < 10
     assert pair.costs_of(30) is short
     assert pair.costs_of(100) is not short

@@ -1,4 +1,4 @@
-"""In which order the methods of a race begin: a reader waits for the first one only."""
+"""Order in which the methods of a race begin: a reader waits only for the first method."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Texts in bfloat16 differ from plain decoding's at near ties alone."""
+"""Texts in bfloat16 differ from plain decoding only at near ties."""
 
 import copy
 import itertools

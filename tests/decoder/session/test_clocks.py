@@ -1,4 +1,4 @@
-"""Clocks and figures of a run, slow motion and pauses."""
+"""Clocks and figures of a run, slow motion, and pauses."""
 
 import itertools
 import threading

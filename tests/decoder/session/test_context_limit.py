@@ -1,4 +1,4 @@
-"""Texts up to the context's last position, and prompts that are refused."""
+"""Texts that fill the context, and refused prompts."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from tests.tiny import CONTEXT
 
 
 def long_prompt(tiny_models: TinyModels, name: str, tokens: int) -> str:
-    """A prompt of exactly so many tokens: digits are tokens of their own."""
+    """A prompt of exactly `tokens` tokens: each digit is one token."""
     prompt = ("0123456789" * CONTEXT)[:tokens]
     assert len(tiny_models.prompt_tokens(tiny_models.pair(name), prompt)) == tokens
     return prompt

@@ -1,6 +1,6 @@
-"""With a DFlash head every round is the reference's, and every method writes the text of plain decoding.
+"""With a DFlash head every round equals the reference's, and every method writes the text of plain decoding.
 
-The reference (`tests.dflash_reference`) has no memory: it computes each round's block from the whole text.
+The reference (`tests.dflash_reference`) has no cache: it computes each round's block from the whole text.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 TEXT, SHORT, LONG = 16, 12, 200
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=60)
 WIDE = Fixed(depth=3, branching=5, tau=0, n_max=200)
-"""A tree so wide that most of the favourite tokens are in it."""
+"""A tree so wide that it contains most of the favourite tokens."""
 TREES = {
     "dynatree": RunConfig(("dynatree",), TEXT, dynatree=BUSHY),
     "best of a wide tree": RunConfig(("dynatree",), TEXT, dynatree=replace(BUSHY, n_max=14, selection="best")),
@@ -140,7 +140,7 @@ def test_every_method_writes_what_plain_sampling_does(tiny_models: TinyModels, s
 
 @pytest.fixture(scope="module")
 def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Qwen3 with room for a long text."""
+    """A tiny Qwen3 with a context long enough for `LONG` tokens."""
     shape = {"num_hidden_layers": 8, "max_position_embeddings": 512}
     model = tiny.build(tiny.FAMILIES["qwen3"](**shape), seed=1, spread=0.2)
     others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
@@ -182,7 +182,7 @@ def begun(engine: Engine, prompt: list[int], limit: int, rules: Any = BUSHY) -> 
 
 @pytest.mark.parametrize("layout", ["z-lab", "z-lab, windows", "DFlash2", "speculators"])
 def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModels, layout: str) -> None:
-    """After every round a new `BlockPasses` reads the states of the whole text at once, as the expected value."""
+    """The expected value after every round is that of a new `BlockPasses` that reads the whole text at once."""
     pair = name("gpt2", layout)
     engine = tiny_models.loaded(tiny_models.pair(pair), "float64")
     head, target = engine.pair.head, engine.pair.target
@@ -237,7 +237,7 @@ def test_all_levels_take_one_pass(tiny_models: TinyModels) -> None:
 
 
 def test_a_prompt_of_one_token_is_drafted_for_from_the_first_round_on(tiny_models: TinyModels) -> None:
-    """The block attends to itself alone."""
+    """Without earlier tokens the block attends only to itself."""
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "z-lab")), "float32")
     texts = []
     for rules in (BUSHY, None):
@@ -250,7 +250,7 @@ def test_a_prompt_of_one_token_is_drafted_for_from_the_first_round_on(tiny_model
 
 
 def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_models: TinyModels) -> None:
-    """The head reads several tokens later than the target, as in a probe; a block at each token gives equal logits."""
+    """The head lags several tokens behind the target, as in a probe; a block at each missed token gives its logits."""
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "DeepSpec")), "float64")
     head, text = engine.pair.head, [*range(20, 40)]
     assert isinstance(head, BlockHead)

@@ -1,4 +1,4 @@
-"""With an EAGLE-3 head every round is the reference's, and every method writes what plain decoding does."""
+"""With an EAGLE-3 head every round equals the reference's, and every method writes the text of plain decoding."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ def oracle(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) ->
 
 
 def compare(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -> Score:
-    """Runs engine and reference on one method; tells what was compared."""
+    """Runs engine and reference on one method, and compares their rounds."""
     saved, (method,) = tiny_models.pair(pair), config.methods
     rounds = [event for event in decode(tiny_models.loaded(saved, dtype), PROMPT, config) if isinstance(event, Round)]
     rules: Any = {"dynatree": config.of(DynaTree), "fixed": config.of(Fixed), "linear": config.of(Linear)}[method]
@@ -82,7 +82,7 @@ def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str
 
 
 def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels) -> None:
-    """Some paths are accepted deeply: what is kept of them is tested too."""
+    """Some accepted paths are deep, so the states kept for deep paths are tested too."""
     score = Score()
     for layout in LAYOUTS:
         score.add(compare(tiny_models, name("llama", layout), "float64", TREES["dynatree"]))
@@ -149,7 +149,7 @@ def test_exact_passes_write_the_bits_of_ar_with_a_head_too(tiny_models: TinyMode
 
 
 def test_a_prompt_of_one_token_is_drafted_for_from_the_second_round_on(tiny_models: TinyModels) -> None:
-    """Before the target has read anything there is nothing to guess from."""
+    """The head drafts from the target's states, which do not exist before the target has read a token."""
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
     session = host_session(engine, [7], 12, BUSHY)
     session.prefill()

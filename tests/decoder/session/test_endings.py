@@ -1,4 +1,4 @@
-"""Runs that are stopped or abandoned."""
+"""Stopped and abandoned runs."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Forward passes of a round, the size of its tree and the memory for both."""
+"""Number of forward passes of a round, size of its tree, and the memory for both."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from tests.reference import simulate
 
 @contextmanager
 def counted(model: Any) -> Iterator[list[int]]:
-    """A list that grows by one entry, the number of rows, with every forward pass of the model."""
+    """A list to which every forward pass of the model adds its number of rows."""
     passes: list[int] = []
     right = model.runs_by
 

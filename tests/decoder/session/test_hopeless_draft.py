@@ -1,8 +1,8 @@
-"""A draft that is sure of itself and right only by chance costs little: the whole engine, the embedded target.
+"""A confident draft that is right only by chance costs little: the whole engine with the embedded target.
 
-Time is simulated: on two shared cores three per cent drown in what else runs there. Each call and each round takes
-about what it takes of the embedded pair, in plain calls of its target, so that the same decisions take the same time on
-any machine. `dynatui bench speed --hostile --methods dynatree --preset fast` tells the real one.
+Time is simulated, because measurements on shared cores cannot resolve 3%. The unit of time is a plain call of the
+target, and each call and round takes about as long as it does for the embedded pair. So equal decisions take equal time
+on every machine. `dynatui bench speed --hostile --methods dynatree --preset fast` measures real time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,13 +27,13 @@ from decoder.system.device import Stopwatch
 from tests.decoder.makers import with_pair
 
 Prices = Mapping[int, float]
-"""Seconds by rows."""
+"""Number of rows -> seconds."""
 TARGET = {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1}
 LEVEL = {1: 0.17, 8: 0.25, 32: 0.5}
 READING = {1: 0.25, 48: 0.8, 96: 1.25, 192: 2.2}
-"""The draft's first pass of a round; what it has missed is read and judged."""
+"""Seconds of the draft's first pass of a round, which reads the tokens that the draft has missed."""
 ROUND, OPEN_ROUND, DRAFTED_ROUND = 0.009, 0.0175, 0.03
-"""What a round takes beside its calls: one of ar, one that might have drafted, and one that did."""
+"""Seconds of a round besides its calls: of ar, of `auto` without drafting, and of `auto` with drafting."""
 PROMPTS = ("The old man put down his lantern and looked at the boy", "It was the best of times,")
 TOKENS = 256
 BAR = 0.97
@@ -41,7 +41,7 @@ BAR = 0.97
 
 @dataclass
 class World:
-    """What time it is."""
+    """The simulated time."""
 
     seconds: float = 0.0
 
@@ -51,7 +51,7 @@ def price(prices: Prices, rows: int) -> float:
 
 
 class Priced:
-    """A model whose calls take what they cost, and which is itself in all else."""
+    """A model whose calls advance the simulated time; everything else is the wrapped model's."""
 
     def __init__(self, model: LanguageModel, world: World, forward: Prices, read: Prices) -> None:
         self._model, self._world = model, world
@@ -71,7 +71,7 @@ class Priced:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A clock that only calls and rounds move."""
+    """A simulated clock that only model calls and rounds advance."""
     now = World()
 
     class Watch(Stopwatch):
@@ -88,7 +88,7 @@ def loaded() -> Engine:
 
 
 def priced(engine: Engine, world: World) -> Engine:
-    """The pair in this world, which knows what calls cost and nothing of its draft."""
+    """The pair with simulated and known costs, and with an acceptance model that has learnt nothing."""
     known = Costs(Curve({1: 1.0}), Curve(READING), Curve(LEVEL), Curve(TARGET), Curve({1: DRAFTED_ROUND}))
     target = cast("LanguageModel", Priced(engine.pair.target, world, TARGET, READING))
     draft = cast("LanguageModel", Priced(engine.pair.draft_model, world, LEVEL, READING))
@@ -98,7 +98,7 @@ def priced(engine: Engine, world: World) -> Engine:
 
 
 def rates(engine: Engine, world: World, *, lookup: bool = False) -> Iterator[float]:
-    """Tokens a second on one text after another, over those of ar; what one tells of the draft serves the next."""
+    """Speed relative to ar on each prompt in turn; the acceptance model keeps learning from prompt to prompt."""
     for prompt in PROMPTS:
         config = RunConfig(max_new_tokens=TOKENS, auto=Auto(lookup=lookup))
         session = METHODS["auto"].open(engine, engine.pair.tokenizer(prompt).input_ids, config)
@@ -128,5 +128,5 @@ def test_that_would_not_hold_with_a_budget_that_stakes_more(
 
 
 def test_the_draft_that_was_trained_for_it_pays_in_the_same_world(loaded: Engine, world: World) -> None:
-    """So the loss above is the draft's, and not this world's."""
+    """The loss above is therefore caused by the draft and not by the simulated costs."""
     assert next(rates(priced(loaded, world), world)) > 1.2

@@ -1,4 +1,4 @@
-"""Independent sampling through the engine: drawn trees, lossless verifiers, and what is refused."""
+"""Independent sampling in the engine: sampled trees, lossless verifiers, and refused combinations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Drafts from the text's own past, alone and beside a model: the text is that of plain decoding, whatever drafts."""
+"""Lookups in the text so far, with and without a draft model: every method writes the text of plain decoding."""
 
 import random
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ WITHOUT_MODEL = tuple(name for name, method in METHODS.items() if not method.nee
 EXACT = tuple(name for name in WITHOUT_MODEL if METHODS[name].same_until is None)
 LIMIT = 40
 DEAR_DRAFT = Costs(Curve({1: 1.0}), Curve({1: 1e3}), Curve({1: 1e3}), Curve({1: 1.0, 64: 1.5}), Curve({1: 1e-6}))
-"""A pass of the draft costs more than anything can bring, a verified node next to nothing."""
+"""A pass of the draft model costs more than it can ever gain, and a verified node almost nothing."""
 
 
 def alone(tiny_models: TinyModels, name: str, dtype: str = "float32") -> Engine:
@@ -37,7 +37,7 @@ def play(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> Played:
 
 
 def lookups(rounds: Sequence[Round]) -> list[Round]:
-    """The rounds with a node that was looked up."""
+    """The rounds with a looked-up node."""
     return [event for event in rounds if "lookup" in event.origins]
 
 
@@ -60,7 +60,7 @@ def test_every_method_writes_what_plain_sampling_writes(
 
 
 def test_some_of_these_trees_were_accepted(tiny_models: TinyModels) -> None:
-    """Otherwise the tests above would not test much."""
+    """Otherwise the tests above would prove little."""
     played = play(alone(tiny_models, "neox"), RunConfig(EXACT, LIMIT))
     for name in set(EXACT) - {"ar"}:
         assert sum(len(event.accepted) for event in played.rounds(name)) > 0, name
@@ -104,7 +104,7 @@ def test_a_draft_model_without_a_target_is_refused() -> None:
         load_pair(None, "some-draft")
 
 
-# Trees of both origins
+# Trees with nodes from lookups and from the draft model
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -182,7 +182,7 @@ def test_a_round_without_origins_is_read_as_one_of_the_draft_alone(tiny_models: 
 
 
 def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> None:
-    """Rounds by lookups alone and rounds of the model take turns in one text."""
+    """Rounds of lookups alone and rounds with the draft model alternate in one text."""
     luck, seen = random.Random(5), set[tuple[bool, bool]]()
     loaded = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     for _ in range(12):
@@ -200,7 +200,7 @@ def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> N
 def test_the_model_is_asked_only_where_it_has_seen_the_path(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a looked up node that it has not read it would know nothing but the token."""
+    """If the draft model has not read a looked-up node's path, it knows only the node's token."""
     plain, asked = DraftPasses.after_level, list[bool]()
 
     def after_level(passes: DraftPasses, tree: TokenTree, nodes: Sequence[int]) -> Any:

@@ -1,4 +1,4 @@
-"""Lookups while knobs are turned, texts end and prompts are short: the text stays that of plain decoding."""
+"""Lookups with turned knobs, at the end of a text, and on short prompts write the text of plain decoding."""
 
 import random
 from collections.abc import Mapping
@@ -30,17 +30,17 @@ Turns = Mapping[int, tuple[KnobName, float]]
 
 
 def alone(tiny_models: TinyModels) -> Engine:
-    """A target that often says again what it has said, so that lookups are right now and then."""
+    """A target without a draft model that often repeats itself, so that some lookups are accepted."""
     return priced(with_pair(tiny_models.loaded(tiny_models.pair(REPEATING), "float64"), head=None), FREE)
 
 
 def mixed(tiny_models: TinyModels, pair: str = "neox", luck: random.Random | None = None) -> Engine:
-    """A pair whose rounds cost anything, or where no luck decides a draft for nothing."""
+    """A pair whose costs are drawn from `luck`; without `luck`, drafts cost nothing."""
     return priced(tiny_models.loaded(tiny_models.pair(pair), "float64"), some_costs(luck) if luck else FREE)
 
 
 def steered(engine: Engine, config: RunConfig, turns: Turns, prompt: str = PROMPT) -> Played:
-    """A run in which a knob is turned before each of these rounds of the last method."""
+    """A run in which one knob is turned before each of the given rounds of the last method."""
     steering, events = Steering(), list[Event]()
     for event in decode(engine, prompt, config, steering):
         events.append(event)
@@ -104,7 +104,7 @@ def test_a_text_may_end_at_the_context_within_a_looked_up_chain(tiny_models: Tin
 
 @pytest.mark.parametrize("rules", [Linear(), Fixed(), DynaTree(), Auto()], ids=str)
 def test_a_text_ends_with_an_end_token_inside_a_looked_up_chain(tiny_models: TinyModels, rules: Rules) -> None:
-    """The prompt is a text that goes round in circles already, and holds the token that is to end it."""
+    """The prompt is already a repeating text and contains the end token."""
     engine, circle = alone(tiny_models), tiny_models.prompt_tokens(tiny_models.pair(REPEATING), PROMPT)
     circle += steered(engine, RunConfig(("ar",), LIMIT), {}).tokens("ar")
     coming = decoded(engine, circle, None)[0]
@@ -119,7 +119,7 @@ def test_a_text_ends_with_an_end_token_inside_a_looked_up_chain(tiny_models: Tin
 
 
 def decoded(engine: Engine, prompt: list[int], rules: Rules | None) -> tuple[list[int], Outcome]:
-    """What follows a prompt, and the last round."""
+    """The tokens after a prompt, and the last round."""
     session = host_session(engine, prompt, 24, rules)
     session.prefill()
     while not (outcome := session.step(())).finished:
@@ -138,7 +138,7 @@ def test_prompts_of_a_token_or_two_are_looked_up_in(tiny_models: TinyModels, pro
 
 
 def test_a_prompt_with_a_token_that_a_model_does_not_know_is_refused(tiny_models: TinyModels) -> None:
-    """What is looked up in it would be fed to that model, as the prompt is."""
+    """Looked-up tokens are fed to that model, as the prompt is."""
     tokens = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     narrow = with_pair(mixed(tiny_models), vocabulary=max(tokens))
     with pytest.raises(
@@ -148,14 +148,14 @@ def test_a_prompt_with_a_token_that_a_model_does_not_know_is_refused(tiny_models
 
 
 def test_some_of_these_lookups_were_right(tiny_models: TinyModels) -> None:
-    """Otherwise the tests above would not test much."""
+    """Otherwise the tests above would prove little."""
     played = steered(alone(tiny_models), RunConfig(ALONE, LIMIT, temperature=0.7), {6: ("temperature", 0.0)})
     for method in set(ALONE) - {"ar"}:
         assert max(len(event.accepted) for event in played.rounds(method)) > 2, method
 
 
 def test_history_goes_by_what_rules_have_drafted(tiny_models: TinyModels) -> None:
-    """Trees of rules move it, whatever they are made of; beside a draft, what was looked up does not."""
+    """Trees grown by rules move the knobs, even if all nodes are looked up. Lookups of `auto` do not."""
     rules = DynaTree(window=1, eta_d=2)
     played = steered(alone(tiny_models), RunConfig(("ar", "dynatree"), LIMIT, dynatree=rules), {})
     as_ar(played)

@@ -1,4 +1,4 @@
-"""With a target's own MTP layer every round is the reference's, and every method writes what plain decoding does."""
+"""With the target's MTP layer every round is the reference's, and every method writes the text of plain decoding."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ def engine_of(tiny_models: TinyModels, family: str, dtype: str = "float32") -> E
 
 
 def precise(family: str) -> str:
-    """The most precise dtype of a family: experts have no float64 in torch."""
+    """The most precise dtype of a family; torch has no float64 for experts."""
     return "float64" if family == "qwen3_5_text" else "float32"
 
 
@@ -81,7 +81,7 @@ def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, family: str
 
 @needs_reference
 def test_a_rebuilt_round_after_a_deep_path_is_the_reference_s(tiny_models: TinyModels) -> None:
-    """Some accepted paths are deep, so the target's states that are kept for such paths are tested too."""
+    """Some accepted paths are deep, so the states kept for deep paths are tested too."""
     score = Score()
     for family in FAMILIES:
         score.add(compare(tiny_models, family, replace(TREES["dynatree"], max_new_tokens=48)))
@@ -102,7 +102,7 @@ def test_every_method_writes_what_plain_decoding_does(tiny_models: TinyModels, f
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, family: str) -> None:
-    """States, keys and values that are kept over rounds give the draft of a session that reads the whole text again."""
+    """States, keys and values kept across rounds give the same draft as a session that reads the whole text again."""
     engine = engine_of(tiny_models, family, precise(family))
     session = host_session(engine, prompt_of(tiny_models, family), 40, BUSHY)
     session.prefill()

@@ -1,4 +1,4 @@
-"""With a P-EAGLE head one pass per round drafts all levels, and every method writes the text of plain decoding.
+"""A P-EAGLE head drafts all levels in one pass per round, and every method writes the text of plain decoding.
 
 `test_eagle3_rounds` compares the trees of P-EAGLE heads with the reference.
 """
@@ -82,7 +82,7 @@ def test_a_head_of_one_guess_drafts_one_level(tiny_models: TinyModels) -> None:
 
 @pytest.mark.parametrize("family", LAYOUT)
 def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, family: str) -> None:
-    """States, keys and values that are kept over rounds give the draft of a session that reads the whole text again."""
+    """States, keys and values kept across rounds give the same draft as a session that reads the whole text again."""
     engine = engine_of(tiny_models, family, "float64")
     session = host_session(engine, prompt_of(tiny_models, family), 60, BUSHY)
     session.prefill()

@@ -1,4 +1,4 @@
-"""Slow motion sleeps as long as the speed asks for, seldom enough that rounds between sleeps run warm."""
+"""Slow motion sleeps as long as the speed requires, in few long sleeps so that rounds between them run warm."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,12 @@ from decoder.session.steering import NAP_S, SLEEP_S, SlowMotion, Steering, hold
 
 
 class Clock:
-    """Time passes where somebody sleeps, and a nanosecond wherever somebody looks."""
+    """A fake clock: `sleep` advances it by the time slept, and each reading by a nanosecond."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.wakes: Callable[[], None] = lambda: None
-        """What happens during a nap."""
+        """Called during each sleep."""
 
     def perf_counter(self) -> float:
         self.now_s += 1e-9
@@ -81,7 +81,7 @@ def test_a_new_speed_holds_at_once(clock: Clock) -> None:
 
 
 class Errands:
-    """Work that takes a while, as often as there is some."""
+    """Idle work: `count` tasks, each of which takes `seconds`."""
 
     def __init__(self, clock: Clock, count: int, seconds: float) -> None:
         self._clock, self.left, self._seconds = clock, count, seconds

@@ -1,4 +1,4 @@
-"""Events of a run: their order, and rounds that add up to the text."""
+"""Order of a run's events, and rounds whose tokens add up to the text."""
 
 from transformers import AutoTokenizer
 

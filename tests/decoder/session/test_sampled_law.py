@@ -1,7 +1,6 @@
-"""Over seeds, the first three tokens under coupled sampling are distributed as the target's.
+"""Over seeds, the first three tokens under coupled sampling follow the target's distribution.
 
-To all that can be told from so many texts: noise that repeats, over positions or over seeds, is told from right noise
-by the same test.
+The test is sensitive enough to reject noise that repeats over positions or over seeds.
 """
 
 from collections.abc import Callable

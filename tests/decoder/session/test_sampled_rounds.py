@@ -1,4 +1,4 @@
-"""Sampled at one seed, every method writes the text of plain sampling, and every round is the reference's."""
+"""With one seed, every method writes the text of plain sampling, and every sampled round equals the reference's."""
 
 from collections.abc import Sequence
 from typing import Any

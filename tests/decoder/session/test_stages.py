@@ -1,6 +1,6 @@
-"""A paused run is held where it may be held, goes on by one stage a step, and takes none of that time for decoding.
+"""A paused run stops between the stages of a round, advances one stage per step, and excludes pauses from decode time.
 
-No thread takes part: whoever waits sleeps, and the sleep of these tests is the moment in which the user acts.
+The tests use no threads: a paused run sleeps, and the fake `sleep` performs the user's action.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,23 +15,23 @@ from tests.decoder.makers import METHODS, Played, TinyModels
 
 PROMPT = "The tree grows"
 LONG_S = 1000.0
-"""What a nap takes; longer than all decoding of a test together."""
+"""Duration of a fake sleep in seconds; longer than all decoding of a test."""
 STAGED = [method for method in METHODS if method != "hf"]
 NAMES = ("drafted", "verified", "committed")
 
 
 @dataclass
 class Bench:
-    """A run whose clock stands in the test's hand."""
+    """A run with a fake clock, which replaces the `time` module."""
 
     tiny_models: TinyModels
     steering: Steering = field(default_factory=Steering)
     events: list[Event] = field(default_factory=list)
     seen: list[Stage | None] = field(default_factory=list)
-    """Where the run was held at each nap."""
+    """Stage at which the run was paused at each sleep."""
     now: float = 0.0
     user: Callable[["Bench"], None] = lambda _: None
-    """Acts during each nap."""
+    """The user's action, called at each sleep."""
 
     def perf_counter(self) -> float:
         self.now += 1e-6
@@ -62,7 +62,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A paused run, and a clock that only sleep moves much."""
+    """A paused run with the fake clock."""
     made = Bench(tiny_models)
     for module in ("system.device", "run.race", "session.steering"):
         monkeypatch.setattr(f"decoder.{module}.time", made)
@@ -71,11 +71,11 @@ def bench(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def stepping(bench: Bench) -> None:
-    """A user who steps at each nap."""
+    """A user who steps once at each sleep."""
     bench.steering.step()
 
 
-# What each stage shows
+# Contents of each stage
 
 
 @pytest.mark.parametrize("method", STAGED)
@@ -162,7 +162,7 @@ def test_a_stepped_run_writes_the_same_text(bench: Bench, methods: tuple[str, ..
     assert {method: bench.played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
-# How far a step goes
+# Length of a step
 
 
 def test_a_held_run_stays_where_it_is_until_it_is_stepped(bench: Bench) -> None:
@@ -245,7 +245,7 @@ def test_pausing_twice_is_pausing_once(bench: Bench) -> None:
 
 
 def test_a_run_that_is_paused_when_a_round_is_told_is_held_at_that_round(bench: Bench) -> None:
-    """This is how a screen breaks on a condition."""
+    """The screen implements breakpoints on conditions this way."""
     bench.steering.paused = False
     bench.user = lambda bench: setattr(bench.steering, "stopped", True)
     for event in bench.decoding(("dynatree", "ar"), 24):

@@ -1,4 +1,4 @@
-"""Drafts with another tokenizer: every method writes the text of `ar`, and good guesses survive the translation."""
+"""Draft models with another tokenizer: every method writes the text of `ar`, and good drafts are still accepted."""
 
 import json
 import shutil
@@ -72,7 +72,7 @@ def test_every_method_writes_the_text_of_plain_decoding(engine: Engine, prompt: 
 
 
 def permuted(source: Path, home: Path) -> Path:
-    """The same model with other ids for all tokens but the first, which ends a text."""
+    """The same model with permuted token ids, except for id 0, the end-of-text token."""
     shutil.copytree(source, home)
     weights = load_file(home / "model.safetensors")
     tokenizer = json.loads((home / "tokenizer.json").read_text())
@@ -90,7 +90,7 @@ def permuted(source: Path, home: Path) -> Path:
 
 
 def with_fewer_words(source: Path, home: Path, count: int) -> Path:
-    """The same model with the first words of its tokenizer alone, so that it reads and writes shorter tokens."""
+    """The same model with a tokenizer cut to the first `count` words, so that its tokens are shorter."""
     shutil.copytree(source, home)
     tokenizer = json.loads((home / "tokenizer.json").read_text())
     model = tokenizer["model"]
@@ -102,7 +102,7 @@ def with_fewer_words(source: Path, home: Path, count: int) -> Path:
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """The small embedded model, drafted by itself with other token ids."""
+    """The small embedded model as target and, with permuted token ids, as its own draft model."""
     return loaded(EMBEDDED_DRAFT, permuted(EMBEDDED_DRAFT, tmp_path_factory.mktemp("twins") / "draft"))
 
 
@@ -126,7 +126,7 @@ def test_a_draft_whose_chain_was_accepted_reads_one_token_in_the_next_round(twin
     for _ in range(4):
         outcome = session.step(())
         assert len(outcome.accepted) == 4
-        # A draft token is certain when the next one is known, so a chain of four takes five passes of one token.
+        # A draft token is final only once the next one is known, so a chain of four takes five passes of one token.
         assert outcome.draft_forwards == 5
         assert drafter.passes.cache.length == len(session.text) - 1
 
@@ -221,7 +221,7 @@ def test_a_draft_that_was_silent_is_judged_by_its_guesses_for_its_own_tokens(twi
 
 
 def host_first(engine: Engine, text: Sequence[int]) -> list[int]:
-    """First token that an ordinary draft drafts after a text."""
+    """The first token that an untranslated draft model drafts after a text."""
     session = host_session(engine, text, 5, Linear(1))
     session.prefill()
     return session.step(()).tree.tokens[1:]

@@ -1,4 +1,4 @@
-"""Knobs that the user or history turns: from which round on, and in which events."""
+"""Knobs turned by the user or by history: the first round in which they act, and their events."""
 
 import itertools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.reference import simulate
 
 
 def turning(turns: list[tuple[KnobName, float]]) -> Callable[[Steering], object]:
-    """Turns these knobs, one after the other."""
+    """A user action that turns knobs one after the other."""
 
     def turn(steering: Steering) -> None:
         for name, value in turns:

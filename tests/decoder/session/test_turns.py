@@ -1,4 +1,4 @@
-"""Knobs turned while a run decodes: every method obeys those that it has, and the text stays the target's own."""
+"""Knobs turned during a run: each method applies its own knobs, and the text stays that of plain decoding."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from tests.reference import simulate
 PROMPT = "The tree grows"
 TREES = ("dynatree", "alg1", "linear", "fixed")
 SMALL = RunConfig(TREES, 24, dynatree=DynaTree(n_max=4), fixed=Fixed(n_max=4))
-"""Trees of few nodes, whose caches have no room for more."""
+"""Small trees, for which the caches are allocated without spare room."""
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 
 
@@ -36,7 +36,7 @@ def rules_of(config: RunConfig, method: str) -> DynaTree | Linear | Fixed:
 
 
 def steered(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig, turns: Turns) -> Played:
-    """A run in which knobs are turned just before these rounds of the first method."""
+    """A run in which `turns` are made just before the given rounds of the first method."""
     steering, events = Steering(), list[Event]()
 
     def turn(number: int) -> None:
@@ -52,7 +52,7 @@ def steered(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig, t
 
 
 SHARED = ("temperature",)
-"""Of those that all methods share, what 1 turns; hf keeps what it was given at the beginning."""
+"""Shared knobs that the value 1 changes. The method hf keeps its initial settings."""
 OF_TREES = tuple(name for name in all_knobs() if name not in {knob.name for knob in Sampling.knobs})
 OWN: dict[str, tuple[KnobName, ...]] = {
     "dynatree": (*DynaTree().ends(), *SHARED),
@@ -103,7 +103,7 @@ def test_turns_of_temperature_before_a_token_are_told_as_the_last_of_them_unless
 
 
 def tree_pairs(event: Round) -> list[tuple[float, float]]:
-    """Of each drafted node, the draft's own log-probability and the one by which the tree grew."""
+    """For each drafted node, its log-probability under the draft and the one that was used to grow the tree."""
     return list(zip(event.draft_logprobs[1:], event.logprobs[1:], strict=True))
 
 

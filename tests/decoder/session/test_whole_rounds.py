@@ -22,7 +22,7 @@ PROMPTS = ("The tree grows", "T", "A small model guesses; ")
 def compare(
     tiny_models: TinyModels, name: str, dtype: str, prompt: str, config: RunConfig, ambiguous: float = AMBIGUOUS
 ) -> Score:
-    """Runs engine and reference on one method; tells what was compared."""
+    """Runs engine and reference on one method, and compares their rounds."""
     pair = tiny_models.pair(name)
     (method,) = config.methods
     rounds = [event for event in decode(tiny_models.loaded(pair, dtype), prompt, config) if isinstance(event, Round)]
@@ -37,7 +37,7 @@ def compare(
 
 @st.composite
 def dynatrees(draw: st.DrawFn) -> DynaTree:
-    """Any DynaTree within the bounds, at the bounds often enough, and no larger than can be checked quickly."""
+    """Random DynaTree rules within the bounds, often at the bounds, and small enough for a quick check."""
     d_max = draw(st.integers(2, 9))
     branching = draw(st.sampled_from([(1, 2, 3), (2, 3, 4), (1, 1, 4), (2, 2, 2), (3, 3, 3), (1, 1, 1), (1, 3, 3)]))
     tau_l = draw(st.sampled_from([0.1, 0.4, 0.6]) | st.floats(0.01, 0.95))
@@ -164,7 +164,7 @@ def test_the_root_is_the_last_committed_token(tiny_models: TinyModels) -> None:
 def test_equals_are_taken_in_the_order_of_their_ids_and_their_nodes(
     tiny_models: TinyModels, method: str, selection: Selection
 ) -> None:
-    """Two ids always score exactly alike, so every choice and every cut is a tie."""
+    """Tokens come in pairs with exactly equal logits, so every choice and every cut is a tie."""
     tree = replace(BUSHY, selection=selection, n_max=10)
     fixed = Fixed(depth=4, branching=3, tau=0, n_max=10)
     compare(
@@ -174,7 +174,7 @@ def test_equals_are_taken_in_the_order_of_their_ids_and_their_nodes(
 
 @pytest.mark.parametrize("tau", [0.9, 1.0])
 def test_a_node_as_probable_as_the_threshold_is_expanded(tiny_models: TinyModels, tau: float) -> None:
-    """The root's probability is 1."""
+    """The root's probability is 1, so it is expanded at tau 1 too."""
     config = RunConfig(("dynatree", "fixed"), 8, dynatree=DynaTree(tau=tau), fixed=Fixed(tau=tau))
     played = tiny_models.play(tiny_models.pair("neox"), "float64", "The tree grows", config)
     assert all(len(event.tokens) > 1 for method in config.methods for event in played.rounds(method))

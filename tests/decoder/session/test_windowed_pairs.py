@@ -1,4 +1,4 @@
-"""Beyond attention windows, every method writes the text of `generate`, greedy and sampled."""
+"""On texts longer than the attention window, every method writes the text of `generate`, greedy and sampled."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from tests.decoder.makers import TinyModels, methods_of
 from tests.decoder.survey.trial import SEED, CoupledNoise
 
 PROMPT, COUNT, TEMPERATURE = tiny.SENTENCES[0], 40, 0.7
-"""The prompt is longer than a window."""
+"""The prompt is longer than the window."""
 SAMPLING = ("ar", "linear", "fixed", "dynatree", "auto", "bestfirst", "alg1")
 
 
 def texts(tiny_models: TinyModels, name: str, config: RunConfig) -> dict[str, list[int]]:
-    """The text of each of a run's methods."""
+    """Generated tokens by method."""
     found: dict[str, list[int]] = {method: [] for method in config.methods}
     for event in decode(tiny_models.loaded(tiny_models.pair(name), "float64"), PROMPT, config):
         if isinstance(event, Round):

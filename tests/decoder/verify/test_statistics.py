@@ -1,4 +1,4 @@
-"""Statistics of a round against explicit sums, and their means over many draws."""
+"""Statistics of a round compared with explicit sums, and their means over many draws."""
 
 import math
 

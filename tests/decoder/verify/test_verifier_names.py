@@ -1,4 +1,4 @@
-"""Lossless combinations of verifier and drafting; biased ones are refused."""
+"""Lossless combinations of verifier and drafting are accepted, and biased combinations are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Acceptance probabilities follow the target's choices, whether the draft is over- or underconfident."""
+"""Acceptance probabilities adapt to the target's choices for overconfident and underconfident drafts."""
 
 import math
 import random

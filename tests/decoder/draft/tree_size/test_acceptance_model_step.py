@@ -1,4 +1,4 @@
-"""One observation changes sharpness and the others' weight by a Newton step; guesses count by their rank."""
+"""One observation changes the sharpness and the weight of undrafted tokens by a Newton step; guesses count by rank."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ from decoder.draft.tree_size.acceptance_model import DECAY, PRIOR_COUNT, SHARPNE
 
 LOGPROBS = (-0.4, -1.6, -2.3)
 UNDRAFTED = -1.0
-"""Initial logarithm of the others' weight, so large that it and the sharpness are correlated."""
+"""Initial log-weight of the undrafted tokens, so large that it and the sharpness are correlated."""
 STEP = 1e-4
 """Step of finite differences."""
 
 
 def log_share(at: NDArray[np.float64], chosen: int | None) -> float:
-    """Log-likelihood of the target's choice under a sharpness and a weight of others."""
+    """Log-likelihood of the target's choice; `at` contains the sharpness and the log-weight of undrafted tokens."""
     acceptance = AcceptanceModel()
     acceptance.sharpness, acceptance.undrafted = at.tolist()
     return math.log(acceptance.shares(LOGPROBS)[-1 if chosen is None else chosen])

@@ -1,4 +1,4 @@
-"""A round drafts the tree with most tokens a second. Time is simulated, so no test depends on the machine."""
+"""A round drafts the tree with the most tokens per second. Time is simulated, so no test depends on the machine."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ from decoder.draft.tree_size.drafted_round import most_worth
 from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
 
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
-"""Seconds of a draft level, in plain rounds."""
+"""Time of a draft level by number of rows, in units of a plain round."""
 VERIFY = {
     "packed weights": {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1},
     "a large GPU": {1: 1.0, 64: 1.1},
@@ -26,7 +26,7 @@ VERIFY = {
 LEVEL = {"packed weights": CHEAP, "a large GPU": FLAT, "plain weights": CHEAP, "buckets": STEEP}
 MACHINES = tuple(VERIFY)
 DEEP = {"packed weights": 12, "a large GPU": 12, "plain weights": 3, "buckets": 7}
-"""Depth to which a draft that is always right is worth following."""
+"""Depth to which an always accepted draft pays."""
 CHILDREN = 3
 DEEPEST = 12
 OTHER = -1
@@ -41,20 +41,20 @@ def costs(machine: str) -> Costs:
 
 @dataclass
 class Text:
-    """A text that a draft guesses; its time follows from the costs alone."""
+    """A simulated text and draft model; times are computed from the costs."""
 
     machine: str
     guesses: Callable[[random.Random], Sequence[float]]
-    """Log-probabilities of the best tokens after a node."""
+    """Draws the draft's log-probabilities of the best tokens after a node."""
     chosen: Callable[[random.Random, Sequence[float]], int]
-    """The target's choice among these; OTHER for none."""
+    """Draws the target's choice among these tokens; OTHER for none of them."""
     seed: int = 0
     tokens: int = 0
     seconds: float = 0.0
     behind: int = 1
     """Rows that the draft has not read."""
     drafted: list[bool] = field(default_factory=list)
-    """Whether each round drafted."""
+    """For each round, whether it drafted."""
     depths: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
 
@@ -125,12 +125,12 @@ class Text:
 
     @property
     def rate(self) -> float:
-        """Tokens a second, relative to plain decoding."""
+        """Tokens per second, relative to plain decoding."""
         return self.tokens / self.seconds
 
 
 def sure(_: random.Random) -> Sequence[float]:
-    """A draft that is wrongly confident."""
+    """A confident draft."""
     return (-0.05, -4.0, -5.0)
 
 
@@ -203,7 +203,7 @@ def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
     assert len(budget.keep()) - 1 == MOST_NODES
 
 
-# A text on which drafting never pays
+# Texts on which drafting never pays
 
 
 @pytest.mark.parametrize("guesses", [sure, mixed])
@@ -230,13 +230,13 @@ def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
 
 @pytest.mark.parametrize("believed", [1.3, 2.0])
 def test_a_plain_round_that_was_measured_too_dear_is_seen_through(believed: float) -> None:
-    """Otherwise futile drafting would seem free."""
+    """Otherwise useless drafting would seem free."""
     text = Text("packed weights", sure, never)
     text.budget = TreeSizeController(replace(text.truth, plain=Curve({1: believed})), AcceptanceModel())
     assert text.decode(256).rate > 0.97
 
 
-# A text on which drafting pays much
+# Texts on which drafting pays
 
 
 def test_even_where_all_goes_well_a_plain_round_is_run_now_and_then() -> None:
@@ -252,7 +252,7 @@ def test_a_draft_that_is_always_right_is_followed_deeply(machine: str) -> None:
 
 
 def chain(machine: str, accepted: float, length: int) -> float:
-    """Tokens a second of a chain of a length whose tokens are right with one probability."""
+    """Tokens per second of a chain whose tokens all have the same acceptance probability."""
     truth = costs(machine)
     tokens = sum(accepted**depth for depth in range(length + 1))
     return tokens / (length * truth.draft.seconds(1) + truth.verify.seconds(length + 1) + 0.04)
@@ -291,7 +291,7 @@ def test_costs_follow_the_rounds() -> None:
 
 
 def verified_in(seconds: float, rounds: int, known: Costs) -> float:
-    """Expected time of a plain round after a number of rounds with verifications of a given time."""
+    """Learnt time of a plain round after a number of rounds whose verifications take `seconds`."""
     for _ in range(rounds):
         budget = TreeSizeController(known, AcceptanceModel())
         assert budget.drafts(1)
@@ -348,7 +348,7 @@ def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
 
 
 def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
-    """Path probabilities of a chain of second-best tokens, whose best siblings never occurred."""
+    """Path probabilities of a chain of second-best tokens; their best siblings never occurred in the text."""
     budget, chances = TreeSizeController(costs("a large GPU"), AcceptanceModel(), text), list[float]()
     budget.drafts(1)
     for level in levels:
@@ -442,7 +442,7 @@ def test_what_a_silent_draft_would_have_guessed_teaches_how_far_to_trust_it() ->
 
 
 def test_one_round_stakes_only_a_part_of_the_credit() -> None:
-    """Otherwise a few bad guesses at the beginning of a text would end all drafting."""
+    """Otherwise a few bad guesses at the start of a text would end all drafting."""
     for machine in MACHINES:
         text = Text(machine, sure, never)
         before = text.budget.credit.tokens
@@ -454,7 +454,7 @@ def test_one_round_stakes_only_a_part_of_the_credit() -> None:
 
 
 def after_texts(gained: float) -> AcceptanceModel:
-    """Acceptance model of a draft that has gained a number of tokens in other texts."""
+    """Acceptance model of a draft that has gained `gained` tokens in other texts."""
     known = AcceptanceModel()
     known.earn(gained)
     return known

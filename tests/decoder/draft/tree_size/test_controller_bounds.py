@@ -11,9 +11,9 @@ from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.loss_limit import CREDIT_A_TOKEN, MOST_CREDIT, PATIENCE, LossLimit
 
 CALL_S = 0.01
-"""Seconds of each pass of the draft, and of the host, in plain rounds."""
+"""Time of each draft pass and of the host, in units of a plain round."""
 ROW_S = 0.1
-"""Seconds of each row of a verification after the root, in plain rounds."""
+"""Time of each row of a verification besides the root, in units of a plain round."""
 SURE = (-0.05, -4.0)
 LEAST_S = 1e-6
 
@@ -26,14 +26,14 @@ def costs(host_s: float = CALL_S) -> Costs:
 
 
 def with_limit(seconds: float, host_s: float = CALL_S) -> TreeSizeController:
-    """A controller whose next round may take a total time."""
+    """A controller whose next round may take at most `seconds`."""
     budget = TreeSizeController(costs(host_s), AcceptanceModel())
     budget.credit.tokens = seconds - 1
     return budget
 
 
 def round_s(rows: int, calls: int, host_s: float = CALL_S) -> float:
-    """Time of a round by the numbers of draft passes and verified rows."""
+    """Time of a round with `calls` draft passes and `rows` verified rows."""
     return calls * CALL_S + host_s + 1 + ROW_S * (rows - 1)
 
 
@@ -41,7 +41,7 @@ def round_s(rows: int, calls: int, host_s: float = CALL_S) -> float:
 
 
 def chance_after(text: Sequence[int], token: int) -> float:
-    """Probability of the next token, the draft's second guess, whose first never occurred."""
+    """Probability of `token` as the draft's second guess; its first guess never occurred in the text."""
     budget = TreeSizeController(costs(), AcceptanceModel(), text)
     budget.drafts(1)
     budget.add_children(0, (-1, token), (-1.0, -1.3), 2)
@@ -49,7 +49,7 @@ def chance_after(text: Sequence[int], token: int) -> float:
 
 
 def filler(count: int) -> range:
-    """Tokens that occur nowhere else."""
+    """Tokens that occur only once."""
     return range(1000, 1000 + count)
 
 
@@ -82,7 +82,7 @@ def test_a_round_drafts_where_the_verification_of_one_guess_can_be_staked(spare_
 def test_a_level_grows_where_the_verification_of_a_path_through_it_can_be_staked(
     level: int, spare_s: float, *, grows: bool
 ) -> None:
-    """The root, a node of each level above and one of its own; the first level grows without a decision."""
+    """The path has the root and one node per level; the first level grows without a decision."""
     budget = with_limit(round_s(rows=level + 2, calls=level + 1) + spare_s)
     assert budget.drafts(1)
     budget.add_children(0, (1, 2), SURE, 1)

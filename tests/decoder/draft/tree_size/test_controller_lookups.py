@@ -1,4 +1,4 @@
-"""Rounds with lookups, alone or besides the draft. Time is simulated, so no test depends on the machine."""
+"""Rounds with lookups, with and without a draft model. Time is simulated, so no test depends on the machine."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess
 from decoder.draft.tree_size.loss_limit import PLAIN_EVERY
 
 VERIFY = {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1, 64: 5.5}
-"""Seconds of a verification, in plain rounds."""
+"""Time of a verification by number of rows, in units of a plain round."""
 LOOP = [5, 3, 8, 1, 9, 2, 7, 4]
 Next = Callable[[random.Random, Sequence[int]], int]
 
@@ -25,18 +25,18 @@ def costs(level_s: float) -> Costs:
 
 
 def looping(_: random.Random, text: Sequence[int]) -> int:
-    """A text that is one loop."""
+    """A text that repeats one loop."""
     return LOOP[len(text) % len(LOOP)]
 
 
 def random_text(luck: random.Random, _: Sequence[int]) -> int:
-    """A text without repetitions."""
+    """A text of random tokens."""
     return luck.randrange(12)
 
 
 @dataclass
 class Text:
-    """A text that lookups guess, and a draft that is always wrong; its time follows from the costs alone."""
+    """A simulated text with lookups and a draft that is always wrong; times are computed from the costs."""
 
     following: Next
     level_s: float = 0.2
@@ -109,7 +109,7 @@ class Text:
 
     @property
     def rate(self) -> float:
-        """Tokens a second, relative to plain decoding."""
+        """Tokens per second, relative to plain decoding."""
         return (len(self.text) - 1) / self.seconds
 
 

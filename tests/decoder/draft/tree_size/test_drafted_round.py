@@ -1,4 +1,4 @@
-"""Acceptance probabilities of lookup guesses besides those of the draft."""
+"""Acceptance probabilities of lookup guesses next to those of the draft model."""
 
 import pytest
 

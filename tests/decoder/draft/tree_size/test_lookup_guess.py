@@ -1,4 +1,4 @@
-"""Lookup guesses, their acceptance probabilities, and the gain of a draft besides them."""
+"""Lookup guesses, their acceptance probabilities, and the gain of an additional draft."""
 
 import itertools
 

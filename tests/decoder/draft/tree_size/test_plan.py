@@ -1,4 +1,4 @@
-"""Expected accepted tokens of trees of planned sizes, from the results of rounds."""
+"""Expected accepted tokens of trees of planned sizes, learnt from rounds."""
 
 import random
 from itertools import pairwise

@@ -1,6 +1,6 @@
-"""Rounds of planned sizes: the size comes near the best one, and a draft that fails costs next to nothing.
+"""Rounds of planned sizes: the chosen size is near the best one, and a failing draft costs almost nothing.
 
-Time is simulated. The result of a round is learnt a round late, as on a device.
+Time is simulated. The result of a round is learnt one round late, as on a device.
 """
 
 import itertools
@@ -23,7 +23,7 @@ Choose = Callable[[int], Plan | None]
 
 
 class Texts:
-    """Texts of one pair, whose times and acceptance are learnt together."""
+    """Texts of one pair, which share learnt times and acceptance."""
 
     def __init__(self) -> None:
         self.costs, self.acceptance = PlanCosts(), AcceptanceModel()
@@ -34,7 +34,7 @@ class Texts:
 
 @dataclass
 class World:
-    """Costs of rounds, in plain rounds, and the acceptance probability of the next token."""
+    """Costs in units of a plain round, and the acceptance probability `hit` of each token."""
 
     hit: float
     level: float = 0.1
@@ -42,7 +42,7 @@ class World:
     row: float = 0.0
 
     def rate(self, sizes: PlanController, count: int, seed: int = 0, choose: Choose | None = None) -> float:
-        """Tokens a second, relative to plain rounds; `choose` replaces the controller's choice."""
+        """Tokens per second, relative to plain rounds; `choose` replaces the controller's choice."""
         luck, spent, made = random.Random(seed), 0.0, 0
         choose = choose or sizes.choose
         told: tuple[Plan, list[int]] | None = None
@@ -79,7 +79,7 @@ class World:
 @pytest.mark.parametrize("hit", [HOPELESS, 0.02])
 def test_where_guesses_fail_next_to_nothing_is_lost(hit: float, level: float) -> None:
     texts, world = Texts(), World(hit, level)
-    assert world.rate(texts.begin(), 256) > 0.94  # the first text pays for what is learnt of times
+    assert world.rate(texts.begin(), 256) > 0.94  # the first text also pays for learning the times
     assert world.rate(texts.begin(), 256) > 0.97
     assert world.rate(texts.begin(), 4096) > 0.98
 
@@ -124,7 +124,7 @@ FORMER = {
     (0.85, 0.3, 0.0): 1.588,
     (0.85, 1.0, 0.0): 0.999,
 }
-"""Tokens a second by acceptance probability and times of a level and a row, as with earlier rules for devices."""
+"""(acceptance probability, time of a level, time of a row) -> tokens per second with earlier rules for devices."""
 
 
 @pytest.mark.parametrize(("hit", "level", "row"), FORMER)
@@ -207,7 +207,7 @@ def test_no_choice_is_deeper_than_the_rules_allow() -> None:
 
 
 def after(rounds: int, *, accepted: int) -> Texts:
-    """Texts of a pair, with a number of rounds in which some of the draft's first tokens were accepted."""
+    """Texts of a pair after `rounds` rounds in each of which the draft's first `accepted` tokens were accepted."""
     texts = Texts()
     texts.costs.learn(None, 0.0, 1.0, 1.0)
     sizes = texts.begin()
@@ -233,7 +233,7 @@ def test_on_another_text_what_was_seen_is_not_forgotten() -> None:
 
 
 def test_sizes_are_known_by_a_text_before() -> None:
-    """Otherwise each text would have to learn anew how good a draft is."""
+    """Otherwise each text would have to learn the draft's acceptance again."""
     plan = after(100, accepted=4).begin().choose(8)
     assert plan is not None
     assert plan.depth >= DEEP.depth

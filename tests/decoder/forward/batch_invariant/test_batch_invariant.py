@@ -1,4 +1,4 @@
-"""The theorem: whatever is drafted, the text is the one that plain greedy decoding of the target gives."""
+"""Losslessness: with any drafts, the text is that of plain greedy decoding of the target."""
 
 from collections.abc import Sequence
 
@@ -145,7 +145,7 @@ def test_end_tokens_are_found_in_every_family(tiny_models: TinyModels, family: s
 
 
 def test_end_tokens_were_met_inside_a_burst(tiny_models: TinyModels) -> None:
-    """Otherwise the tests above would not test the cut."""
+    """Otherwise the tests above would not test that a burst is cut at an end token."""
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     endings = [tiny_models.ending("neox", eos_token_id=free[at]) for at in (0, 1, 2, 3, 6, 11)]
     played = [tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER)) for pair in endings]
@@ -154,7 +154,7 @@ def test_end_tokens_were_met_inside_a_burst(tiny_models: TinyModels) -> None:
 
 
 def ends_with_a_drafted_token(event: Round) -> bool:
-    """Whether the last committed token is a node after the accepted ones, so that it ended a burst."""
+    """Whether the last committed token is a drafted node after the accepted ones: it ended the text within a burst."""
     above = event.accepted[-1] if event.accepted else -1 if event.method == "alg1" else 0
     nodes = zip(event.parents, event.tokens, strict=True)
     return (above, event.committed[-1]) in nodes
@@ -212,7 +212,7 @@ def test_penalties_and_bans_of_the_checkpoint_are_off(tiny_models: TinyModels) -
 
 
 def test_penalties_would_change_the_text(tiny_models: TinyModels) -> None:
-    """Otherwise the test above would not test anything."""
+    """Otherwise the test above would prove nothing."""
     pair = tiny_models.pair("neox")
     ids = torch.tensor([tiny_models.prompt_tokens(pair, PROMPT)])
     settings = GenerationConfig(

@@ -1,4 +1,4 @@
-"""In exact mode a row has the same bits wherever it is computed, so that no near tie falls otherwise."""
+"""In exact mode a row has the same bits in every pass, so near ties are always decided alike."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,7 +52,7 @@ def native_model(name: str, dtype: str) -> LanguageModel:
 
 
 def module_model(name: str, dtype: str) -> LanguageModel:
-    """A model that is run by its module, also where it could run natively."""
+    """A model that runs as a Hugging Face module even if a native form exists."""
     module = tiny.build(tiny.FAMILIES[name](), seed=1).to(getattr(torch, dtype))
     return LanguageModel.of_module(module, name).with_forward(ModuleForward(module))
 
@@ -65,7 +65,7 @@ def exact_module_model(name: str, dtype: str) -> LanguageModel:
 
 @dataclass(frozen=True)
 class SharedList:
-    """A text and a tree after it; paths of nodes from the root on."""
+    """A text and a tree after it; `paths` contains the path from the root to each node."""
 
     text: list[int]
     tokens: list[int]
@@ -86,7 +86,7 @@ class SharedList:
 
 @torch.inference_mode()
 def as_tree(model: LanguageModel, grown: SharedList) -> tuple[Tensor, Tensor]:
-    """Logits of all nodes, and their keys and values."""
+    """Logits, and keys and values, of all nodes in one pass."""
     cache = model.new_cache(len(grown.text) + len(grown.tokens))
     model.read(cache, grown.text)
     positions = [len(grown.text) + len(path) - 1 for path in grown.paths]
@@ -98,7 +98,7 @@ def as_tree(model: LanguageModel, grown: SharedList) -> tuple[Tensor, Tensor]:
 
 @torch.inference_mode()
 def as_text(model: LanguageModel, grown: SharedList) -> dict[int, tuple[Tensor, Tensor]]:
-    """For each node logits, and keys and values, when its path is decoded token by token."""
+    """Logits, and keys and values, of each node if its path is decoded token by token."""
     cache: Any = model.new_cache(len(grown.text) + len(grown.tokens))
     model.read(cache, grown.text)
     found: dict[int, tuple[Tensor, Tensor]] = {}
@@ -114,7 +114,7 @@ def as_text(model: LanguageModel, grown: SharedList) -> dict[int, tuple[Tensor, 
 
 
 def differing(model: LanguageModel, grown: SharedList) -> list[int]:
-    """Nodes whose logits, keys or values are not those of plain text, bit for bit."""
+    """Nodes whose logits, keys or values differ in bits from those of plain text."""
     logits, kept = as_tree(model, grown)
     return [
         node
@@ -124,7 +124,7 @@ def differing(model: LanguageModel, grown: SharedList) -> list[int]:
 
 
 SHAPES = [(1, 2), (2, 9), (37, 25), (150, 38)]
-"""Tokens of the text and nodes of the tree; 16 and 8 nodes go through a model together."""
+"""Numbers of text tokens and tree nodes; one pass has at most 16 or 8 rows, depending on the model."""
 
 
 @pytest.mark.parametrize("dtype", [*HALF, "float32"])
@@ -147,7 +147,7 @@ def test_nodes_that_a_module_computes_have_the_bits_of_plain_text(name: str, dty
 @pytest.mark.parametrize("make", [native_model, module_model])
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_otherwise_they_have_not(make: Callable[[str, str], LanguageModel], name: str, dtype: str) -> None:
-    """Or else the tests above would not test anything."""
+    """Otherwise the tests above would prove nothing."""
     assert differing(make(name, dtype), SharedList.at_random(2, 37, 25, 90))
 
 
@@ -160,7 +160,7 @@ def test_long_texts_change_nothing(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.dtype) -> None:
-    """To a finer one, the order of the keys would show again."""
+    """In a finer dtype, the order of the keys would affect the bits again."""
     model = exact_native(native_models.native_of(native_models.made("llama", dtype)), dtype)
     queries, keys, values = torch.rand(2, 3, 8), torch.rand(2, 8, 5).double(), torch.rand(2, 5, 8).double()
     found = model.attention(queries, keys, values, None)
@@ -170,7 +170,7 @@ def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.d
 
 
 def test_every_query_of_a_group_looks_where_its_row_may() -> None:
-    """Otherwise the trial would find that places matter, and all rows would go one by one."""
+    """With a wrong mask the trial would find that a row's place matters, and every pass would have one row."""
     exact = exact_module_model("llama", "bfloat16").runs_by
     assert isinstance(exact, Exact)
     plain, grown = module_model("llama", "bfloat16"), SharedList.at_random(6, 20, 8, 90)
@@ -189,7 +189,7 @@ def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
 
 
 def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
-    """Nodes that were drafted before are seen by those that come after them in another pass."""
+    """Nodes of later passes attend to nodes of earlier passes."""
     model = native_model("llama", "bfloat16").exact()
     grown = SharedList.at_random(3, 20, 30, 90)
     whole, _ = as_tree(model, grown)
@@ -202,12 +202,12 @@ def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
     assert torch.equal(torch.cat(found), whole)
 
 
-# Which passes agree
+# Sizes of passes that agree
 
 
 @dataclass
 class Text:
-    """A cache that only knows what it holds."""
+    """A cache that stores tokens and positions instead of keys and values."""
 
     rows: list[tuple[int, int]] = field(default_factory=list)
     """Token and position."""
@@ -220,23 +220,23 @@ class Text:
         self.length = self.used = len(self.rows)
 
     def reserve(self, capacity: int) -> None:
-        """There is always room."""
+        """Does nothing; the capacity is unlimited."""
 
 
 Quirk = Callable[[int, int, int], float]
-"""(rows of the pass, place of the row in it, first row of the cache that the pass takes) -> an error."""
+"""(rows of the pass, place of the row in it, first cache row of the pass) -> error of the row's logits."""
 
 
 @dataclass(frozen=True)
 class Calculated:
-    """A forward whose logits tell what a row sees, and an error that a test chooses."""
+    """A forward whose logits encode the tokens that a row sees, plus an error that a test chooses."""
 
     quirk: Quirk = lambda _rows, _place, _first: 0.0
     digits: torch.dtype = torch.float32
     touchy: Callable[[int, int], float] = lambda _rows, _token: 0.0
-    """(rows of the pass, token) -> a further error."""
+    """(rows of the pass, token) -> additional error."""
     sizes: list[int] = field(default_factory=list)
-    """Of its passes."""
+    """Number of rows of each pass."""
 
     def new_cache(self, capacity: int) -> Any:
         del capacity
@@ -299,7 +299,7 @@ def test_where_passes_agreed_by_chance_alone_all_get_one_size() -> None:
 
 @pytest.mark.parametrize("dtype", [*HALF, "float32"])
 def test_a_model_whose_widths_fill_no_register_is_exact_too(dtype: str) -> None:
-    """Its activation treats the last few numbers of a pass otherwise: which those are hangs on its rows."""
+    """Its activation computes the last few numbers of a pass differently; which numbers depends on the rows."""
     shape = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 98}
     module = tiny.build(tiny.FAMILIES["neox"](**shape, use_parallel_residual=False), seed=2).to(getattr(torch, dtype))
     model = LanguageModel.of_module(module, "narrow").exact()
@@ -327,7 +327,7 @@ def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
 
 
 def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
-    """Its rows are float32, so every other order of sums shows; the embedded pair's numbers of rows differ nowhere."""
+    """The model's rows are float32, so any other order of summation would be visible in the bits."""
     target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), torch.bfloat16).exact()
     exact = target.runs_by
     assert isinstance(exact, Exact)
@@ -398,11 +398,11 @@ def test_padding_finds_room_where_the_cache_is_full(make: Callable[[str, str], L
 
 @dataclass
 class Decoded:
-    """What the methods made of a prompt."""
+    """Texts and caches of the methods after a prompt."""
 
     tokens: dict[str, list[int]]
     kept: dict[str, Tensor]
-    """The target's keys and values at the end."""
+    """The target's keys and values after the last round."""
 
 
 def decoded(engine: Engine, ids: Sequence[int], config: RunConfig) -> Decoded:
@@ -446,7 +446,7 @@ def test_all_methods_write_the_same_and_keep_the_same_bits(tiny_models: TinyMode
 
 @pytest.mark.parametrize("name", ["neox", "gpt2"])
 def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(tiny_models: TinyModels, name: str) -> None:
-    """No padding has a position that the model lacks, nor a row that the cache lacks."""
+    """Padding needs no positions beyond the context and no rows beyond the cache."""
     pair = tiny_models.pair(name)
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="bfloat16", exact=True)
     ids = np.random.default_rng(4).integers(0, 90, tiny.CONTEXT - 30).tolist()
@@ -457,7 +457,7 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(tiny_models: 
 
 @pytest.fixture(scope="module")
 def by_module() -> dict[str, Engine]:
-    """The embedded pair in half precision, exact and run by its modules."""
+    """The embedded pair in exact mode and half precision by dtype; its models run as Hugging Face modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
         patch.setattr(models, "native_on_cpu", lambda *_: None)
@@ -480,7 +480,7 @@ def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
         assert_alike(decoded(engine, engine.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 32)))
 
 
-# What is told and refused
+# Reports and refusals
 
 
 def test_a_run_says_that_it_is_exact_and_hf_is_judged_as_ever(tiny_models: TinyModels) -> None:

@@ -1,4 +1,4 @@
-"""A pair is exact or it is not: neither goes on with what rounds of the other have cost, and no wrong text is exact."""
+"""Exact and inexact copies of a pair do not share costs, and exact mode refuses models with wrong logits."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Packed matrices compute what torch's `linear` does, or the next best does; bfloat16 is chosen only where it pays."""
+"""Packed matrix products equal torch's `linear`, with fallbacks; bfloat16 is chosen only if it is faster."""
 
 import platform
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_every_kind_computes_what_linear_does(kind: type, dtype: torch.dtype) ->
     weight, bias = weights(70, 33, high)
     layer: Linear = kind(weight, bias, dtype)
     for count in (1, 2, 3, 7, 16, 65):
-        # A slice of wider rows, as the layers hand them over.
+        # Rows are slices of wider rows, as in the layers.
         given = rows(count, 50, high)[:, 17:]
         expected = functional.linear(given, weight, bias)
         assert float((layer(given).to(high) - expected).abs().max()) < ROUNDING[dtype] * 2
@@ -77,7 +77,7 @@ def test_bfloat16_weights_lose_nothing_in_float16() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_weights_beyond_float16_are_not_cut(dtype: torch.dtype) -> None:
-    # FBGEMM would cut them in place.
+    # FBGEMM would clamp such weights in place.
     large = 1e5 if dtype is torch.bfloat16 else 6e4
     found = pack(torch.full((8, 8), large), None, dtype)(torch.full((1, 8), 1e-2)).float()
     assert float((found / (8e-2 * large) - 1).abs().max()) < 1e-2
@@ -87,7 +87,7 @@ def test_weights_beyond_float16_are_not_cut(dtype: torch.dtype) -> None:
     platform.machine() != "x86_64" or not torch.backends.mkldnn.is_available(), reason="packed operators are x86's"
 )
 def test_packed_operators_work_where_torch_has_them() -> None:
-    """Otherwise everything above would be right, and slow."""
+    """Otherwise the tests above would pass with slow fallbacks only."""
     assert works(OneDnnLinear, torch.float32)
 
 
@@ -146,7 +146,7 @@ def _nothing_tried_yet() -> Iterator[None]:
 @pytest.mark.parametrize(("pays", "chosen"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_a_cpu_that_computes_in_bfloat16_does_so_where_that_is_faster(
     monkeypatch: pytest.MonkeyPatch,
-    pays: bool,  # noqa: FBT001 - a case of the test
+    pays: bool,  # noqa: FBT001 - a test parameter
     chosen: torch.dtype,
 ) -> None:
     monkeypatch.setattr(device, "cpu_computes_bf16", lambda: True)
@@ -167,7 +167,7 @@ def test_the_faster_product_decides(monkeypatch: pytest.MonkeyPatch, half_s: flo
 
 @pytest.fixture
 def three_threads() -> Iterator[None]:
-    """More than the trial computes with, and than the other tests."""
+    """Three threads, more than the trial and the other tests use."""
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield

@@ -1,4 +1,4 @@
-"""The network of a DFlash head computes the rows of a slow reference, and those of transformers' own DFlash network.
+"""The network of a DFlash head equals a slow reference and transformers' own DFlash network.
 
 The slow reference is `tests.dflash_reference`, which computes the whole text without a cache.
 """
@@ -23,7 +23,7 @@ from tests.dflash_reference import Checkpoint
 from tests.eagle3_checkpoints import FAVOURITES, WIDTH, target
 
 TEXT = 11
-"""Number of tokens before the block; more than any window."""
+"""Number of tokens before the block; it is larger than every window."""
 PATHS = [[7], [7, 41], [7, 99, 150], [7, 41, 41, 250]]
 """Paths of tokens that begin with the anchor, the block's first token."""
 
@@ -84,7 +84,7 @@ def test_the_rows_of_a_block_are_the_reference_s(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_of_one_pass_are_those_of_each_alone(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
-    """Each block begins at another token of the text; it sees neither other blocks nor the text after its own start."""
+    """Each block starts after a different text token; it sees neither other blocks nor later text."""
     head = loaded(save_head(tmp_path / "head", LAYOUTS[layout]), llama, torch.float64)
     seen, anchors = drawn_states(LAYOUTS[layout]), [7, 41, 99]
     cache = head.new_cache(4)

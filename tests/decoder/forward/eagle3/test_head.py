@@ -1,4 +1,4 @@
-"""The network of an EAGLE-3 head computes the reference's rows, with a cache and under a tree mask."""
+"""The network of an EAGLE-3 head equals the reference, with a cache and under a tree mask."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_the_rows_of_a_text_are_the_reference_s(tmp_path: Path, llama: LanguageM
     hidden = checkpoint.fused(np.split(seen.numpy(), head.shape.states, -1))
     expected = checkpoint.outputs(head.embedding.numpy()[TOKENS], hidden)
     cache, outputs = head.new_cache(len(TOKENS)), []
-    for part in (slice(0, 4), slice(4, 6)):  # the second goes on in the cache of the first
+    for part in (slice(0, 4), slice(4, 6)):  # the second part continues in the cache of the first
         positions = range(len(TOKENS))[part]
         causal = np.tri(len(positions), dtype=np.bool_)
         outputs.append(head.forward(cache, TOKENS[part], head.fused(seen[part]), positions, causal))

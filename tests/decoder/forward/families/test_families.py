@@ -1,4 +1,4 @@
-"""Native forward passes give the logits of Hugging Face's modules, on any tree, and are used where that is certain."""
+"""Native forward passes give the logits of Hugging Face modules for any tree, and only verified models use them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
     assert cache.store.shape[3] == 9
 
 
-# Which models run natively
+# Models that run natively
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gpt2"])
@@ -99,7 +99,7 @@ def test_other_families_run_through_their_modules(family: str) -> None:
 
 
 class Adapted(nn.Linear):
-    """A linear layer with something else inside."""
+    """A subclass of a linear layer, as adapters use."""
 
 
 def _adapt(module: Any) -> None:

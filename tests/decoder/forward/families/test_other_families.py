@@ -1,4 +1,4 @@
-"""Families by what they are made of, as users load them: exact to the last token, or refused in one line."""
+"""Further families by architectural feature, loaded as by users: lossless to the last token, or refused in one line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +98,7 @@ def load(pair: tiny.TinyPair) -> Engine:
 
 
 def greedy(path: Path, prompt: list[int], count: int) -> list[int]:
-    """What transformers' plain greedy search continues the prompt with."""
+    """Continuation of the prompt by transformers' greedy search."""
     module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     ids = torch.tensor([prompt])
     module.generation_config = GenerationConfig()

@@ -1,4 +1,4 @@
-"""What is computed from a configuration alone is what Hugging Face's modules compute."""
+"""Rotary positions, weight names and sizes computed from a configuration equal those of Hugging Face modules."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ROTATED: dict[str, Any] = {
 
 
 def rotary(name: str) -> Any:
-    """A module's rotary positions, with wide heads, so that there are long waves."""
+    """A module's rotary embedding; its wide heads include low frequencies."""
     family, rope = ROTATED[name]
     shape = {"hidden_size": 192, "num_attention_heads": 2, "rope_parameters": dict(rope)}
     return tiny.build(MODELS[family](**shape), seed=1).base_model.rotary_emb
@@ -47,7 +47,7 @@ def test_every_position_has_the_module_s_numbers_but_for_their_last_bit(name: st
         turns = Rotation(Architecture.of(module.config).frequencies, dtype).at(POSITIONS)[:, 0, 0]
         cosine, sine = module(torch.empty(0, dtype=dtype), torch.tensor([POSITIONS]))
         assert turns.real.dtype is dtype
-        # Angles have the same bits; how their cosines are rounded may depend on where in a tensor they lie.
+        # Angles have the same bits, but the rounding of their cosines may depend on their place in a tensor.
         last_bit = torch.finfo(torch.float32).eps
         torch.testing.assert_close(turns.real, cosine[0, :, : turns.shape[1]], rtol=0, atol=last_bit)
         torch.testing.assert_close(turns.imag, sine[0, :, : turns.shape[1]], rtol=0, atol=last_bit)

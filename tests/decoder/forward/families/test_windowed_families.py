@@ -1,4 +1,4 @@
-"""Native families with attention windows: nodes of any tree have the logits of plain text, and windows save reading."""
+"""Native families with attention windows: tree nodes have the logits of plain text; earlier rows are not read."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
 WINDOW, VOCABULARY = 8, 96
 TEXT = np.random.default_rng(5).integers(0, VOCABULARY, 40).tolist()
 PARENTS = [-1, 0, 0, 1, 1, 2, 5, 3, 7, 8, 9, 10, 11, 12]
-"""Nodes of a tree by the nodes above them; the deepest is deeper than the window."""
+"""Parent of each tree node; the tree is deeper than the window."""
 PATHS = [path(PARENTS, node) for node in range(len(PARENTS))]
 VISIBLE = np.array([[other in nodes for other in range(len(PARENTS))] for nodes in PATHS])
 
@@ -24,7 +24,7 @@ VISIBLE = np.array([[other in nodes for other in range(len(PARENTS))] for nodes 
 @pytest.mark.parametrize("name", WINDOWED)
 @torch.inference_mode()
 def test_nodes_have_the_logits_of_plain_text_round_by_round(name: str) -> None:
-    """Rows that are kept keep their positions, wherever they were in the tree."""
+    """Kept rows keep their positions regardless of their place in the tree."""
     module = made(name, torch.float64)
     model, text = native_of(module), TEXT[: WINDOW + 3]
     cache = model.new_cache(len(text))

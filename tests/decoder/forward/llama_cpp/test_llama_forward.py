@@ -1,4 +1,4 @@
-"""llama.cpp as a forward form: a tree has the logits of its paths, and a committed path is text."""
+"""llama.cpp as a forward form: tree nodes have the logits of their paths, and a committed path becomes text."""
 
 import ctypes
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Every drafted row is computed in a sequence that holds exactly the rows above it, however few sequences there are."""
+"""Every drafted row is computed in a sequence of exactly the rows above it, for any number of sequences."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from tests.decoder.property_settings import examples
 
 @dataclass
 class Memory:
-    """What llama.cpp's memory holds: the drafted rows of each sequence, in the order of their positions."""
+    """A model of llama.cpp's memory: the drafted rows of each sequence in order of position."""
 
     drafted: Sequences
     held: dict[int, list[int]] = field(default_factory=lambda: {0: []})
@@ -22,7 +22,7 @@ class Memory:
     most: int = 0
 
     def run(self, step: Step) -> None:
-        """Does what a cache does for a step, and checks each row."""
+        """Applies a step as the cache does, and checks each row."""
         if step.cut:
             self.held[0] = []
         for sequence in step.dropped:

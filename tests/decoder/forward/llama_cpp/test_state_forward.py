@@ -1,4 +1,4 @@
-"""Models with states in llama.cpp: a tree has the logits of its paths, and a text goes on after any draft."""
+"""Recurrent models in llama.cpp: tree nodes have the logits of their paths, and a text continues after any draft."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -68,7 +68,7 @@ def test_a_text_goes_on_after_parts_of_chains(model: LlamaForward, parts: Sequen
 
 
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list to which each pass of llama.cpp from now on adds its number of rows."""
+    """A list to which each later pass of llama.cpp adds its number of rows."""
     computed, decode = list[int](), Context.decode
 
     def counted(context: Context, tokens: Sequence[int], *given: Any) -> NDArray[np.float32]:

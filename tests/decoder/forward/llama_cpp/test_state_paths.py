@@ -1,4 +1,4 @@
-"""Every drafted row of a model with states is computed in a sequence that holds exactly its path, copied as a whole."""
+"""Each drafted row of a recurrent model is computed in a sequence of exactly its path; states are copied as a whole."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ from tests.decoder.property_settings import examples
 
 @dataclass
 class Memory:
-    """What llama.cpp's memory holds: the drafted rows of each sequence, whose state stands after the last one."""
+    """A model of llama.cpp's memory: the drafted rows of each sequence, whose state is that after its last row."""
 
     drafted: Paths
     held: dict[int, list[int]] = field(default_factory=lambda: {0: []})
@@ -21,7 +21,7 @@ class Memory:
     most: int = 0
 
     def run(self, step: Step) -> None:
-        """Does what a cache does for a step, and checks each row."""
+        """Applies a step as the cache does, and checks each row."""
         for sequence in step.dropped:
             del self.held[sequence]
         for copy in step.copies:

@@ -1,4 +1,4 @@
-"""Chunks of scans: as short as the paths of a tree, and as usual after the pass."""
+"""Chunk sizes of scans: at most the length of a tree's paths during a pass, and the usual size after it."""
 
 import sys
 from typing import Any
@@ -13,7 +13,7 @@ from tests.decoder.any_family import CONTEXT, PROMPT
 from tests.decoder.recurrent_families import target_of
 
 FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
-"""A root, two children, and a child of the first: paths of three rows at most."""
+"""Mask of a root, two children, and a child of the first: paths have at most three rows."""
 SCANS = {
     "qwen3_next": "torch_chunk_gated_delta_rule",
     "kimi_linear": "chunk_kimi_delta_attention",
@@ -22,7 +22,7 @@ SCANS = {
 
 
 def sizes_of_chunks(module: Any, scan: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes that a module's scans are told from now on."""
+    """A list to which each later scan of a module adds its chunk size."""
     home, sizes = sys.modules[type(module).__module__], list[int]()
     right = getattr(home, scan)
 
@@ -41,7 +41,7 @@ def test_a_scan_of_a_path_is_not_padded(family: str, monkeypatch: pytest.MonkeyP
     form = RecurrentForward(module)
     cache = form.new_cache(CONTEXT)
     form.read(cache, PROMPT)
-    assert not form.stepwise  # found by passes of its own
+    assert not form.stepwise  # determined by additional passes, which must not be counted below
     sizes = sizes_of_chunks(module, SCANS[family], monkeypatch)
     form.forward(cache, [5, 6, 7, 8], [20, 21, 21, 22], FORK)
     assert set(sizes) == {3}

@@ -1,4 +1,4 @@
-"""Drafted rows as root-to-leaf paths: parents follow from the mask, and every new row has a place in a path."""
+"""Drafted rows as root-to-leaf paths: parents are derived from the mask, and every new row is part of a path."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ PARENTS = [NO_PARENT, 0, 0, 1, 1, 2, 5, 3]
 
 
 def mask(parents: list[int], first: int = 0) -> np.ndarray:
-    """Mask of the rows from `first` on."""
+    """Mask of the rows from `first` to the last."""
     return visibility([path_to(row, parents) for row in range(first, len(parents))], len(parents))
 
 

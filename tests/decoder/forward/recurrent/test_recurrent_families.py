@@ -1,4 +1,4 @@
-"""Families whose layers keep states: nodes of trees are plain text, and every method writes the text of `generate`."""
+"""Recurrent families: tree nodes have the logits of plain text, and every method writes the text of `generate`."""
 
 import functools
 from collections import Counter
@@ -43,7 +43,7 @@ def draft(family: str) -> Any:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nodes_of_trees_have_the_logits_of_plain_text(family: str) -> None:
-    """Also after paths that end within the tree, at a leaf of a short branch, and at a deepest leaf."""
+    """Kept paths end at an inner node, at a leaf of a short branch, and at a deepest leaf."""
     keeping = [[0, 2, 5], [0, 1, 4], [0, 2, 5, 6], [0]]
     assert largest_difference(RecurrentForward(target(family)), target(family), keeping) < 1e-3
 
@@ -106,7 +106,7 @@ def test_families_whose_scan_ignores_a_state_are_called_token_by_token(family: s
 
 
 def calls_by_round(family: str, method: str) -> Iterator[tuple[Outcome, set[int], set[int]]]:
-    """Each round with how often it called the target and its layers, and how often the owners of states."""
+    """Each round with its numbers of calls of the target and its layers, and of the modules that own states."""
     module = target_of(family)
     engine = engine_of(module, tiny.kin(module, seed=2, noise=0.02))
     form: Any = engine.pair.target.runs_by
@@ -123,7 +123,7 @@ def calls_by_round(family: str, method: str) -> Iterator[tuple[Outcome, set[int]
 
 @pytest.mark.parametrize("family", ["qwen3_5_text", "falcon_h1", "lfm2", "mamba2"])
 def test_a_round_is_one_pass_and_at_most_one_replay_of_the_owners(family: str) -> None:
-    """None where the accepted path is one of the longest of the tree, whose states are known."""
+    """No replay is needed if the accepted path is one of the tree's longest, whose states are known."""
     replays = 0
     for outcome, layers, owners in calls_by_round(family, "dynatree"):
         kept = len([0, *outcome.accepted][: len(outcome.committed)])

@@ -1,4 +1,4 @@
-"""States of a text: accepted rows enter them once, rejected rows never, and features that cannot have them say so."""
+"""Recurrent states: accepted rows enter them once, rejected rows never; features that do not support them refuse."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
 from tests.decoder.recurrent_families import config_of, target_of
 
 FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
-"""A root, two children, and a child of the first."""
+"""Mask of a root, two children, and a child of the first."""
 
 
 @pytest.fixture(params=["lfm2", "mamba2", "qwen3_5_text"])
@@ -58,7 +58,7 @@ def test_drafted_rows_do_not_enter_the_states(model: LanguageModel) -> None:
 
 @torch.inference_mode()
 def test_a_single_drafted_row_does_not_enter_the_states(model: LanguageModel) -> None:
-    """Some modules update the state of single tokens in place."""
+    """Some modules update states in place if they are given a single token."""
     cache = begun(model)
     model.forward(cache, [5], [20], np.ones((1, 1), dtype=np.bool_))
     assert same(cache.states, after(model, PROMPT))
@@ -67,7 +67,7 @@ def test_a_single_drafted_row_does_not_enter_the_states(model: LanguageModel) ->
 @torch.inference_mode()
 @pytest.mark.parametrize("path", [[0], [0, 1], [0, 2], [0, 1, 3]])
 def test_an_accepted_path_enters_the_states(model: LanguageModel, path: list[int]) -> None:
-    """Whether it ends within the tree, at a leaf that was padded, or at the deepest leaf."""
+    """Paths end at an inner node, at a leaf whose path is padded, or at the deepest leaf."""
     cache, tokens = begun(model), [5, 6, 7, 8]
     model.forward(cache, tokens, [20, 21, 21, 22], FORK)
     cache.keep([20 + node for node in path])

@@ -1,4 +1,4 @@
-"""The form that graphs run by is read from a checkpoint layer by layer, and no module is made for it."""
+"""The static form for CUDA graphs is read from a checkpoint layer by layer, without making a module."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models are read as on a device that has graphs."""
+    """Models are loaded as on a device with CUDA graphs."""
     monkeypatch.setattr("decoder.forward.language_model.native_on_cpu", lambda *_: None)
 
 
@@ -44,7 +44,7 @@ def pair(tiny_models: TinyModels, _elsewhere: None) -> Pair:
 
 @torch.no_grad()
 def logits(form: StaticForward) -> Tensor:
-    """Of a text of seven tokens."""
+    """Logits of a text of seven tokens."""
     store, places = form.new_store(16), torch.arange(7)
     bias = visibility(places[0], torch.ones((7, 7), dtype=torch.bool).tril(), 16, store.dtype)
     tokens = torch.tensor([3, 1, 4, 1, 5, 9, 2])
@@ -140,7 +140,7 @@ def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
     def blind(
         form: NativeStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, biases: Mapping[str, Tensor]
     ) -> Tensor:
-        """Every row sees its siblings."""
+        """Clears the mask, so that every row sees its siblings."""
         seeing = {kind: torch.zeros_like(bias) for kind, bias in biases.items()}
         return right(form, store, tokens, rotation, slots, seeing)
 

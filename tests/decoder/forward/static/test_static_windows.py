@@ -1,4 +1,4 @@
-"""Passes of fixed shape over layers with attention windows have the logits of Hugging Face's modules."""
+"""Passes of fixed shape with attention windows have the logits of Hugging Face modules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
 TEXT = [(7 * place * place + 3) % 96 for place in range(40)]
 SLOTS = 256
 PARENTS = [0, 0, 0, 1, 1, 2, 5, 3]
-"""Nodes of a tree by the nodes above them, the root by itself; it is shallower than the windows."""
+"""Parent of each tree node, of the root the root itself; the tree is shallower than the windows."""
 FORMS: dict[str, Callable[[Any], StaticForward]] = {
     "native": lambda module: static_forward(LanguageModel.of_module(module, "native")),
     "native, for a compiler": lambda module: native(module).for_a_compiler(),

@@ -1,4 +1,4 @@
-"""A module's own cache, copied for a batch and shortened, is that of the shorter text; the first one stays as it is."""
+"""A module's own cache, batched and then shortened, equals that of the shorter text; the original is unchanged."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from decoder.forward.whole_paths.module_cache import in_batch, keeps_all, nbytes
 
 WINDOW = 4
 ROWS = torch.randn(3, 2, 16, 8, generator=torch.Generator().manual_seed(1))
-"""Keys of three texts, which begin alike."""
+"""Keys of three texts whose first 12 tokens are equal."""
 ROWS[:, :, :12] = ROWS[0, :, :12].clone()
 
 
@@ -25,7 +25,7 @@ def begun(window: int | None) -> DynamicCache:
 
 
 def seen_next(cache: Any) -> Tensor:
-    """Keys that one more token attends to."""
+    """Keys that one further token attends to."""
     keys, _ = cache.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)
     seen: Tensor = keys
     return seen

@@ -1,4 +1,4 @@
-"""The module's own cache behind whole paths: accepted rows enter it once, rejected rows never."""
+"""The module's own cache in the form for whole paths: accepted rows enter it once, rejected rows never."""
 
 import functools
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.decoder.path_families import STATEFUL
 from tests.decoder.path_families import target_of as new_target
 
 FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
-"""A root, two children, and a child of the first."""
+"""Mask of a root, two children, and a child of the first."""
 TOKENS, PLACES = [5, 6, 7, 8], [20, 21, 21, 22]
 target_of = functools.cache(new_target)
 
@@ -39,7 +39,7 @@ def begun(form: PathForward) -> PathCache:
 
 @torch.inference_mode()
 def goes_on(module: Any, form: PathForward, cache: PathCache, text: list[int]) -> bool:
-    """Whether the cache is that of a text: its next token has the logits of plain text."""
+    """Whether the cache equals that of a text: the next token has the logits of plain text."""
     assert cache.length == cache.used == len(text)
     right = plain(module, [*text, 9])[-1]
     return torch.allclose(form.read(cache, [9]), right, atol=1e-3 * float(right.abs().max()))

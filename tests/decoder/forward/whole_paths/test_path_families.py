@@ -1,4 +1,4 @@
-"""Modules that compute whole paths: nodes of trees are plain text, and every method writes the text of `generate`."""
+"""Modules that compute whole paths: tree nodes have the logits of plain text, and methods write `generate`'s text."""
 
 import functools
 from typing import Any
@@ -46,7 +46,7 @@ def model_of(family: str) -> LanguageModel:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nodes_of_trees_have_the_logits_of_plain_text(family: str) -> None:
-    """Also after paths that end within the tree, at a leaf of a short branch, and at a deepest leaf."""
+    """Kept paths end at an inner node, at a leaf of a short branch, and at a deepest leaf."""
     form = PathForward(target(family))
     assert largest_difference(form, target(family), [[0, 2, 5], [0, 1, 4], [0, 2, 5, 6], [0]]) < 1e-3
 
@@ -100,7 +100,7 @@ def test_a_family_that_a_trial_finds_writes_the_text_of_greedy_search(family: st
 
 
 def test_loading_leaves_the_weights_as_they_are() -> None:
-    """RWKV divides weights in place by a size of its configuration, so that size is not tried."""
+    """RWKV divides weights in place by a configuration value, so no other value of it is tried."""
     module = target_of("rwkv")
     before = plain(module, PROMPT)
     probe(LanguageModel.of_module(module, "rwkv"))
@@ -129,7 +129,7 @@ def test_near_ties_are_judged_in_one_pass_over_the_text(family: str, monkeypatch
     assert verdict.gap == pytest.approx(float((scores[7] - scores[8]).abs()), rel=1e-3)
 
 
-# Where whole paths are told, and what refuses them
+# Reports and refusals of whole paths
 
 
 def test_the_known_families_are_those_of_the_tests() -> None:

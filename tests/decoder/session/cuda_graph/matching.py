@@ -1,6 +1,6 @@
-"""Plays one text on the device's side and by `HostSession`, round by round, and requires that every round is equal.
+"""Decodes a text both by `GraphSession` and by `HostSession`, and requires equal rounds.
 
-Which of equally probable nodes is drafted is open: from a round on in which that makes a difference, only the texts are
+The two may choose differently between equally probable nodes. From the first such round on, only the texts are
 compared.
 """
 
@@ -32,13 +32,13 @@ from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
-"""Round number to the knobs that are turned just before it."""
+"""Round number -> knobs that are turned just before the round."""
 FAR = 1e-4
-"""Log-probabilities of float32 logits differ by less, by whatever kernel they were computed."""
+"""Tolerance of log-probabilities: float32 logits of different kernels differ by less."""
 
 
 def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
-    """The engine with no slots yet; where asked for, all its models run as Hugging Face modules."""
+    """The engine with empty `GraphSlots` and without graphs; `by_module`: its models run as Hugging Face modules."""
     graph_slots = GraphSlots(graphs=False)
     if by_module:
         graph_slots._forwards = {
@@ -48,14 +48,14 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
 
 
 def recorded(engine: Engine, *, by_module: bool = False) -> Engine:
-    """The same, whose rounds are repeated from records, as a GPU repeats graphs."""
+    """The engine of `with_slots` with rounds replayed from records, as a GPU replays graphs."""
     found = with_slots(engine, by_module=by_module)
-    graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
+    graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # stands in for Graphs
     return found
 
 
 def records(engine: Engine) -> int:
-    """How many were made so far."""
+    """Number of records made so far."""
     captures: Any = graph_slots(engine)._captures
     return len(captures.records)
 
@@ -63,14 +63,14 @@ def records(engine: Engine) -> int:
 def graph_session(
     engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
 ) -> GraphSession:
-    """A session on the device; `sizes`: what chooses the size of its rounds, where that is not the engine's."""
+    """A device session; `sizes` chooses the sizes of its rounds instead of the default controller."""
     return on_device(engine, prompt, limit, KnobState(rules) if rules else None, sizes)
 
 
 def on_device(
     engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None, sizes: PlanController | None = None
 ) -> GraphSession:
-    """The same under knobs that may have been turned."""
+    """A device session with knobs that may have been turned."""
     if knobs and knobs.rule.budget.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
     return GraphSession(
@@ -90,7 +90,7 @@ _opened = Engine.session
 
 
 def opened_on_device(engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None) -> Session:
-    """`Engine.session` as on CUDA: a text is decoded on the device wherever the engine has slots."""
+    """Stands in for `Engine.session` as on CUDA: a device session if the engine has slots."""
     return on_device(engine, prompt, limit, knobs) if engine.slots else _opened(engine, prompt, limit, knobs)
 
 
@@ -102,7 +102,7 @@ def match(
     turns: Turns | None = None,
     sampled: Mapping[int, Sequence[Sampling]] | None = None,
 ) -> list[Outcome]:
-    """All rounds of a text, as both play them; `sampled`: by round, how it is sampled as soon as that may change."""
+    """All rounds of a text, equal in both sessions; `sampled`: round number -> sampling settings turned there."""
     host = host_session(engine, prompt, limit, rules)
     device = graph_session(engine, prompt, limit, rules)
     host.prefill()
@@ -126,7 +126,7 @@ def match(
 
 
 def tie(tree: TokenTree, other: TokenTree) -> bool:
-    """Whether the first node that differs is as probable as the other tree's."""
+    """Whether the first differing nodes of two trees are equally probable."""
     both = zip(tree.parents, tree.tokens, other.parents, other.tokens, strict=False)
     node = next((node for node, (*one, parent, token) in enumerate(both) if one != [parent, token]), None)
     return node is not None and tree.path_logprobs[node] == pytest.approx(other.path_logprobs[node], abs=FAR)
@@ -138,7 +138,7 @@ def _finish(session: Session, outcome: Outcome) -> None:
 
 
 def _check_knobs(session: GraphSession) -> None:
-    """History has moved the device's knobs as it has moved the host's, to the last bit."""
+    """Checks that history has set the knobs on the device bit for bit as on the host."""
     rules = session._knobs.rules if session._knobs else None
     if isinstance(rules, AdaptiveTree) and not session._instead:
         growth = session._slot.state.rule.growth
@@ -146,7 +146,7 @@ def _check_knobs(session: GraphSession) -> None:
 
 
 def check(outcome: Outcome, expected: Outcome) -> None:
-    """Both tell of the same round, whatever it took."""
+    """Checks that two outcomes describe the same round; times and draft passes may differ."""
     assert outcome.tree.tokens == expected.tree.tokens
     assert outcome.tree.parents == expected.tree.parents
     assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
@@ -167,15 +167,15 @@ def check(outcome: Outcome, expected: Outcome) -> None:
 
 
 def prepared(engine: Engine) -> str | None:
-    """Makes the forms of both models and tries them; returns why rounds cannot run."""
+    """Makes the static forms of both models and tests them; returns the reason if device rounds cannot run."""
     return prepare_rounds(engine.pair, graph_slots(engine), TRIED)
 
 
 def refused(engine: Engine, right: Sequence[Reference] | None = None) -> str | None:
-    """Why rounds cannot run."""
+    """The reason if device rounds cannot run; None if they can."""
     return refusal(engine.pair, graph_slots(engine), TRIED, right)
 
 
 def compiled(engine: Engine, report: Callable[[str], None], listed: Passes, compile_pass: Compile = by_torch) -> None:
-    """Compiles what is faster."""
+    """Compiles the passes of both models; only faster compiled forms are kept."""
     compile_pair(engine.pair, graph_slots(engine), TRIED, report, listed, compile_pass)

@@ -1,4 +1,4 @@
-"""Tiny pairs on a GPU, where there is one, and what notices a wait for it."""
+"""Tiny pairs on a GPU, and a check for hidden waits for the device."""
 
 import warnings
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def on_gpu(tiny_models: TinyModels, name: str, dtype: str, *, graphs: bool = Tru
 
 @contextmanager
 def no_hidden_waits() -> Iterator[None]:
-    """Every call that waits for the device, other than for an event, is an error."""
+    """Makes every call that waits for the device, other than for an event, an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls the mode a prototype
         torch.cuda.set_sync_debug_mode("error")

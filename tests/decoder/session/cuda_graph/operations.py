@@ -1,8 +1,8 @@
-"""What a CUDA graph does, on a CPU: records the operations of some work, and repeats them without its Python.
+"""A stand-in for CUDA graphs on a CPU: it records the operations of a function and replays them without Python.
 
-As on a device, to record computes nothing that lasts, numbers cannot be read back, sizes cannot depend on data, and
-what was made meanwhile is overwritten afterwards: whoever kept it reads garbage. Stricter than a device, a record
-notices at once that memory which it reads or writes was freed.
+As on a device, recording has no lasting effect, values cannot be read back, and sizes cannot depend on data. Tensors
+made during recording are overwritten with garbage afterwards. Stricter than a device, a replay fails if memory that it
+reads or writes was freed.
 """
 
 import weakref
@@ -20,26 +20,26 @@ from decoder.session.cuda_graph.capture_guard import BY_DATA, FROM_THE_HOST, Not
 from decoder.system.device import WARM_UPS, without_gradients
 
 READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
-"""What looks into memory, or leaves the device, without an operation that could be recorded."""
+"""Methods that read a tensor's values on the host, or export them, without an operation that could be recorded."""
 BY_INDEX = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default})
 UNFILLED = frozenset(
     {torch.ops.aten.empty.memory_format, torch.ops.aten.new_empty.default, torch.ops.aten.empty_like.default}
 )
-"""What takes memory and leaves it as it is."""
+"""Operations that allocate memory without filling it."""
 GARBAGE = 0x7F
-"""In each byte: larger than any index, and than what a probability or a logit may be."""
+"""Value of each overwritten byte; such numbers are larger than any index, probability or logit."""
 
 
 @dataclass(frozen=True)
 class _Made:
-    """A tensor that the record makes, by its number."""
+    """A tensor that the record itself makes, by its number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class _Outside:
-    """A tensor that was there before; the record does not keep it alive."""
+    """A tensor that existed before the recording; the record does not keep it alive."""
 
     tensor: "weakref.ref[Tensor]"
 
@@ -50,26 +50,26 @@ class _Call:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     tensors: Sequence[int]
-    """Which of the args are or hold tensors."""
+    """Indices of the positional arguments that are or contain tensors."""
     named: Sequence[str]
-    """Which of the kwargs are tensors."""
+    """Names of the keyword arguments that are or contain tensors."""
     results: Sequence[int | None]
-    """Numbers of the results; None: one that had a number, or is none of the record's."""
+    """Numbers of the results; None for a result that is an argument or no tensor."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Operations in their order."""
+    """Recorded operations in order."""
 
     calls: Sequence[_Call]
 
     @property
     def launches(self) -> int:
-        """How many of them compute something: at least one kernel each, where views have none."""
+        """Number of operations that launch at least one kernel; views and unfilled memory launch none."""
         return sum(call.operation not in UNFILLED and not _is_view(call.operation) for call in self.calls)
 
     def __call__(self) -> None:
-        """Does them again, on the same tensors."""
+        """Replays the operations on the same tensors."""
         made: dict[int, Tensor] = {}
         with without_gradients():
             for call in self.calls:
@@ -84,7 +84,7 @@ class Record:
 
 
 def _found(place: Any, made: Mapping[int, Tensor]) -> Any:
-    """The tensor of a place, or a list with those of its places; tree_map_only would take most of a test's time."""
+    """The tensor of a place, or the tensors of a list of places. `tree_map_only` would take most of a test's time."""
     if isinstance(place, _Made):
         return made[place.number]
     if isinstance(place, _Outside):
@@ -104,18 +104,18 @@ class _NoReads(TorchFunctionMode):
 
 class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.calls: list[_Call] = []
         self._made: list[Tensor] = []
         self._numbers: dict[int, int] = {}
-        """Of tensors that were made, by their identity."""
+        """Numbers of the tensors made, by their `id`."""
         self._own: dict[int, Any] = {}
-        """Memory that was made meanwhile, by its address."""
+        """Storages allocated during the recording, by address."""
         self._others: dict[int, tuple[Any, Any]] = {}
-        """Other memory that was written to, and what was in it."""
+        """Other storages that were written to, with their previous contents."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Does one operation and takes note of it."""
+        """Runs and records one operation."""
         kwargs = kwargs or {}
         _refuse(func, args)
         for tensor in _written(func, args, kwargs):
@@ -130,7 +130,7 @@ class _Recorder(TorchDispatchMode):
         return result
 
     def undo(self) -> None:
-        """Nothing was computed, and what was made belongs to others now."""
+        """Restores overwritten memory, and fills the memory of new tensors with garbage."""
         for storage, was in self._others.values():
             storage.copy_(was)
         for storage in self._own.values():
@@ -181,7 +181,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 
 
 def record(work: Callable[[], object]) -> Record:
-    """What a device would capture of this work, which changes nothing.
+    """Records what a device would capture of `work`, without any effect.
 
     Raises:
         NotCapturableError: A device would refuse it.
@@ -195,7 +195,7 @@ def record(work: Callable[[], object]) -> Record:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Stands in place of `decoder.system.device.Graphs`."""
+    """Stands in for `decoder.system.device.Graphs`."""
 
     records: list[Record]
 

@@ -1,4 +1,4 @@
-"""Sizes of rounds that are drawn at random, so that a test depends on no clock."""
+"""Random sizes of rounds, so that tests do not depend on measured times."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 
 
 class RandomSizes(PlanController):
-    """Chooses anything, and notes what."""
+    """Chooses random sizes and records the choices and results."""
 
     def __init__(self, seed: int, *, plain: float = 0.4, depths: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
         super().__init__(PlanCosts(), AcceptanceModel())

@@ -1,6 +1,6 @@
-"""A device that only remembers shapes, apart from the host: torch's meta device, on a machine without any other.
+"""Torch's meta device as a stand-in for a GPU: its tensors have shapes but no values.
 
-What runs there shows that it touches nothing of the host's memory and asks for no number. It computes nothing.
+Work that runs there does not touch the host's memory and reads no value back. Nothing is computed.
 """
 
 import copy
@@ -25,7 +25,7 @@ class _MetaOnly(TorchDispatchMode):
     """Refuses operations that touch the memory of another device."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -38,13 +38,13 @@ class _MetaOnly(TorchDispatchMode):
 
 @contextmanager
 def meta_only() -> Iterator[None]:
-    """Here, work must be that of the other device alone."""
+    """Requires that all work within the context is on the meta device."""
     with without_gradients(), _MetaOnly():
         yield
 
 
 def moved(thing: T) -> T:
-    """A copy whose tensors are on the other device."""
+    """A copy with all tensors on the meta device."""
 
     def copied(tensor: Tensor, _: Any) -> Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)

@@ -1,4 +1,4 @@
-"""What a graph cannot repeat is refused before it is captured, and nothing else is."""
+"""Work that a graph cannot replay is refused before capture, and no other work is refused."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Every graph that `auto` may ask for is captured once, and texts are timed with theirs and without."""
+"""Every graph that `auto` may use is captured once, and texts are timed with and without the captures."""
 
 import json
 from collections import Counter

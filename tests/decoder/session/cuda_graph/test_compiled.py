@@ -1,4 +1,4 @@
-"""Compiled passes are kept where they are right and pay, and no round waits for a compiler."""
+"""Compiled passes are kept only if they are correct and faster, and no round waits for the compiler."""
 
 import shutil
 import time
@@ -30,11 +30,11 @@ from tests.decoder.session.cuda_graph.matching import compiled, match, recorded,
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=7)
 PASSES = passes([None, RULES.rule()])
-NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - a type's only value here
+NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - the variable has a type annotation
 
 
 class Compiler:
-    """Does what torch's does short of writing kernels; counts what it makes and how often that runs."""
+    """Traces passes as `torch.compile` does, without generating kernels; counts traced graphs and their runs."""
 
     def __init__(self) -> None:
         self.made: list[torch.fx.GraphModule] = []
@@ -68,7 +68,7 @@ def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "PAYS", float("inf"))
 
 
-# What is compiled
+# Compiled passes
 
 
 def by_module(model: LanguageModel) -> StaticForward:
@@ -134,7 +134,7 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(tiny_mode
 
 
 def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels) -> None:
-    """It would make a new store of it in every layer, and copy all of it."""
+    """A compiler that saw the write would make and copy a whole new store in every layer."""
     model = tiny_models.loaded(tiny_models.pair("neox"), "float64").pair.target
     for plain in (ModuleStatic(model.hf.module), static_forward(model)):
         compiler = Compiler()
@@ -146,7 +146,7 @@ def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels)
 
 @pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 @pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
-def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
+def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a test parameter
     module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
     native = static_forward(LanguageModel.of_module(module, "neox"))
     assert isinstance(native, NativeStatic)
@@ -197,11 +197,11 @@ def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None
     assert found.right
 
 
-# What is kept
+# Kept forms
 
 
 class Slow:
-    """A form whose passes take a while; compiled, they do not."""
+    """A form whose passes sleep, unless they are compiled by `quick`."""
 
     def __init__(self, plain: Any) -> None:
         self.new_store, self.rotation, self.quick = plain.new_store, plain.rotation, plain.computed

@@ -1,4 +1,4 @@
-"""Rounds whose size is chosen one by one: the text stays the target's, and a draft that fails costs next to nothing."""
+"""Device rounds of `auto`: the text stays that of greedy decoding for any sizes, and a bad draft costs little."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -35,7 +35,7 @@ def played(
 
 
 def numbered(nodes: int, d0: int, d_max: int) -> DynaTree:
-    """The bounds of `WIDE` with a number of nodes, of which the most probable stay."""
+    """Rules with the bounds of `WIDE` that keep the `nodes` most probable nodes."""
     given = {each.name: getattr(WIDE, each.name) for each in fields(WIDE) if each.name != "lookup"}
     return DynaTree(**given | {"d0": d0, "d_max": d_max}, n_max=nodes, selection="best")
 
@@ -50,7 +50,7 @@ def tokens(rounds: Sequence[Outcome]) -> list[int]:
 def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
     tiny_models: TinyModels,
     name: str,
-    by_module: bool,  # noqa: FBT001 - a parameter
+    by_module: bool,  # noqa: FBT001 - a test parameter
     seed: int,
 ) -> None:
     pair = tiny_models.pair(name)
@@ -131,7 +131,7 @@ def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(tiny_models: Tiny
 
 
 def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nodes(tiny_models: TinyModels) -> None:
-    """The same slot serves both, one after the other."""
+    """The texts use the same slot one after the other."""
     pair = tiny_models.pair("llama")
     loaded, prompt = with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     played(loaded, prompt, 30, RandomSizes(4))

@@ -1,4 +1,4 @@
-"""Graphs are few, captured once, replayed before anybody counts their time, and ready when a text grows into them."""
+"""Graphs are few, captured once, replayed once before they are timed, and captured ahead of a growing text."""
 
 import gc
 import weakref
@@ -115,7 +115,7 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     assert log == ["wait", "try", "capture", "wait"]
 
 
-# While nobody waits
+# Captures in idle time
 
 
 @pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0)])
@@ -129,7 +129,7 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
     while True:
         before = records(pair)
         finished = session.step(()).finished
-        if len(session.text) > 180:  # by now every size of a round was asked for
+        if len(session.text) > 180:  # every size of a round has been used by then
             fresh.append(records(pair) - before)
         while session.prepare():
             pass

@@ -1,4 +1,4 @@
-"""How graphs are asked of a driver, held against a stand-in that takes only what torch's own takes."""
+"""Calls of torch's CUDA graph API, checked by a stand-in that accepts only the arguments of torch's own functions."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from decoder.system.device import WARM_UPS, Graphs, Mark
 
 
 class Driver:
-    """Notes what is asked, and on which stream."""
+    """Records the calls and the stream of each call."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
         self.log: list[str] = []
         self.current = "the thread's stream"
         self.pools: list[object] = []
         self.modes: list[tuple[bool, bool]] = []
-        """Whether captures begin in inference mode, and with gradients."""
+        """(inference mode, gradients enabled) at the begin of each capture."""
         self._fails = fails
         signature = inspect.signature(torch.cuda.graph)
         for name, stands_in in {
@@ -62,7 +62,7 @@ class Driver:
         yield
         self.note("end")
         if self._fails:
-            # As torch's own does, it leaves before the stream is put back.
+            # Like torch's own, it raises before the stream is restored.
             raise RuntimeError("the capture is invalid")
         self.current = "the thread's stream"
 
@@ -108,7 +108,7 @@ def test_all_captures_share_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_capture_begins_outside_of_inference_mode_whoever_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch keeps tensors of the first one, and torch before 2.11 writes to them in each later one."""
+    """Torch before 2.11 reuses tensors of the first capture, so later captures fail if these are inference tensors."""
     driver = Driver(monkeypatch)
     captured(driver)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""A round launches few kernels: a device is done with each sooner than the next one begins."""
+"""A round launches few kernels, because a small kernel runs faster than the next one is launched."""
 
 import json
 from dataclasses import dataclass
@@ -31,23 +31,23 @@ TEXT = [7, 8, 9, 10]
 GREEDY = GreedyVerifier()
 EIGHT_BY_64 = run_of(Size(8, 64), RunConfig())[1].of(DynaTree)
 VOCABULARY = 50304
-"""Pythia's: the best of so many tokens are looked for in parts."""
+"""Size of Pythia's vocabulary, so large that the most probable tokens are searched for in parts."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Operations that launch a kernel."""
+    """Numbers of operations that launch a kernel."""
 
     draft: int
     draft_passes: int
-    """Of these, in the draft's forward passes."""
+    """The part of `draft` in the draft model's forward passes."""
     verification: int
     target_pass: int
 
 
 @pytest.fixture(scope="module")
 def plain(sides: tuple[Side, Side]) -> Counted:
-    """A greedy round of 8x64."""
+    """Counts of a greedy round of 8x64."""
     return counted(sides, EIGHT_BY_64)
 
 
@@ -57,7 +57,7 @@ def sides() -> tuple[Side, Side]:
 
 
 def side(name: str) -> Side:
-    """A narrow model with as many layers as that one, and biases, as trained models have them."""
+    """A narrow model with the number of layers of the published model, and with nonzero biases as in trained models."""
     published = json.loads(files("decoder.bench").joinpath("shapes", f"{name}.json").read_text())
     narrow = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": VOCABULARY}
     layers = {"num_hidden_layers": published["num_hidden_layers"]}

@@ -1,4 +1,4 @@
-"""The stand-ins for a GPU notice what a GPU would refuse or repeat wrongly, and rounds give them nothing to notice."""
+"""The stand-ins for a GPU detect work that a GPU would refuse or replay wrongly; rounds contain no such work."""
 
 import ctypes
 import gc
@@ -35,7 +35,7 @@ from tests.decoder.session.cuda_graph.stand_in_device import META, meta_only, mo
 PROMPT = "The tree grows"
 
 
-# What a record is
+# Records
 
 
 def test_a_record_repeats_operations_on_the_tensors_that_were_there() -> None:
@@ -128,7 +128,7 @@ def test_work_on_another_device_does_not_touch_the_host_s_memory(work: Callable[
         work()
 
 
-# Mistakes that plain calls would not show
+# Mistakes that plain calls do not reveal
 
 
 def played(tiny_models: TinyModels, place: Callable[[Engine], Engine]) -> None:
@@ -137,7 +137,7 @@ def played(tiny_models: TinyModels, place: Callable[[Engine], Engine]) -> None:
 
 
 def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -> None:
-    """The target's one row sees what is before a place that the host knows."""
+    """Patches the mask of the verification so that its first visible position comes from `start_of`."""
     right = verify.tree_bias
 
     def seen(side: Side, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
@@ -222,7 +222,7 @@ def qwen2(tiny_models: TinyModels) -> Engine:
         *((family, "float32", True) for family in ("neox", "llama", "gpt2", "qwen3")),
     ],
 )
-def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a test parameter
     engine: Engine = tiny_models.loaded(tiny_models.pair(family), dtype)
     target, draft = (
         moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft_model)

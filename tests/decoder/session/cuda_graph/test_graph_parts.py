@@ -1,4 +1,4 @@
-"""Shapes, masks, acceptance and history on the device, each against the plain function that it stands for."""
+"""Shapes, masks, acceptance and history on the device, each compared with the host's plain function."""
 
 import random
 
@@ -63,7 +63,7 @@ def test_a_level_is_as_wide_as_its_probabilities_allow(rules: Rules, widths: tup
 
 
 def test_probabilities_that_are_rounded_up_still_find_room() -> None:
-    """Ten nodes of 0.1 in float32 are more than a level's sum allows a threshold just above 0.1."""
+    """A threshold just above 0.1 allows nine nodes per level, but ten nodes of 0.1 in float32 may reach it."""
     assert shape(DynaTree(rho_stop=0.1 + 1e-9, d_max=6, branching=(3, 3, 3)).rule()).widths[-1] >= 10
 
 
@@ -88,7 +88,7 @@ def test_probabilities_that_are_rounded_up_still_find_room() -> None:
         (Auto(window=64), False),
     ],
 )
-def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a parameter
+def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a test parameter
     assert fits(tree_rule(rules)) == expected
 
 
@@ -176,7 +176,7 @@ def test_rows_see_the_text_and_what_they_are_said_to_see(start: int) -> None:
 
 
 def some_tree(seed: int, nodes: int) -> TokenTree:
-    """Siblings differ; nodes are numbered level by level."""
+    """A random tree with distinct siblings, numbered level by level."""
     luck = random.Random(seed)
     tree = TokenTree([luck.randrange(VOCABULARY)])
     level = [0]
@@ -190,7 +190,7 @@ def some_tree(seed: int, nodes: int) -> TokenTree:
 
 
 class Fake:
-    """A target whose choices are given, and which notes what it was asked."""
+    """A target with scripted choices that records its inputs."""
 
     windows = Windows({}, ())
 
@@ -200,10 +200,10 @@ class Fake:
         self.asked: list[list[int]] = []
 
     def new_store(self, capacity: int) -> torch.Tensor:
-        """Row s holds s."""
+        """A store whose row s contains the number s."""
         return torch.arange(capacity, dtype=torch.float64).view(1, 1, 1, -1, 1).repeat(2, 2, 3, 1, 2)
 
-    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - none are rotated
+    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - no rotation is needed
         return positions
 
     def computed(
@@ -225,7 +225,7 @@ def laid_out(tree: TokenTree, text: list[int]) -> DeviceState:
     state.begin(text, DynaTree(window=1).rule())
     count = len(tree)
     state.text[len(text) - 1 :][:count] = torch.tensor(tree.tokens)
-    # What a larger tree has left there.
+    # Leftovers of a larger tree.
     state.text[len(text) - 1 + count :] = tree.tokens[0]
     state.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
     state.nodes[LEVEL, :count] = torch.tensor(tree.depths) + 1
@@ -240,7 +240,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
 ) -> None:
     tree = some_tree(seed, nodes)
     luck = random.Random(seed)
-    # Half of the choices follow a child, so that paths are accepted.
+    # Most choices follow a child if there is one, so that paths are accepted.
     choices = []
     for node in range(len(tree)):
         children = [child for child in range(len(tree)) if tree.parents[child] == node]
@@ -323,7 +323,7 @@ def learn(state: DeviceState, accepted: int, levels: int) -> None:
 def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
     rounds: list[tuple[int, int]],
     window: int,
-    history: bool,  # noqa: FBT001 - a parameter
+    history: bool,  # noqa: FBT001 - a test parameter
     eta: float,
     target: float,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What is compiled is what runs: the rows of all passes that a session asks for, and few others."""
+"""The listed pass sizes, which are compiled, include the rows of all passes of a session and few others."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -94,12 +94,12 @@ def test_a_run_compiles_for_its_own_methods_alone() -> None:
     assert passes_of(replace(config, methods=("ar",))) == Passes((), (1,))
 
 
-# Who asks for them
+# Requests for compilation
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
-    """What compiled forms were asked for; the device of this test is as good as any."""
+    """Passes requested for compilation; checks for graphs and compilers are patched so that they succeed."""
     found: list[Passes] = []
     monkeypatch.setattr(compiled, "compile_pair", lambda *given: found.append(given[-1]))
     monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
@@ -110,7 +110,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
 
 
 class LoadedError(Exception):
-    """Ends a measurement."""
+    """Ends a measurement once the pair is loaded."""
 
 
 @pytest.fixture

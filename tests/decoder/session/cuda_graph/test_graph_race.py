@@ -1,4 +1,4 @@
-"""Sessions on the device in a whole run, as the race, the screen and recordings know them."""
+"""Device sessions in a whole run: methods racing, events, figures, stops and turned knobs."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ PROMPT = "The tree grows"
 
 @pytest.fixture
 def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on CUDA, but on a CPU."""
+    """Sessions are opened as on CUDA, but on the CPU."""
     monkeypatch.setattr(Engine, "session", opened_on_device)
 
 
@@ -95,7 +95,7 @@ def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(tiny_models: Ti
 def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees_are_too_large(
     monkeypatch: pytest.MonkeyPatch,
     device: str,
-    exact: bool,  # noqa: FBT001 - a parameter
+    exact: bool,  # noqa: FBT001 - a test parameter
     rules: Rules | None,
     kind: str,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Rounds on the device, from graphs, are those of `HostSession`, tree for tree and knob for knob."""
+"""Device rounds replayed from graphs equal those of `HostSession` in their trees and knobs."""
 
 import copy
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from tests.reference import simulate
 
 PROMPT = "The tree grows"
 LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1, n_max=40)
-"""History moves knobs often."""
+"""Rules for which history adjusts knobs often."""
 BUSHY = DynaTree(d0=3, d_max=4, branching=(3, 4, 4), rho_stop=0.01, rho_deep=0.01, tau=0, history=False, n_max=200)
 METHODS: dict[str, Rules | None] = {
     "ar": None,
@@ -58,12 +58,12 @@ METHODS: dict[str, Rules | None] = {
 
 
 Recordings: TypeAlias = Callable[..., Engine]
-"""By name of a pair, dtype, and whether its models run as modules: an engine that repeats rounds from records."""
+"""(name of a pair, dtype, whether its models run as modules) -> an engine that replays rounds from records."""
 
 
 @pytest.fixture(scope="module")
 def recordings(tiny_models: TinyModels) -> Recordings:
-    """Engines that keep their records from test to test, as slots keep graphs from text to text."""
+    """Engines that reuse their records across tests, as slots reuse graphs across texts."""
 
     @cache
     def made(name: str, dtype: str = "float64", *, by_module: bool = False) -> Engine:
@@ -96,7 +96,7 @@ TIED = METHODS.keys() - {"ar"}
 
 
 def with_head(engine: Engine, factor: float) -> Engine:
-    """The engine whose draft's logits are multiplied."""
+    """The engine with the draft model's logits multiplied by `factor`."""
     module = copy.deepcopy(engine.pair.draft_model.hf.module)
     with torch.no_grad():
         module.get_output_embeddings().weight.mul_(factor)
@@ -233,7 +233,7 @@ def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(
 def test_text_crosses_from_one_range_of_slots_to_the_next(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With ranges that are exactly as wide as they must be, a row too few would show at once."""
+    """Ranges are exactly as wide as necessary here, so a range that is one row too short fails."""
     monkeypatch.setattr(slots_module, "slots", lambda rows: rows)
     pair = tiny_models.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
@@ -356,14 +356,14 @@ def test_a_session_that_was_handed_over_has_given_its_slot_back(tiny_models: Tin
 
 
 class Worst(GreedyVerifier):
-    """Chooses what the target holds for least likely."""
+    """Chooses the target's least probable token."""
 
     def choose(self, logits: Tensor, *_: object) -> Tensor:
         return logits.argmin(-1)
 
 
 def test_the_choice_in_a_graph_is_the_verifier_s(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the slot holds the graphs of another verifier."""
+    """The slot also contains graphs of another verifier, which must not be used."""
     engine, prompt = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), [1, 2, 3]
     texts = []
     for verifier in (GreedyVerifier(), Worst(), GreedyVerifier()):

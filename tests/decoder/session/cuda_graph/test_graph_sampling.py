@@ -1,4 +1,4 @@
-"""Sampled rounds on the device are those of the host: the same tokens, and the same trees where nothing ties."""
+"""Sampled device rounds equal the host's: the same tokens, and the same trees up to ties."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -53,12 +53,12 @@ SETTINGS = [
 HUGE_SEED = 2**64 - 3
 
 Recordings: TypeAlias = Callable[..., Engine]
-"""By name of a pair and dtype: an engine that repeats rounds from records."""
+"""(name of a pair, dtype) -> an engine that replays rounds from records."""
 
 
 @pytest.fixture(scope="module")
 def recordings(tiny_models: TinyModels) -> Recordings:
-    """Engines that keep their records from test to test, as slots keep graphs from text to text."""
+    """Engines that reuse their records across tests, as slots reuse graphs across texts."""
 
     @cache
     def made(name: str, dtype: str = "float64") -> Engine:
@@ -166,7 +166,7 @@ def test_trees_shrink_towards_the_end_of_the_context(recordings: Recordings) -> 
     match(engine, [7 * place % 260 for place in range(engine.pair.context - 12)], 12, LIVELY)
 
 
-# Turned while a text is decoded
+# Settings turned during decoding
 
 TURNS: dict[str, tuple[Sampling, Mapping[int, Sequence[Sampling]]]] = {
     "on and off": (Sampling(), {1: [Sampling(0.6)], 12: [Sampling()]}),
@@ -213,7 +213,7 @@ def test_the_temperature_is_turned_up_and_down_in_a_race_whose_methods_write_one
     assert list(texts["ar"][:60]) == greedy[:60]
 
 
-# What is captured
+# Captured graphs
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "fixed"])
@@ -277,7 +277,7 @@ def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
 def test_graphs_give_the_sampled_rounds_of_the_host_and_the_text_of_the_cpu(
     tiny_models: TinyModels, sampling: Sampling, method: str
 ) -> None:
-    """The host's rounds there take their noise from a `GumbelNoise` on the device."""
+    """The host's rounds on a GPU use a `GumbelNoise` on the device, too."""
     pair = tiny_models.pair("neox")
     prompt = tiny_models.prompt_tokens(pair, PROMPT)
     for seed in (0, HUGE_SEED):

@@ -1,4 +1,4 @@
-"""Weights are held once: rounds on the device take the place of the modules, or leave all as it was and say why."""
+"""Weights are in memory once: static forms replace the modules, or the modules stay and the reason is reported."""
 
 import weakref
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ PROMPT = "The tree grows"
 
 @pytest.fixture
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models run by their modules, as they do elsewhere than on a CPU."""
+    """Models run as Hugging Face modules, as on devices other than a CPU."""
     monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
     monkeypatch.setattr("decoder.forward.language_model.native_on_cpu", lambda *_: None)
 
@@ -55,7 +55,7 @@ def engine(tiny_models: TinyModels, _as_on_cuda: None) -> Engine:
 
 
 def fresh(tiny_models: TinyModels, family: str, dtype: str) -> Engine:
-    """A pair that this test may take apart."""
+    """A newly loaded pair, which the test may modify."""
     saved = tiny_models.pair(family)
     return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=GraphSlots())
 
@@ -78,7 +78,7 @@ def texts(engine: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[
     return found
 
 
-# Where rounds run
+# Device rounds
 
 
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange"])
@@ -225,11 +225,11 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
     assert said == ["trying rounds on the device"]
 
 
-# Where rounds are refused
+# Refused device rounds
 
 
 def broken_after(count: int) -> Any:
-    """Reading fails in the middle of the layers."""
+    """A replacement for `forward.empty` that runs out of memory at the layer with number `count`."""
     right, seen = forward.empty, list[object]()
 
     def empty(layer: Any) -> None:
@@ -284,7 +284,7 @@ def test_what_was_made_is_gone_before_modules_come_back(engine: Engine, monkeypa
     assert len(forms) == 2
 
 
-# What is right
+# Accepted and refused forms
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ def test_only_the_first_token_that_differs_is_judged_by_its_score(found: tuple[i
 
 
 def altered(patch: pytest.MonkeyPatch, change: Any, rules: list[Rules | None] | None = None) -> list[object]:
-    """Texts of the device, changed; returns the prompts."""
+    """Patches the trial so that `change` alters the device's texts; returns the list of their prompts."""
     right, prompts = trial._text, list[object]()
 
     def text(session: Any) -> Any:
@@ -326,7 +326,7 @@ def test_a_near_tie_is_no_fault_and_another_prompt_is_tried(half: Engine, monkey
     right = {each.prompt: each for each in trial.references(half.pair) if each.sampling.greedy}
 
     def second(found: list[int], prompt: Any) -> list[int]:
-        """Another token in the place of the third, in the first prompt."""
+        """Replaces the third token of the text after the first prompt."""
         return [*found[:2], found[2] + 1, *found[3:]] if prompt == trial.PROMPTS[0] else found
 
     monkeypatch.setattr(trial, "_error", lambda *_: (0.01, 20.0))
@@ -377,7 +377,7 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
     assert (refused(half) or "").startswith("the target's logits differ by nan")
 
 
-# Pairs of the benchmarks
+# Random pairs of the benchmarks
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Rounds on the device beyond attention windows are those of the host; windows that trees exceed stay with the host."""
+"""Device rounds beyond attention windows equal the host's; the host drives models with windows smaller than trees."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, refused
 
 PROMPT = [(7 * place * place + 3) % 96 for place in range(tiny.WINDOW - 6)]
-"""Token ids, fewer than a window: rounds begin within it and go on beyond it."""
+"""Token ids, fewer than the window, so that rounds start within the window and continue beyond it."""
 METHODS: dict[str, Rules | None] = {
     "ar": None,
     "linear": Linear(5),

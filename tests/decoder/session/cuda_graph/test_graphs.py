@@ -1,4 +1,4 @@
-"""What a graph repeats is what plain calls compute: recorded on a CPU, captured on a GPU."""
+"""Replayed graphs compute what plain calls compute: recorded on a CPU, captured on a GPU."""
 
 import threading
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ METHODS: dict[str, Rules | None] = {
 def test_a_record_of_the_device_s_work_repeats_every_round(
     tiny_models: TinyModels, family: str, *, by_module: bool, method: str
 ) -> None:
-    """A record knows no Python: a number that the host put into it would be the same in every round."""
+    """A record replays no Python, so a number inserted by the host would stay the same in every round."""
     pair = tiny_models.pair(family)
     loaded = recorded(tiny_models.loaded(pair, "float64"), by_module=by_module)
     rounds = match(loaded, tiny_models.prompt_tokens(pair, PROMPT), 24, METHODS[method])
@@ -78,7 +78,7 @@ def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are
 
 
 def test_to_capture_a_verification_leaves_everything_as_it_was(tiny_models: TinyModels) -> None:
-    """Tried out, it moves the draft's rows, which nobody computes again, and commits tokens."""
+    """The warm-up of a capture moves the draft's rows, which are not recomputed, and commits tokens."""
     pair = tiny_models.pair("neox")
     loaded = recorded(tiny_models.loaded(pair, "float64"))
     session = graph_session(loaded, tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
@@ -86,7 +86,7 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(tiny_models: Tiny
     slot = session._slot
     length = len(session.text)
     with without_gradients():
-        # As if the second of several siblings were accepted, so that its row must move.
+        # As if the second of several siblings were accepted, so its row must move.
         slot.state.nodes[3, 1:] += 3
         state = [slot.draft.store, *slot.state._tensors()]
         before = [tensor.clone() for tensor in state]
@@ -264,7 +264,7 @@ def test_parts_of_a_round_take_no_longer_than_the_round(tiny_models: TinyModels,
 def test_compiled_passes_are_captured_too(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
 ) -> None:
-    """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
+    """Compiled forms are kept at any speed. In half precision they round differently, so only float64 is compared."""
     monkeypatch.setattr("decoder.session.cuda_graph.compiled.PAYS", float("inf"))
     pair, lines = on_gpu(tiny_models, family, dtype), list[str]()
     compiled(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))

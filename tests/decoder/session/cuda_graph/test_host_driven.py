@@ -1,4 +1,4 @@
-"""What the host drives by the weights of graphs is what modules compute, row for row."""
+"""Host-driven passes with the weights of graphs compute the same rows as the modules."""
 
 import random
 from typing import Any
@@ -30,7 +30,7 @@ def host(engine: Engine, *, draft: bool = False) -> NativeStatic:
 
 
 def grown(forward: Forward) -> list[Tensor]:
-    """Logits of a text, of trees after it that are kept in part, and of more text than there was room for."""
+    """Logits of a text, of trees with a deepest path kept, and of a text beyond the first capacity; cached rows."""
     luck, cache = random.Random(4), forward.new_cache(9)
     found = [forward.read(cache, [5, 6, 7])]
     for size in (4, 1, 6):
@@ -56,7 +56,7 @@ def grown(forward: Forward) -> list[Tensor]:
 def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(tiny_models: TinyModels, family: str) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float64")
     right, found = grown(ModuleForward(engine.pair.target.hf.module)), grown(host(engine))
-    far = 1e-4 if family.startswith("llama") else 1e-10  # whose module computes norms in float32
+    far = 1e-4 if family.startswith("llama") else 1e-10  # Llama's module computes norms in float32
     for one, other in zip(right, found, strict=True):
         assert one.shape == other.shape
         assert float((one - other).abs().max()) < far

@@ -1,4 +1,4 @@
-"""Rounds on a device are tried before a text depends on them; where they fail, the host drives the rounds."""
+"""Device rounds are tested before texts use them; if they fail, the host drives the rounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -166,7 +166,7 @@ def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(samplin
 
 
 def test_a_token_that_truncation_may_drop_by_an_error_is_a_near_tie() -> None:
-    """Its score is far above the other's: only whether it is kept is open."""
+    """Its score is far above the other token's; only whether truncation keeps it is uncertain."""
     noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
     first = int(noise.argmax())
     second = (first + 1) % 4

@@ -1,4 +1,4 @@
-"""GraphSlots, waits and clocks of rounds on the device."""
+"""GraphSlots, and waits and clocks of device rounds."""
 
 import random
 import time
@@ -27,13 +27,13 @@ ASKS_THE_DEVICE = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_s
 
 
 class Watch(TorchDispatchMode):
-    """Notes which operations run."""
+    """Records the operations that run."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.names: list[str] = []
         self.made: list[int] = []
-        """Bytes of each new tensor."""
+        """Bytes of each new tensor, without views."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.names.append(func._schema.name)
@@ -44,7 +44,7 @@ class Watch(TorchDispatchMode):
 
 
 def counted(patch: pytest.MonkeyPatch, owner: type, name: str) -> list[str]:
-    """The calls of a method from now on."""
+    """A list to which each later call of a method adds an entry."""
     calls, right = list[str](), getattr(owner, name)
 
     def call(*given: Any) -> Any:
@@ -175,7 +175,7 @@ def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(tiny_models
 
 
 def test_a_seat_has_room_for_both_models_rows(tiny_models: TinyModels) -> None:
-    """Both stores are as long as the ranges that are read, so one of them may end sooner."""
+    """Target and draft read ranges of different lengths, so each store must be long enough for its own range."""
     loaded = with_slots(tiny_models.loaded(tiny_models.pair("long"), "float32"))
     for longest in range(100, 1100, 37):
         session = graph_session(loaded, [1] * (longest - 50), 50, DynaTree())
@@ -298,7 +298,7 @@ def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(
 
 
 def test_a_tree_that_was_drafted_for_nothing_is_paid_for(tiny_models: TinyModels) -> None:
-    """The first tree, one ahead in each round but perhaps the last, and one anew for the turn."""
+    """Draft passes: the first tree, a tree ahead in each round except perhaps the last, and a new tree at the turn."""
     pair = tiny_models.pair("neox")
     loaded, prompt = with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT)
     session = graph_session(loaded, prompt, 40, Linear(3))

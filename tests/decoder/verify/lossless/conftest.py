@@ -1,4 +1,4 @@
-"""Fixtures of the tests that enumerate."""
+"""Fixtures of the tests that enumerate all outcomes."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from decoder.verify.lossless.rows import Row
 
 @pytest.fixture(autouse=True)
 def _divided_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Caches SpecTr's bisection, a pure function that takes most of the time, for each pair of rows."""
+    """Caches the results of SpecTr's bisection, a pure function that takes most of the tests' time."""
     divide = spectr.divide
     known: dict[tuple[bytes, bytes, int], spectr.Division] = {}
 

@@ -1,4 +1,4 @@
-"""Exact laws by enumeration of all drafted trees and all random outcomes, with toy models of three tokens."""
+"""Exact laws by enumeration of all drafted trees and all random outcomes, for toy models of three tokens."""
 
 import itertools
 from collections import defaultdict
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Script:
-    """A generator that replays `written`, then takes first possible outcomes; `untried` holds the other outcomes."""
+    """A generator that replays `written` and then takes each first possible outcome; `untried` lists the others."""
 
     def __init__(self, written: Sequence[int]) -> None:
         self.fallen: list[int] = []
@@ -69,7 +69,7 @@ class Script:
 
 
 def outcomes(play: Callable[[RandomGenerator], T]) -> Iterator[tuple[T, float]]:
-    """All results of a function of random numbers, with their probabilities."""
+    """All results of a function that uses random numbers, with their probabilities."""
     waiting: list[list[int]] = [[]]
     while waiting:
         script = Script(waiting.pop())
@@ -106,7 +106,7 @@ def models(kind: str, depth: int, seed: int = 1) -> Models:
 
 
 def pair(kind: str, luck: np.random.Generator, vocabulary: int = VOCABULARY) -> tuple[Row, Row]:
-    """One row of each model."""
+    """One row of the target and one of the draft."""
     target, draft = luck.dirichlet(np.full(vocabulary, 0.7), 2)
     one_hot = np.eye(vocabulary)[luck.integers(vocabulary)]
     if kind in {"target zeros", "mixed"}:
@@ -136,7 +136,7 @@ Drafter = Callable[[Models, RandomGenerator], TokenTree]
 
 
 def trees_of(drafter: Drafter, pair: Models) -> Trees:
-    """All trees of a drafting, with their probabilities."""
+    """All trees of a drafter, with their probabilities."""
     found: dict[DrawnTree, float] = defaultdict(float)
     for tree, probability in outcomes(lambda generator: drafter(pair, generator)):
         found[drawn_tree(tree)] += probability
@@ -160,7 +160,7 @@ class Emitted:
 
 
 def verified(verify: Verify, tree: DrawnTree, pair: Models) -> Iterator[tuple[Accepted, float]]:
-    """Results of one tree over all random outcomes."""
+    """Results of a verifier on one tree over all random outcomes."""
     rows = pair.rows(tree)
     return outcomes(lambda generator: verify(tree, *rows, generator))
 

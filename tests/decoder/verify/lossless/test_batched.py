@@ -1,4 +1,4 @@
-"""Batched verification equals the pure functions: numbers and rows to 1e-5, and the same walk by one generator."""
+"""Batched verification equals the pure functions: probabilities to 1e-5, and the same path for one generator."""
 
 from dataclasses import dataclass
 from functools import cache

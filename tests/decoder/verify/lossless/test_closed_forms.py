@@ -99,7 +99,7 @@ def test_the_bound_is_the_least_over_all_sets_of_tokens(kind: str) -> None:
 
 
 def test_solvers_rank_as_in_the_measurements() -> None:
-    """Mean gaps to the bound at two draws, by which a lossless solver that accepts less is noticed."""
+    """The order of mean gaps to the bound at two draws reveals a lossless solver that accepts less than it should."""
     toys = pairs("generic", 200, vocabulary=5)
     gaps = [
         np.mean([acceptance_bound(*rows, 2) - SOLVERS[name].acceptance_rate(*rows, 2) for rows in toys])

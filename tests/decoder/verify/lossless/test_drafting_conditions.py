@@ -1,4 +1,4 @@
-"""Exact losslessness of verifiers with various draftings, from which the registry of combinations follows."""
+"""Exact bias of verifiers with various draftings, on which the registry of allowed combinations is based."""
 
 from collections.abc import Callable, Sequence
 
@@ -74,8 +74,8 @@ def without_replacement(pair: Models, tree: TokenTree, node: int, count: int, ge
     return found
 
 
-def most_probable(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:  # noqa: ARG001 - a rule
-    return (-pair.draft[path(tree, node)]).argsort()[:count].tolist()  # type: ignore[no-any-return]  # numpy's stubs
+def most_probable(pair: Models, tree: TokenTree, node: int, count: int, generator: RandomGenerator) -> list[int]:  # noqa: ARG001 - signature of a rule
+    return (-pair.draft[path(tree, node)]).argsort()[:count].tolist()  # type: ignore[no-any-return]  # numpy's stubs return Any
 
 
 def good(tree: TokenTree, node: int, row: Row) -> bool:
@@ -83,7 +83,7 @@ def good(tree: TokenTree, node: int, row: Row) -> bool:
 
 
 def best_so_far(tree: TokenTree, node: int, row: Row) -> bool:
-    """Only the most probable of the drawn siblings gets draws."""
+    """Allows draws only after the most probable of the drawn siblings."""
     siblings = [each for each in range(len(tree)) if tree.parents[each] == tree.parents[node]]
     return all(row[tree.tokens[node]] >= row[tree.tokens[each]] for each in siblings)
 

@@ -1,4 +1,4 @@
-"""Emitted text follows the target exactly: all trees and outcomes are enumerated, so there are no false alarms."""
+"""Emitted texts follow the target's law exactly: all trees and outcomes are enumerated, so no test is random."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Conditions of each verifier on its trees."""
+"""Edge cases and refused inputs of the lossless verifiers."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_nan_is_refused(name: str, broken: str) -> None:
 @pytest.mark.parametrize("name", ["block", "traversal"])
 @pytest.mark.parametrize("hardly", [1e-40, 1e-43])
 def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> None:
-    """Probabilities as of low temperatures, and zeros as of top-p, at which infinity must not arise."""
+    """Tiny probabilities of low temperatures and zeros of top-p must not lead to infinite values."""
     tree = TokenTree([3])
     tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
     tree.draw(1, [0], [-0.7], torch.tensor([0.5, 0.5, 0.0]))

@@ -1,4 +1,4 @@
-"""Random numbers are independent and reproducible, and events of probability 0 never happen."""
+"""Random numbers are reproducible, and events of probability 0 never occur."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ class Highest:
 
 def over(source: Lowest | Highest) -> PhiloxGenerator:
     generator = PhiloxGenerator(0)
-    generator._generator = source  # type: ignore[assignment]  # of numpy's generator only `random` is needed
+    generator._generator = source  # type: ignore[assignment]  # only `random` of numpy's generator is needed
     return generator
 
 

@@ -1,4 +1,4 @@
-"""Traversal by scalars equals the algorithm of its paper, which keeps whole rows."""
+"""Traversal with scalars equals the algorithm in its paper, which updates whole rows."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, mode
 
 
 def by_rows(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[tuple[int, float, Row]]:
-    """Slots in post-order with their remaining probability, and the law of the next token there."""
+    """Slots in post-order, each with its remaining probability and its law of the next token."""
 
     def visit(node: int, probability: float, *, owns: bool) -> Iterator[tuple[int, float, Row]]:
         row, seen = target_probs[node], set[int]()
@@ -81,7 +81,7 @@ def test_a_draw_of_chance_zero_prunes_what_is_below_it() -> None:
 
 @pytest.mark.parametrize("probability", [1.0, 0.7, 0.3])
 def test_a_token_drawn_again_has_nothing_left(probability: float) -> None:
-    """The subtree's ownership by its first draw lowers no acceptance."""
+    """That only the first of equal draws owns the subtree does not reduce acceptance."""
     luck = np.random.default_rng(3)
     for _ in range(50):
         target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)

@@ -1,4 +1,4 @@
-"""The exact test has power: it rejects every verifier of a list of plausible mistakes by a wide margin."""
+"""The exact test rejects all verifiers with plausible mistakes by a wide margin."""
 
 import pytest
 

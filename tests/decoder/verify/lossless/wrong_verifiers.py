@@ -1,4 +1,4 @@
-"""Verifiers with one plausible mistake each, which a test must reject to prove something."""
+"""Verifiers with one plausible mistake each; a test proves something only if it rejects them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ def accepts_by_inverse_ratio(
     return generator.choice(residual(target_probs, draft_probs))
 
 
-def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:  # noqa: ARG001 - a solver
+def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:  # noqa: ARG001 - signature of a solver
     return drawn[0]
 
 
@@ -102,7 +102,7 @@ def khisti_judged_by_the_draft(
 def ends_with_the_row_before(
     tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator
 ) -> Accepted:
-    """The token after an accepted leaf comes from its parent's row."""
+    """Draws the token after an accepted leaf from the row of the leaf's parent."""
 
     def choose(node: int) -> int:
         if tree.children[node]:
@@ -117,7 +117,7 @@ def stopping(stops: Stops, change: Callable[[list[Stop]], list[Stop]] = list) ->
 
 
 def block_weights(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """The verifier block with acceptance probability w, as section 3.1 of the paper reads."""
+    """The verifier block with acceptance probability w, a literal reading of the paper's section 3.1."""
     found = block.stops(tree, target_probs, draft_probs)
     return [replace(stop, probability=1 / stop.removed if stop.removed else stop.probability) for stop in found]
 
@@ -171,18 +171,18 @@ def of_refused_draft(
 
 
 def unweighted(
-    split: NodeSplit,  # noqa: ARG001 - one of `judging`
+    split: NodeSplit,  # noqa: ARG001 - signature required by `judging`
     target_probs: Row,
     draft_probs: Row,
     drawn: Sequence[int],
     probability: float,
 ) -> NodeSplit:
-    """Each node judged as if the path to it had probability 1."""
+    """Judges each node as if the path to it had probability 1."""
     return replace(traversal.split_node(target_probs, draft_probs, drawn, 1.0), probability=probability)
 
 
 def distinct_draws(verify: Verify) -> Verify:
-    """Children count once each, however often they were drawn."""
+    """Counts each child once, even if it was drawn several times."""
 
     def wrong(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
         once = replace(tree, children=tuple(tuple(dict.fromkeys(drawn)) for drawn in tree.children))
