@@ -1,6 +1,4 @@
-"""Tiny random models of families that run through their Hugging Face modules: windows of 8 tokens, caches of all
-shapes.
-"""
+"""Tiny random models of families that run through their Hugging Face modules, with caches of all shapes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -16,9 +16,7 @@ def committed(cache: KvCache) -> Tensor:
 
 
 def keys_values(cache: KvCache, forward: Any) -> Tensor:
-    """The committed rows in Hugging Face's order, where the two halves of rotated pairs are apart; shape as
-    `committed`.
-    """
+    """The committed rows in Hugging Face's order, with the halves of rotated pairs apart; shape as in `committed`."""
     model = getattr(forward, "_model", forward)
     rotated = model.rotation.width if isinstance(model, NativeModel) else 0
     keys, values = committed(cache).unbind(1)

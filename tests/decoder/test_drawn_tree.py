@@ -74,9 +74,7 @@ def next_token(tree: TokenTree, node: int, p: list[float]) -> list[float]:
 def emitted(
     tree: TokenTree, node: int | None = 0, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], float]]:
-    """All texts of DEPTH + 1 tokens with their probabilities: accepted tokens, the verifier's own, and further target
-    tokens.
-    """
+    """Texts of DEPTH + 1 tokens with probabilities: accepted tokens, the verifier's own, and further target tokens."""
     if len(path) == DEPTH + 1:
         yield path, 1.0
         return

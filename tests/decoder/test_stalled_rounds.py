@@ -113,9 +113,7 @@ def test_a_round_that_has_not_stalled_is_written_without_a_word_of_it(run: Any) 
 def test_a_process_that_stands_still_is_noticed(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Only the clocks show the stall, as on a system without wait counts; to them, a sleep looks like a stopped
-    process.
-    """
+    """Only clocks show the stall, as on a system without wait counts; to them, a sleep looks like a stopped process."""
     engine, commit, count = (
         tiny_models.loaded(tiny_models.pair("neox"), "float32"),
         HostSession._commit,

@@ -83,9 +83,7 @@ def test_a_tree_that_is_deeper_than_any_of_ours_is_not_judged() -> None:
 
 @pytest.mark.parametrize(("n_max", "accepted"), [(16, 2), (15, None)])
 def test_a_node_is_kept_for_sure_where_all_nodes_down_to_its_depth_have_room(n_max: int, accepted: int | None) -> None:
-    """Four children of the root, and four children of at most three of these, since a fourth cannot have probability
-    .3.
-    """
+    """The root has four children; at most three of these have four, since a fourth cannot have probability .3."""
     verdict = replayed(told([-1, 0, 1], [0.7, 0.9], [1, 2]), replace(WIDE, n_max=n_max))
     assert verdict
     assert (verdict.accepted, verdict.accepted_at_least) == (accepted, 2 if accepted else 1)

@@ -187,7 +187,7 @@ def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fastest turn is not preferred."""
+    """The speeds of the turns do not affect the choice."""
     (sample,) = waits(monkeypatch, 0.5, 0.2, 0.4)
     assert sample.tally.decode_s == 2.0
     assert sample.waited == pytest.approx(0.2)

@@ -245,9 +245,7 @@ def took(decode_s: float, work: Work, kv: int, *, prompt: int, repeat: int) -> S
 
 
 def test_growth_is_that_of_turns_side_by_side_over_that_of_their_arithmetic() -> None:
-    """The machine slows down tenfold with each repeat; the longer text takes three times the time for twice the
-    arithmetic.
-    """
+    """The machine slows down tenfold per repeat; the longer text takes three times as long for twice the arithmetic."""
     found = []
     for repeat, slow in enumerate((1.0, 10.0, 100.0)):
         found.append(took(1.0 * slow, Work(rows=100), 50, prompt=0, repeat=repeat))

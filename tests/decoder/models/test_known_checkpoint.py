@@ -1,6 +1,4 @@
-"""Checkpoints read without transformers equal those that transformers reads, bit for bit; transformers reads all
-others.
-"""
+"""Checkpoints read without transformers are bit for bit those of transformers, which reads all others."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Decoding a text token by token loses, repeats or splits no character."""
+"""Text decoded token by token has no lost, repeated or split character."""
 
 import time
 from collections.abc import Iterator

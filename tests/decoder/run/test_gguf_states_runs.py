@@ -48,7 +48,7 @@ def texts(engine: Engine, config: RunConfig) -> tuple[Summary, Mapping[str, list
 
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fixes costs at which `auto` drafts trees; real drafts are as large as the targets here."""
+    """Fixes costs at which `auto` drafts trees; measured costs would not, since drafts are as large as targets here."""
     monkeypatch.setattr(Engine, "costs_of", lambda *_: PAYING)
 
 

@@ -1,6 +1,4 @@
-"""At the end of a text, drafted, accepted and committed tokens are cut consistently, and the identities of figures
-hold.
-"""
+"""At the end of a text, drafted, accepted and committed tokens are cut alike, and figures stay consistent."""
 
 import math
 from pathlib import Path
@@ -133,9 +131,7 @@ def assert_identities(figures: Figures, tally: Tally) -> None:
 
 
 def assert_consistent(events: list[Event]) -> None:
-    """Asserts the identities for each round and in the summary, whose figures must equal those computed from the
-    rounds.
-    """
+    """Asserts the identities in each round and in the summary, whose figures must follow from the rounds."""
     for event in events:
         if isinstance(event, Round) and event.draft_forwards is not None:
             assert len(event.committed) == len(event.accepted) + 1

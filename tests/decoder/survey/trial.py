@@ -106,9 +106,7 @@ def route_of(model: LanguageModel) -> str:
 
 
 def lively(family: str, config: Any, temperature: float) -> tuple[Any, Any, list[int]]:
-    """A target, its draft and the target's text: of the first factors whose text has `DISTINCT` tokens, else of the
-    last.
-    """
+    """A target, its draft and the target's text, with the first factors that give `DISTINCT` tokens, else the last."""
     for factors in FACTORS:
         module = tiny_module(family, config, factors)
         right = reference(module, temperature)

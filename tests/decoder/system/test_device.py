@@ -87,7 +87,7 @@ def test_a_device_is_set_up_before_any_model_is_on_it(
     tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class SetUpError(Exception):
-        """Ends the set-up in a test."""
+        """Ends the set-up early."""
 
     def stop(*given: object) -> None:
         raise SetUpError(*given)

@@ -144,7 +144,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     [
         (1.0, 2.0, 0.25, 0.25),  # one of two threads waited
         (1.0, 0.25, 0.0, 0.75),  # stopped
-        (1.0, 0.25, 0.5, 0.75),  # waited and stopped
+        (1.0, 0.25, 0.5, 0.75),  # waited while stopped
         (1.0, 1.0, 3.0, 1.0),  # three threads waited
         (1.0, 1.0, 0.0, 0.0),
     ],

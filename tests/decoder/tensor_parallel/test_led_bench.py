@@ -1,6 +1,4 @@
-"""Measurements of a tensor-parallel target: same texts, memory of every rank, and no result that needs the whole
-target.
-"""
+"""Measurements of a tensor-parallel target: same texts, memory of every rank, no result of the whole model."""
 
 from collections.abc import Callable
 from typing import Any

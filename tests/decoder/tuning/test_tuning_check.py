@@ -1,6 +1,4 @@
-"""The check measures every setting on each unseen text, repeats while time is left, and decodes a few texts in any
-case.
-"""
+"""The check measures every setting on each unseen text, repeats while time is left, and measures a few in any case."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count

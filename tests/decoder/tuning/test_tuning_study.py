@@ -1,4 +1,4 @@
-"""The study that suggests settings: seeded, told their values, and kept in a database if one is named."""
+"""The study that suggests settings: seeded, informed of results, and kept in a database if one is named."""
 
 import builtins
 import importlib.util

@@ -27,9 +27,7 @@ MOST_GROWTH = 2**20
 
 
 def misbehaving(stopped: threading.Event) -> Answer:
-    """Answers of a faulty server: growing counters, restarts, truncated pages, no pages, late answers, and invalid
-    HTTP.
-    """
+    """Answers of a faulty server: growing counters, resets, truncated pages, no pages, late answers, invalid HTTP."""
     pages = page("vllm-1")
     numbers = count(1)
 

@@ -18,9 +18,7 @@ PATIENCE_S = 30.0
 
 
 class Gated:
-    """A fake engine that waits for a permit before each round and holds at the stages of a round as the real engine
-    does.
-    """
+    """A fake engine that waits for a permit before each round, and holds at stages as the real engine does."""
 
     def __init__(self) -> None:
         self.gate = threading.Semaphore(0)

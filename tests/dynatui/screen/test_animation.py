@@ -20,7 +20,7 @@ from screenshots.make import SPEED
 SVG = "{http://www.w3.org/2000/svg}"
 LARGEST_FILE = 1_000_000
 TEXT_ENDS = (15, 75)
-"""Row and column of the lower right corner of the text panel."""
+"""Row and column at which the text panel ends."""
 TEXT_A, TEXT_B = Piece(3, 2, 5, "fill: #fff", "a < b"), Piece(3, 9, 1, "fill: #fff", "!")
 GROUND, BAR = Piece(0, 0, 80, "#000"), Piece(1, 4, 6, "#7cb7ff")
 

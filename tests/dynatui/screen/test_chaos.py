@@ -68,9 +68,7 @@ def log_in(home: Path) -> str:
 
 
 def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: int) -> None:
-    """Sends random keys as fast as they are read, with random resizes in between, until the program answers a key
-    again.
-    """
+    """Sends random keys as fast as they are read, with random resizes; then waits until the program answers a key."""
     bursts = list(random_bursts(seed, strokes))
     every = max(1, len(bursts) // resizes)
     size = sizes(seed, resizes)

@@ -1,6 +1,4 @@
-"""Arbitrary bytes on the screen's standard input, in a pseudo-terminal: the program stays alive, and pastes are no
-keys.
-"""
+"""Arbitrary bytes on the screen's standard input in a pseudo-terminal: the program continues; pastes are no keys."""
 
 import sys
 

@@ -161,9 +161,7 @@ class Picture:
         self._fed = 0
 
     def at_rest(self, unlike: Cells | None = None) -> Cells:
-        """All cells once the screen differs from `unlike` and stays constant; without the first line, which has the
-        meters.
-        """
+        """All cells once the screen is constant and differs from `unlike`; without the first line, which has meters."""
         end, before = time.monotonic() + PATIENCE_S, None
         while time.monotonic() < end:
             self._terminal.read(0.5)

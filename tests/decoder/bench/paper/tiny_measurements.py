@@ -1,4 +1,4 @@
-"""Measurements of tiny models with all experiments that take a second or two."""
+"""Measurements of tiny models: all experiments in a second or two."""
 
 import sys
 from collections.abc import Callable

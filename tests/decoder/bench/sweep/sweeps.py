@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 AXES = {"D": (3, 4, 5), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
 HEARTBEAT_S, GRACE_S = 1, 4
 NEVER_S = 1000
-"""A grace after which no worker is considered dead, however long it waits for its turn."""
+"""A grace so long that no worker is considered dead while it waits for its turn."""
 
 
 def request(**changes: Any) -> SweepRequest:
