@@ -1,4 +1,4 @@
-"""Tiny random models of families that run by their Hugging Face modules: windows of 8 tokens, caches of every shape."""
+"""Tiny random models of families that run through their Hugging Face modules, with caches of all shapes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ WINDOWED: Mapping[str, dict[str, Any]] = {
                               "layer_types": ["chunked_attention", "full_attention", "chunked_attention"],
                               "moe_layers": [1], "num_experts_per_tok": 1, "intermediate_size_mlp": 48},
 }  # fmt: skip
-"""Families whose layers attend to windows or chunks."""
+"""Families whose layers attend within windows or chunks."""
 SHAPED: Mapping[str, dict[str, Any]] = {
     "deepseek_v2": EXPERTS | LATENT,
     "deepseek_v3": EXPERTS | LATENT,
@@ -76,25 +76,25 @@ SHAPED: Mapping[str, dict[str, Any]] = {
     "gemma4_text": PER_LAYER | {"per_layer_config": {1: {"head_dim": 16}, 3: {"head_dim": 16}}, "num_experts": None,
                                 "top_k_experts": None, "moe_intermediate_size": None},
 }  # fmt: skip
-"""Families whose keys and values differ in shape from each other or from layer to layer."""
+"""Families whose keys and values differ in shape, or whose layers differ in these shapes."""
 EXPERT: Mapping[str, dict[str, Any]] = {
     "qwen3_moe": EXPERTS | ON,
     "mixtral": EXPERTS,
     "granitemoe": EXPERTS,
     "dots1": EXPERTS | TYPES,
 }
-"""Mixtures of experts."""
+"""Mixture-of-experts families."""
 UNLIMITED = {*SHAPED, "granitemoe"} - {"gemma4_text"}
-"""Families without windows."""
+"""Families without attention windows."""
 FAMILIES = {**WINDOWED, **SHAPED, **EXPERT}
 DISTINCT = 8
-"""Smallest number of different tokens in a text that tells wrong decoding from right."""
+"""Least number of different tokens in a text that can distinguish wrong decoding from right decoding."""
 PROMPT = torch.randint(5, VOCABULARY, (20,), generator=torch.Generator().manual_seed(11)).tolist()
-"""Token ids, more than a window."""
+"""Token ids; longer than an attention window."""
 
 
 def config_of(family: str, **changes: Any) -> Any:
-    """A configuration of the family; skips the test where transformers is older than the family."""
+    """A configuration of the family; skips the test if the installed transformers lacks the family."""
     if family not in CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
     window = {} if family in UNLIMITED else {"sliding_window": WINDOW}
@@ -102,7 +102,7 @@ def config_of(family: str, **changes: Any) -> Any:
 
 
 def built(config: Any, seed: int = 1) -> Any:
-    """A tiny module whose norms, biases and sinks matter too."""
+    """A tiny module with random norms, biases and sinks, so that they change the logits."""
     module = tiny.build(config, seed=seed, spread=0.25)
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
@@ -115,7 +115,7 @@ def built(config: Any, seed: int = 1) -> Any:
 
 @torch.inference_mode()
 def greedy(module: Any, prompt: Sequence[int], count: int) -> list[int]:
-    """What transformers' plain greedy search continues a prompt with."""
+    """Continuation of a prompt by transformers' plain greedy search."""
     ids = torch.tensor([prompt])
     text = module.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count)
     found: list[int] = text[0, len(prompt) :].tolist()
@@ -123,7 +123,7 @@ def greedy(module: Any, prompt: Sequence[int], count: int) -> list[int]:
 
 
 def engine_of(target: Any, draft: Any = None) -> Engine:
-    """An engine of these modules, with made-up costs; without a draft, lookups draft."""
+    """An engine of these modules with made-up costs; without a draft model, lookups draft."""
     models = [
         LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module
     ]
@@ -133,7 +133,7 @@ def engine_of(target: Any, draft: Any = None) -> Engine:
 
 @torch.inference_mode()
 def rounds_of(engine: Engine, prompt: Sequence[int], run: RunConfig) -> Iterator[Outcome]:
-    """The rounds of a run's only method after a prompt, which is read before the first."""
+    """Rounds of the run's only method after a prompt; the prompt is read before the first round."""
     (method,) = chosen(run.methods)
     session = method.open(engine.sampled(run.seed, Schedule(run.sampling)), prompt, run)
     session.prefill()
@@ -145,14 +145,14 @@ def rounds_of(engine: Engine, prompt: Sequence[int], run: RunConfig) -> Iterator
 
 
 def decoded(engine: Engine, prompt: Sequence[int], run: RunConfig) -> tuple[list[int], int]:
-    """The text of a run's only method after a prompt, and the number of its rounds."""
+    """Text of the run's only method after a prompt, and the number of rounds."""
     rounds = list(rounds_of(engine, prompt, run))
     return [token for outcome in rounds for token in outcome.committed], len(rounds)
 
 
 @contextmanager
 def counted(modules: Mapping[str, torch.nn.Module]) -> Iterator[Counter[str]]:
-    """Numbers of calls of modules so far, by name."""
+    """Number of calls of each module so far, by name."""
     counts = Counter[str]()
     handles = [
         each.register_forward_pre_hook(lambda *_, name=name: counts.update([name])) for name, each in modules.items()
@@ -165,5 +165,5 @@ def counted(modules: Mapping[str, torch.nn.Module]) -> Iterator[Counter[str]]:
 
 
 def whole_and_layers(module: Any) -> dict[str, torch.nn.Module]:
-    """A module and its layers, by name."""
+    """The module and its layers, by name."""
     return {"whole": module} | {f"layer {number}": layer for number, layer in enumerate(module.base_model.layers)}

@@ -1,4 +1,4 @@
-"""burst: one level of the most probable next tokens. A method for a test, written as any method is."""
+"""The method burst of a test: drafts one level of the most probable next tokens. It is written as any method is."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Burst(Rules):
-    """How many tokens are guessed at once."""
+    """Number of tokens guessed at once."""
 
     width: int = 3
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -27,7 +27,7 @@ class Burst(Rules):
     def rule(self) -> TreeRule:
         return TreeRule(fixed_growth(1, 0, self.width), Budget(self.width))
 
-    def limit(self, depth: int, chance: float) -> Limit:  # noqa: ARG002 - one limit
+    def limit(self, depth: int, chance: float) -> Limit:  # noqa: ARG002 - the only limit
         return "burst_width"
 
 

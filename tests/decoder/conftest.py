@@ -11,7 +11,7 @@ from tests.decoder.makers import TinyModels
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """One thread, because tiny models only lose by more."""
+    """One thread, because tiny models are slower with more."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -20,7 +20,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _costs_measured_briefly() -> Iterator[None]:
-    """Three passes of each size instead of half a second of them, because no text depends on what rounds cost."""
+    """Three passes of each size instead of half a second, because no text depends on the measured costs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost_profile, "REPEATS", 3)
         yield
@@ -28,5 +28,5 @@ def _costs_measured_briefly() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
-    """All tiny models of the session."""
+    """The tiny models of the test session."""
     return TinyModels(tmp_path_factory.mktemp("tiny"))

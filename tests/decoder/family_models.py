@@ -1,4 +1,4 @@
-"""Tiny models of the families that run without modules, one for each thing in which they differ."""
+"""Tiny models of the families that run without a Hugging Face module, one for each difference between them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def _rotated(share: float) -> dict[str, Any]:
 
 
 def like_llama(kind: Any, **changes: Any) -> Any:
-    """The configuration of a family whose layers are Llama's."""
+    """Configuration of a family whose layers equal Llama's."""
     shape = {**LLAMA_SHAPE, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 192}
     return kind(**shape | changes)
 
@@ -61,11 +61,11 @@ MODELS: dict[str, Callable[..., Any]] = {
     "qwen2": lambda **changes: like_llama(Qwen2Config, **{"use_sliding_window": False} | changes),
     "qwen2, windows in half of its layers": lambda **changes: like_llama(Qwen2Config, **HALF_WINDOWED | changes),
 }
-"""What is peculiar to a configuration to its maker."""
+"""Makers of configurations, by family and special feature."""
 
 
 def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
-    """A tiny module whose norms and biases matter too."""
+    """A tiny module with random norms and biases, so that they change the logits."""
     module = tiny.build(MODELS[name](), seed=1)
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
@@ -76,9 +76,10 @@ def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def laid_out_anew(module: Any) -> Any:
-    """The module, each weight of it in memory of its own.
+    """The module, with each weight copied to memory of its own.
 
-    Transformers leaves weights at odd places of a mapped file, and libraries sum in an order that depends on the place.
+    Transformers leaves weights at arbitrary offsets of a mapped file, and libraries sum in an order that depends on the
+    address.
     """
     for weight in module.parameters():
         weight.data = weight.data.clone()
@@ -86,7 +87,7 @@ def laid_out_anew(module: Any) -> Any:
 
 
 def native_of(module: Any) -> NativeModel:
-    """A module of such a family as it runs on a CPU."""
+    """The native model of a module, as it runs on a CPU."""
     source = source_of(module)
     assert source is not None
     return registry.native_model(source, Arithmetic.of(module.dtype))

@@ -1,4 +1,4 @@
-"""A tree of siblings and branches of unequal length, and how far its logits are from those of plain text."""
+"""A tree of siblings and branches of unequal length, and the difference of its logits from those of plain text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from decoder.forward.protocol import Forward
 from tests.decoder.any_family import CONTEXT, PROMPT
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""The tree's nodes by the parents above them."""
+"""Parent of each node."""
 SPLIT = 9
-"""Number of tokens in the first of the two parts in which the prompt is read."""
+"""Number of prompt tokens read first; the rest is read in a second pass."""
 
 
 def path_of(node: int) -> list[int]:
-    """Nodes from the root to this one."""
+    """Nodes from the root to `node`."""
     return [] if node < 0 else [*path_of(PARENTS[node]), node]
 
 
@@ -27,7 +27,7 @@ VISIBLE = np.array([[other in path for other in range(len(PARENTS))] for path in
 
 @torch.inference_mode()
 def plain(module: Any, text: Sequence[int]) -> Tensor:
-    """Logits after each token of a text, without a cache; shape (len(text), V)."""
+    """Logits after each token of a text, without a KV cache; shape (len(text), V)."""
     logits: Tensor = module(input_ids=torch.tensor([list(text)]), use_cache=False).logits[0]
     return logits
 
@@ -36,9 +36,9 @@ def plain(module: Any, text: Sequence[int]) -> Tensor:
 def largest_difference(
     form: Forward, module: Any, keeping: Sequence[Sequence[int]], levels: Sequence[range] = (range(len(PARENTS)),)
 ) -> float:
-    """Largest difference of any node's logits from those of its path as plain text, over the largest logit.
+    """Largest difference between a node's logits and those of its path as plain text, relative to the largest logit.
 
-    Trees are computed in these levels, and each is followed by one of the kept paths.
+    Computes one tree for each path in `keeping`, level by level, and then keeps that path in the cache.
     """
     text, worst = list(PROMPT), 0.0
     cache = form.new_cache(CONTEXT)

@@ -1,4 +1,4 @@
-"""Keys and values of a text, as tests compare them."""
+"""KV cache contents in a form that tests compare."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from decoder.forward.kv_cache import KvCache, side_by_side
 
 
 def committed(cache: KvCache) -> Tensor:
-    """The committed rows of all layers, as they are stored; shape (L, 2, H, P, D)."""
+    """The committed rows of all layers as stored, shape (L, 2, H, P, D)."""
     return cache.store[..., : cache.length, :]
 
 
 def keys_values(cache: KvCache, forward: Any) -> Tensor:
-    """The same as Hugging Face orders them, which keeps both halves of a key's rotated pairs apart."""
+    """The committed rows in Hugging Face's order, with the halves of rotated pairs apart; shape as in `committed`."""
     model = getattr(forward, "_model", forward)
     rotated = model.rotation.width if isinstance(model, NativeModel) else 0
     keys, values = committed(cache).unbind(1)

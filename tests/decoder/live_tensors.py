@@ -1,4 +1,4 @@
-"""How much memory tensors take at a time."""
+"""Measures the memory that tensors occupy at a time."""
 
 import weakref
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ from torch.utils._pytree import tree_leaves
 
 
 class Live(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive, from those that are held before on."""
+    """Counts the bytes of all live tensors, starting with those in `held`."""
 
     def __init__(self, held: Iterable[Tensor] = ()) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.bytes = self.most = 0
         self._known: set[int] = set()
         for weight in held:

@@ -1,4 +1,4 @@
-"""Draft trees for tests of llama.cpp's forms: random ones as bookkeeping, and masks and plain logits of given ones."""
+"""Draft trees for tests of llama.cpp's forms: random trees as rows, and masks and plain logits of given trees."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,14 +12,14 @@ from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
 from decoder.forward.llama_cpp.forward import LlamaForward
 
 LENGTH = 5
-"""Number of tokens of the text before random trees."""
+"""Number of text tokens before a random tree."""
 SIXTEEN = [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 6, 7, 7, 9, 13, 14]
 """Parents of a tree of 16 nodes."""
 trees = st.lists(st.integers(0, 10**6), min_size=1, max_size=24)
 
 
 def grown(drafted: DraftedRows, run: Callable[[Step], None], numbers: list[int]) -> list[int]:
-    """Adds a row for each number below one of the rows so far, or below the text, in one pass."""
+    """Adds one row for each number in one pass; the number selects the parent among the rows so far and the text."""
     first = len(drafted.rows)
     parents = [number % (first + index + 1) - 1 for index, number in enumerate(numbers)]
     positions = list[int]()
@@ -32,7 +32,7 @@ def grown(drafted: DraftedRows, run: Callable[[Step], None], numbers: list[int])
 
 
 def plain(forward: LlamaForward, tokens: Sequence[int]) -> Tensor:
-    """Logits after the last token, decoded token by token."""
+    """Logits after the last token, decoded one token at a time."""
     cache = forward.new_cache(len(tokens))
     logits = torch.empty(0)
     for token in tokens:

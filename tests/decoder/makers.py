@@ -1,4 +1,4 @@
-"""Tiny pairs, the engine's loaded pairs and their plain Hugging Face twins, each made once."""
+"""Tiny pairs, the engines that load them, and their plain Hugging Face modules; each is made once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 METHODS = tuple(methods.METHODS)
 OF_ROTARY_MODELS = frozenset({"streaming"})
-"""Methods that decode with no others, and with none that have attention windows."""
+"""Methods that support only models with rotary embeddings and without attention windows."""
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Played:
-    """The events of one run."""
+    """Events of one run."""
 
     events: list[Event]
 
@@ -38,7 +38,7 @@ class Played:
         return [event for event in self.events if isinstance(event, Round) and event.method == method]
 
     def turned(self, method: str, source: str) -> list[Knob]:
-        """Knob events of a method from the user or from history."""
+        """Events of a method's knobs with this source, the user or history."""
         found = [event for event in self.events if isinstance(event, Knob) and event.method == method]
         return [event for event in found if event.source == source]
 
@@ -62,47 +62,47 @@ class TinyModels:
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def pair(self, name: str) -> tiny.TinyPair:
-        """A saved pair: a family, a family with "-strange", or a special pair."""
+        """A saved pair; the name is a family, a family with "-strange", or a special pair."""
         return self._once(("pair", name), lambda: self._make(name, self.home / name))
 
     def ending(self, name: str, **settings: Any) -> tiny.TinyPair:
-        """The pair with these settings in its target's generation config."""
+        """The pair with these fields in its target's generation config."""
         key = ("ending", name, str(settings))
         return self._once(key, lambda: self.pair(name).with_generation(self.fresh(), **settings))
 
     def loaded(self, pair: tiny.TinyPair, dtype: str) -> Engine:
-        """The pair as the engine loads it."""
+        """The pair as loaded by the engine."""
         return self._once(
             ("loaded", pair, dtype),
             lambda: load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, report=lambda *_: None),
         )
 
     def play(self, pair: tiny.TinyPair, dtype: str, prompt: str, config: RunConfig) -> Played:
-        """A run of the engine, undisturbed; made once."""
+        """A run of the engine without knob changes; cached."""
         return self._once(
             ("play", pair, dtype, prompt, config),
             lambda: Played(list(decode(self.loaded(pair, dtype), prompt, config))),
         )
 
     def plain(self, path: Path, dtype: str) -> Any:
-        """The plain module, with no settings for generation."""
+        """The plain module without generation settings."""
         return self._once(("plain", path, dtype), lambda: self._plain(path, dtype))
 
     def oracle(self, pair: tiny.TinyPair, dtype: str, eos: frozenset[int] = frozenset()) -> Oracle:
-        """The reference's view of the pair."""
+        """The reference oracle of the pair."""
         return self._once(
             ("oracle", pair, dtype, eos),
             lambda: Oracle(self.plain(pair.target, dtype), self.plain(pair.draft, dtype), tiny.CONTEXT, eos),
         )
 
     def prompt_tokens(self, pair: tiny.TinyPair, prompt: str) -> list[int]:
-        """The prompt as the tokenizer encodes it by default."""
+        """Token ids of the prompt, as the tokenizer encodes it by default."""
         tokenizer = self._once(("tokenizer", pair.target), lambda: AutoTokenizer.from_pretrained(pair.target))
         ids: list[int] = tokenizer(prompt).input_ids
         return ids
 
     def generate(self, pair: tiny.TinyPair, dtype: str, prompt: str, count: int, eos: Sequence[int] = ()) -> list[int]:
-        """What transformers' plain greedy search continues the prompt with."""
+        """Continuation of the prompt by transformers' plain greedy search."""
         return list(
             self._once(
                 ("generate", pair.target, dtype, prompt, count, tuple(eos)),
@@ -153,24 +153,24 @@ class TinyModels:
 
 
 def methods_of(pair: str) -> tuple[str, ...]:
-    """The methods that decode with a pair of this name."""
+    """Methods that support the pair of this name."""
     without = OF_ROTARY_MODELS if pair.startswith("gpt2") or pair in tiny.WINDOWED else frozenset[str]()
     return tuple(method for method in METHODS if method not in without)
 
 
 def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> HostSession:
-    """A session that the host drives."""
+    """A session whose rounds run on the host."""
     session = replace(engine, slots=None).session(prompt, limit, KnobState(rules) if rules else None)
     assert isinstance(session, HostSession)
     return session
 
 
 def with_pair(engine: Engine, **changes: Any) -> Engine:
-    """The same engine with another target, draft, end of text or context."""
+    """The same engine with fields of its pair replaced, such as target, draft or context."""
     return replace(engine, pair=replace(engine.pair, **changes))
 
 
 def graph_slots(engine: Engine) -> GraphSlots:
-    """Where its texts are decoded on a device."""
+    """The slots in which the engine decodes texts on a device."""
     assert engine.slots is not None
     return engine.slots

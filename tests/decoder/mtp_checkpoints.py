@@ -1,4 +1,4 @@
-"""Tiny random targets with an MTP layer in their checkpoints, in the published layouts.
+"""Tiny random targets whose checkpoints have an MTP layer, in the published layouts.
 
 A module is built with one layer more than the target has; its last layer is saved as the MTP layer, under the published
 names. The target nearly always chooses one of a few favourite tokens. The MTP layer guesses among the same tokens,

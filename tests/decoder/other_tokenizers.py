@@ -1,4 +1,4 @@
-"""Tokenizers of three kinds, trained on a small text of several scripts."""
+"""Tokenizers of three kinds, trained on a short text in several scripts."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def byte_level(words: int = 400) -> PreTrainedTokenizerFast:
 
 
 def unigram() -> PreTrainedTokenizerFast:
-    """With a prefix space and a token that begins every text, as Llama's tokenizers have."""
+    """A tokenizer with a prefix space and a BOS token, like Llama's."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
@@ -40,7 +40,7 @@ def unigram() -> PreTrainedTokenizerFast:
 
 
 def word_pieces() -> PreTrainedTokenizerFast:
-    """Lower case and no spaces, with tokens around every text, as BERT's tokenizers have."""
+    """A tokenizer with lower case, no spaces, and tokens around every text, like BERT's."""
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -1,4 +1,4 @@
-"""Tiny random models of families whose modules compute plain paths alone."""
+"""Tiny random models of families whose modules support only plain paths, not tree masks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from tests.decoder.any_family import SHAPE, built
 from tests.decoder.survey.tiny_models import tiny_config
 
 USUAL = ("bloom", "mpt", "gpt_neo")
-"""Families of checkpoints that people run."""
+"""Families with commonly used checkpoints."""
 STATEFUL = ("deepseek_v4", "rwkv", "xlstm")
 """Families whose caches cannot be shortened."""
 FURTHER = ("roformer", "minimax_m3_vl_text", *STATEFUL)
@@ -17,7 +17,7 @@ BY_TRIAL: Mapping[str, dict[str, Any]] = {
     "falcon": {"alibi": True, "new_decoder_architecture": False, "multi_query": True},
     "big_bird": {"is_decoder": True, "attention_type": "original_full"},
 }
-"""Families whose type alone does not tell."""
+"""Families that only a trial of the module identifies; their model type does not."""
 FAMILIES = (*USUAL, *FURTHER, *BY_TRIAL)
 
 

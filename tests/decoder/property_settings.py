@@ -1,10 +1,10 @@
-"""How properties are tried: always the same examples, shrunk where one fails, and nothing is kept between runs."""
+"""Settings of property tests: fixed examples, shrunk on failure, with nothing stored between runs."""
 
 from hypothesis import HealthCheck, Phase, settings
 
 
 def examples(count: int) -> settings:
-    """So many of them; an example may take as long as it takes."""
+    """Settings with `count` examples and no time limit per example."""
     return settings(
         max_examples=count,
         deadline=None,

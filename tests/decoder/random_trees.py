@@ -1,4 +1,4 @@
-"""Random trees after random texts, and how far a form's logits are from those of plain text."""
+"""Random trees after random texts, and the error of a form's logits against those of plain text."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from decoder.forward.protocol import Forward
 
 
 def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:
-    """A text of which all but the last token was read, and a random tree after it: tokens, parents, what each sees."""
+    """A random text and a random tree rooted at its last token: the text, and the tree's tokens, parents and mask."""
     random = np.random.default_rng(seed)
     text = random.integers(0, words, int(random.integers(1, 90))).tolist()
     nodes = int(random.integers(1, 24))
@@ -22,13 +22,13 @@ def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArr
 
 
 def path(parents: list[int], node: int) -> list[int]:
-    """The nodes from the root to this one."""
+    """Nodes from the root to this one."""
     return [*path(parents, parents[node]), node] if node >= 0 else []
 
 
 @torch.inference_mode()
 def errors(model: Forward, module: Any, seed: int, judge: Any) -> tuple[float, float]:
-    """Largest error of the form's logits and of the module's, as `judge` sees them, over the nodes of one tree."""
+    """Largest error of the form's and of the module's logits against those of `judge`, over the nodes of one tree."""
     text, tokens, parents, visible = grown(seed, module.config.vocab_size)
     cache = model.new_cache(len(text) + len(tokens))
     if text[:-1]:

@@ -30,7 +30,7 @@ USUAL: Mapping[str, dict[str, Any]] = {
     "mamba2": {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 8, "chunk_size": 4},
     "granitemoehybrid": MAMBA | MIXED | EXPERTS | {"shared_intermediate_size": 16},
 }  # fmt: skip
-"""The families of the most used checkpoints, which every method decodes in the tests."""
+"""Families of the most used checkpoints; the tests decode them with every method."""
 FURTHER: Mapping[str, dict[str, Any]] = {
     "qwen3_5_moe_text": EXPERTS | MIXED | DELTA | {"shared_expert_intermediate_size": 16},
     "lfm2_moe": EXPERTS | CONVOLUTIONS,
@@ -54,13 +54,13 @@ FURTHER: Mapping[str, dict[str, Any]] = {
                         "use_mamba_kernels": False, "mamba_d_state": 8, "mamba_dt_rank": 4},
     "zamba": HYBRID | {"n_mamba_heads": 2, "mamba_dt_rank": 4},
 }  # fmt: skip
-"""Families of which a few trees and one method are tested."""
+"""Families tested with a few trees and one method."""
 STEPWISE = ("mamba", "falcon_mamba", "jamba", "zamba")
-"""Families whose scan of several tokens ignores the state that it should begin at."""
+"""Families whose scan of several tokens ignores its initial state."""
 SENSITIVE = ("nemotron_h", "zamba2")
-"""Families whose weights are smaller, since large ones multiply the rounding by which scans and steps differ."""
+"""Families with smaller weights, since large ones amplify the rounding differences between scans and steps."""
 DULL: Mapping[str, tuple[float, float]] = {"zaya": (2.0, 8.0)}
-"""Families that repeat one token unless their weights, and their embeddings, are larger by these factors."""
+"""Families that repeat one token unless their weights and their embeddings are scaled by these factors."""
 FAMILIES = {**USUAL, **FURTHER}
 
 

@@ -1,4 +1,4 @@
-"""A method that is one file stands everywhere without another line: race, recording, command line, settings, screen."""
+"""A method in one file appears in races, recordings, the command line, settings and the screen without other code."""
 
 import shlex
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def _burst() -> Iterator[None]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
-    """The sessions that command lines begin, without their running."""
+    """Sessions started by command lines; they are not run."""
     sessions: list[Session] = []
 
     def note(session: Session, *_: Any, **__: Any) -> int:
@@ -58,7 +58,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
 
 @pytest.fixture
 def played(tiny_models: TinyModels) -> Played:
-    """A race in which its knob is turned after three rounds."""
+    """A race in which the knob of burst is turned after three rounds."""
     steering, events = Steering(), list[Event]()
     config = RunConfig(("burst", "ar"), 24, burst=Burst(2))
     for event in decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering):

@@ -1,4 +1,4 @@
-"""Sequences that are shared by the states of a fold."""
+"""Sequences shared by the successive states of a fold."""
 
 import time
 
@@ -27,7 +27,7 @@ def test_it_is_read_like_a_tuple(first: list[int], more: list[int], part: slice)
 
 
 def share(tokens: list[int]) -> tuple[int, int]:
-    """Distinct runs of 8, and all."""
+    """Number of distinct runs of 8 tokens, and number of all such runs."""
     runs = [tuple(tokens[i : i + 8]) for i in range(len(tokens) - 7)]
     return len(set(runs)), len(runs)
 

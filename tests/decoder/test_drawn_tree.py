@@ -1,6 +1,7 @@
-"""A sampled tree carries what a lossless verifier needs: rows as drawn, draw order, multiplicity.
+"""A sampled tree holds the inputs of a lossless verifier: rows as drawn, draw order, multiplicity.
 
-The verifier is SpecInfer's in draw order. All draft trees of a toy vocabulary are enumerated, so laws are exact.
+The verifier is SpecInfer's in draw order. All draft trees of a toy vocabulary are enumerated, so that distributions are
+exact.
 """
 
 import itertools
@@ -20,7 +21,7 @@ Rebuild = Callable[[TokenTree], TokenTree]
 
 
 def distribution(path: Sequence[int], salt: int) -> list[float]:
-    """Some distribution after a path, of a model that `salt` stands for."""
+    """An arbitrary distribution after a path; `salt` selects the model."""
     luck = random.Random(f"{salt} {tuple(path)}")
     weights = [luck.randint(1, 9) for _ in range(VOCABULARY)]
     return [weight / sum(weights) for weight in weights]
@@ -43,7 +44,7 @@ def copied(tree: TokenTree) -> TokenTree:
 
 
 def drawn_trees(tree: TokenTree, waiting: Sequence[tuple[int, int]]) -> Iterator[tuple[TokenTree, float]]:
-    """All trees with their chances; waiting: nodes and how often each is drawn from."""
+    """All trees with their probabilities; `waiting` has the nodes to draw from and the number of draws from each."""
     if not waiting:
         yield tree, 1.0
         return
@@ -58,7 +59,7 @@ def drawn_trees(tree: TokenTree, waiting: Sequence[tuple[int, int]]) -> Iterator
 
 
 def next_token(tree: TokenTree, node: int, p: list[float]) -> list[float]:
-    """The law of the verifier's token after a node."""
+    """Distribution of the verifier's token after a node."""
     draws = (tree.draws or {}).get(node) or Draws(torch.empty(0))
     law, left, rest, q = [0.0] * VOCABULARY, 1.0, p, draws.row.tolist()
     for token in (tree.tokens[child] for child in draws.children):
@@ -73,7 +74,7 @@ def next_token(tree: TokenTree, node: int, p: list[float]) -> list[float]:
 def emitted(
     tree: TokenTree, node: int | None = 0, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Texts of DEPTH + 1 tokens: what is accepted, one more, and what the target goes on with."""
+    """Texts of DEPTH + 1 tokens with probabilities: accepted tokens, the verifier's own, and further target tokens."""
     if len(path) == DEPTH + 1:
         yield path, 1.0
         return
@@ -87,7 +88,7 @@ def emitted(
 
 
 def distance(rebuild: Rebuild) -> float:
-    """Total variation between what is written by way of drafted trees and what the target writes."""
+    """Total variation distance between the texts written with drafted trees and the target's texts."""
     found: Law = defaultdict(float)
     for tree, chance in drawn_trees(TokenTree([0]), [(0, WIDTH)]):
         for text, further in emitted(rebuild(tree)):
@@ -100,7 +101,7 @@ def distance(rebuild: Rebuild) -> float:
 
 
 def changed(change: Callable[[Draws], Draws]) -> Rebuild:
-    """A tree whose draws are not what they were."""
+    """Returns a function that copies a tree and changes all its draws."""
 
     def rebuild(tree: TokenTree) -> TokenTree:
         found = copied(tree)
@@ -128,7 +129,7 @@ def test_without_any_part_of_the_draws_it_would_not(change: Callable[[Draws], Dr
 
 
 def drawn_beside_grown() -> TokenTree:
-    """Root, two best children, and below the second a token drawn twice and another once."""
+    """A root with its two best children; below the second, one token drawn twice and another drawn once."""
     tree = TokenTree([9])
     tree.grow(0, [1, 2], [-0.5, -1.5])
     assert tree.draw(2, [7, 5, 7], [-1.0, -2.0, -1.0], torch.tensor([0.0] * 8)) == [3, 4, 3]

@@ -1,4 +1,4 @@
-"""A pair with an EAGLE-3 head is loaded, decodes and is shown as any other; what needs a whole draft is refused."""
+"""Pairs with an EAGLE-3 head are loaded, decode and are shown like others; options for whole drafts are refused."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from tests.decoder.makers import Played, TinyModels
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
 
 WHOLE = ("hf", "alg1", "delayed", "streaming")
-"""Methods that need a whole draft."""
+"""Methods that need a whole model as draft."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_a_selector_needs_a_whole_draft(engine: Engine) -> None:
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line that is told."""
+    """The only line of the output, which a refused command writes to stderr."""
     assert main(arguments) == 2
     told = capsys.readouterr()
     assert told.out == ""

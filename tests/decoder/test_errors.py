@@ -1,4 +1,4 @@
-"""An error carries the options that it is about, from where it is raised to the command line."""
+"""An error keeps the names of its options from where it is raised to the command line."""
 
 import pickle
 
@@ -26,5 +26,5 @@ def test_what_an_error_names_itself_comes_first() -> None:
 
 
 def test_another_process_is_told_the_same() -> None:
-    error = pickle.loads(pickle.dumps(ConfigError("no such dtype", "dtype")))  # noqa: S301 - our own
+    error = pickle.loads(pickle.dumps(ConfigError("no such dtype", "dtype")))  # noqa: S301 - our own pickle
     assert (str(error), error.about) == ("no such dtype", ("dtype",))

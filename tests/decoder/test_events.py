@@ -1,4 +1,4 @@
-"""Events survive the way to a file and back; a damaged file is refused with the line that is wrong."""
+"""Events survive writing and reading; a damaged file is refused with the number of the faulty line."""
 
 import json
 from typing import Any

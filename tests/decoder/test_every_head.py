@@ -37,7 +37,7 @@ def test_the_command_line_decodes_with_a_head(
 
 @pytest.mark.parametrize("pair", [EAGLE3, DFLASH])
 def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels, pair: str) -> None:
-    """In the last rounds the context has no room for a level."""
+    """In the last rounds, the context has no room for a tree level."""
     engine = tiny_models.loaded(tiny_models.pair(pair), "float32")
     prompt = tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT)
     texts = []

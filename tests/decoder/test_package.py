@@ -1,4 +1,4 @@
-"""What a script imports from the package is there, and costs nothing before it is used."""
+"""The package exports the names that scripts import, and loads each on first use."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_every_promised_name_is_there(name: str) -> None:
 
 def test_there_is_nothing_else() -> None:
     with pytest.raises(AttributeError, match="module 'decoder' has no attribute 'warp'"):
-        decoder.warp  # noqa: B018 - looking is the test
+        decoder.warp  # noqa: B018 - the access is the test
 
 
 def test_parameters_steering_and_bounds_are_had_without_torch() -> None:

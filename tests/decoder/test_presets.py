@@ -1,4 +1,4 @@
-"""Under the preset `tuned`, with history off, each knob acts on the embedded pair."""
+"""With the preset `tuned` and history off, each knob has an effect on the embedded pair."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ PROMPTS = Path(__file__).parents[2] / "dynatui" / "prompts"
 
 @dataclass(frozen=True)
 class Texts:
-    """Prompts, and how far they are continued."""
+    """Prompts, and the number of new tokens for each."""
 
     prompts: tuple[str, ...]
     tokens: int
@@ -33,7 +33,7 @@ OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sor
 
 
 def books() -> Texts:
-    """The beginnings of five books that the pair was not trained on."""
+    """The beginnings of five books that were not used to train the pair."""
     folder = Path(os.environ.get("DYNATUI_DATA", "no folder was named")) / "books_test"
     texts = sorted(folder.glob("*.txt"))
     if not texts:
@@ -53,7 +53,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def played(engine: Engine) -> Callable[..., list[list[Round]]]:
-    """The rounds on each prompt under `tuned` with some knobs turned; decoded once."""
+    """A function that decodes each prompt under `tuned` with some knobs changed and returns the rounds; cached."""
     known: dict[tuple[Texts, DynaTree], list[list[Round]]] = {}
 
     def play(texts: Texts, **turned: Any) -> list[list[Round]]:
@@ -112,7 +112,7 @@ def figures(cells: Iterable[Cell]) -> set[tuple[float, float]]:
 
 
 def test_what_if_says_other_things_of_other_knobs(played: Callable[..., list[list[Round]]]) -> None:
-    """And of the knobs in force it says what happened; two columns are alike where no text went that deep."""
+    """For the current knobs, what-if counts are exact; two columns are equal if no text had a tree of that depth."""
     depths_told, thresholds = [], []
     for rounds in played(OURS):
         found = what_if(rounds, TUNED)

@@ -1,4 +1,4 @@
-"""The reference is held against transformers, so that the engine is not compared with a shared misunderstanding."""
+"""The reference is compared with transformers, since the engine could share an error with the reference."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Recordings of schema 1 are read as if they had been written today."""
+"""Recordings of schema 1 are read like current ones."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from decoder.events import SCHEMA, Event, Knob, Round, Run, Start, Summary, Upgr
 from decoder.methods.auto import Auto
 
 TRACE = Path(__file__).parents[1] / "traces" / "schema-1-auto.jsonl"
-"""Written by the last version that had schema 1: DynaTree with an automatic number of nodes, ar and Algorithm 1."""
+"""Recorded with the last version of schema 1: DynaTree with an automatic number of nodes, ar and Algorithm 1."""
 
 
 @pytest.fixture

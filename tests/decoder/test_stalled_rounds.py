@@ -1,6 +1,6 @@
-"""A round that stands still while methods race: it is marked, and changes neither rates nor who goes next.
+"""A stalled round in a race is marked, and changes neither rates nor the order of methods.
 
-Time passes where somebody looks at the clock, so two runs are alike but for what a test does to one of them.
+The clock advances only when it is read, so two runs are identical except for the stall that a test adds.
 """
 
 import time
@@ -18,12 +18,12 @@ from tests.decoder.makers import Played, TinyModels
 METHODS = ("dynatree", "ar", "linear")
 CONFIG = RunConfig(METHODS, 40)
 STALLED, STALL_S = 25, 1.06
-"""Which round of all methods stands still, and for how long."""
+"""Number of the stalled round, counted over all methods, and its delay in seconds."""
 RATES = ("tokens_per_second", "speedup", "tpot_s")
 
 
 class Clock:
-    """What tells time and waits to sessions and race."""
+    """Fake clock and processor waits for sessions and the race."""
 
     def __init__(self, stalled: int | None) -> None:
         self.now = 0.0
@@ -113,7 +113,7 @@ def test_a_round_that_has_not_stalled_is_written_without_a_word_of_it(run: Any) 
 def test_a_process_that_stands_still_is_noticed(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """By clocks alone, as on a system that tells no waits; a sleep is to them what a stop is."""
+    """Only clocks show the stall, as on a system without wait counts; to them, a sleep looks like a stopped process."""
     engine, commit, count = (
         tiny_models.loaded(tiny_models.pair("neox"), "float32"),
         HostSession._commit,

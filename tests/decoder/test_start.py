@@ -1,4 +1,4 @@
-"""A run of the embedded pair imports what it needs and nothing more, so that it begins soon after torch is there."""
+"""A run of the embedded pair imports only the modules it needs, so that it starts soon after torch is loaded."""
 
 import os
 import statistics
@@ -15,12 +15,12 @@ events = decode(load_pair(device="cpu"), "It was", RunConfig(("dynatree",), 8))
 next(event for event in events if isinstance(event, Round))
 """
 BAR = 1.8
-"""Most time until the first round of the embedded pair is there, over that of torch's import alone."""
+"""Largest ratio of the time until the first round of the embedded pair to the time of importing torch alone."""
 PAIRS = 3
 
 
 def imported(*command: str) -> set[str]:
-    """All modules that a run of Python imports."""
+    """All modules that a Python command imports."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True, env=os.environ
     )
@@ -34,7 +34,7 @@ def of(package: str, modules: set[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def modules() -> set[str]:
-    """What a whole run on the command line imports."""
+    """Modules imported by a whole run on the command line."""
     arguments = "--json --device cpu --methods dynatree,ar --max-new-tokens 8 --prompt It"
     return imported("-m", "dynatui", *arguments.split())
 
@@ -65,6 +65,6 @@ def seconds(script: str) -> float:
 
 @pytest.mark.wall_time
 def test_the_first_round_comes_soon_after_torch_s_import_alone_would_end() -> None:
-    """By turns, and by the median of what each round took over the import beside it: a busy machine slows both."""
+    """Both are timed in turn and the median of their ratios counts, because a busy machine slows both."""
     shares = [seconds(ROUND) / seconds("import torch") for _ in range(PAIRS)]
     assert statistics.median(shares) <= BAR, shares

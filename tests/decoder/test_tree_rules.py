@@ -1,4 +1,4 @@
-"""The growth rule and history's step are the paper's, and alike on plain numbers, numpy arrays and tensors."""
+"""The growth rule and history step equal the paper's, and give equal results on numbers, numpy arrays and tensors."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ EVERY: Sequence[Rules] = (
 
 
 def grows(rules: Rules, depth: int, chance: float) -> bool:
-    """Whether a node gets children, written out method by method."""
+    """Whether a node gets children, with each method's rule written out."""
     match rules:
         case Linear(k=k):
             return depth < k
@@ -46,7 +46,7 @@ def grows(rules: Rules, depth: int, chance: float) -> bool:
 
 
 def children(rules: Rules, confidence: float) -> int:
-    """How many, written out method by method."""
+    """Number of children of a node, with each method's rule written out."""
     match rules:
         case Linear():
             return 1

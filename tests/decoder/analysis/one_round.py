@@ -1,4 +1,4 @@
-"""Replay of one recorded round under other rules, with known and unknown counts."""
+"""One recorded round replayed under other rules, as exact counts or lower bounds."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,22 @@ from decoder.methods.adaptive import AdaptiveTree
 
 @dataclass(frozen=True)
 class Verdict:
-    """Counts of one round under other rules; None where the record does not determine them."""
+    """Counts of one round under other rules; a count is None where the record does not determine it."""
 
     accepted: int | None
     accepted_at_least: int
     tokens: int | None
-    """Committed tokens: the accepted ones and the target's own, up to the end of the text."""
+    """Committed tokens: the accepted ones and the bonus token, up to the end of the text."""
     tokens_at_least: int
     drafted: int | None
     drafted_at_least: int
 
 
 def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
-    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
+    """Counts of a recorded round under `rules`; None if the round has no DynaTree tree.
 
-    Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
-    others: the context had no room for a deeper tree.
+    Under the recorded rules, the verdict equals the record, except where the context had no room for a deeper tree: an
+    event does not show this case.
     """
     rounds = what_if._newest([event])
     if not rounds:

@@ -1,4 +1,4 @@
-"""The bottleneck of a method follows from its own figures."""
+"""The bottleneck of a method follows from the method's own figures."""
 
 import pytest
 from msgspec import structs

@@ -1,4 +1,4 @@
-"""Findings over many runs: each limit once, with the range of its figures."""
+"""Findings over many runs: each limit is listed once, with the range of its figures."""
 
 from msgspec import structs
 
@@ -9,7 +9,7 @@ from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, tally
 
 
 def told(*runs: dict[str, Tally]) -> list[Finding]:
-    """Findings of runs, each with plain decoding for comparison."""
+    """Findings of runs, each compared with plain decoding."""
     races = (Race(tallies={**run, "ar": PLAIN}) for run in runs)
     return list(findings(case for number, race in enumerate(races, 1) for case in cases(race, number)))
 

@@ -1,4 +1,4 @@
-"""The bootstrap, Student's t and verdicts against known figures."""
+"""Bootstrap intervals, Student's t and verdicts against known values."""
 
 from collections.abc import Sequence
 

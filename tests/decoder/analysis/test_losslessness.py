@@ -1,4 +1,4 @@
-"""The losslessness check: sums over sampled tokens, their z, and the result."""
+"""The losslessness check: sums over sampled tokens, their z-score, and the result."""
 
 import math
 import random
@@ -21,11 +21,11 @@ from decoder.events import Draws, Round, Verification
 from tests.dynatui.scripted_runs import drawn_round, tree_round
 
 TARGET = ([0.6, 0.3, 0.1], [0.4, 0.35, 0.25], [0.85, 0.1, 0.05])
-"""Successive distributions of a text."""
+"""The target's distributions at successive positions of a text."""
 
 
 def told(law: Sequence[float], token: int) -> Verification:
-    """Statistics of a round of one token, by the definition of its fields."""
+    """Verification statistics of a round of one token, computed from the definitions of the fields."""
     entropy = -math.fsum(p * math.log(p) for p in law)
     most = max(law)
     return Verification(
@@ -37,7 +37,7 @@ def told(law: Sequence[float], token: int) -> Verification:
 
 
 def evidence_of(sampled: Sequence[Sequence[float]], seed: int, tokens: int = 900) -> Evidence:
-    """Evidence of a text whose tokens come from `sampled` while the target's distributions are those above."""
+    """Evidence of a text with tokens drawn from `sampled`, while the target's distributions are `TARGET`."""
     generator, found = random.Random(seed), Evidence()
     for number in range(tokens):
         token = generator.choices(range(3), sampled[number % 3])[0]

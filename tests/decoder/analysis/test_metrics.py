@@ -1,4 +1,4 @@
-"""Every figure on hand-written rounds, against values computed by hand."""
+"""Every figure of hand-written rounds, compared with values computed by hand."""
 
 import time
 from dataclasses import replace
@@ -43,7 +43,7 @@ RUN = Run(
 
 
 def a_round(method: str = "dynatree", **changes: Any) -> Round:
-    """A round of a root alone, with `changes`."""
+    """A round whose tree has only a root, with fields replaced by `changes`."""
     nodes = len(changes.get("tokens", [0]))
     plain: dict[str, Any] = {
         "method": method,
@@ -68,9 +68,9 @@ def a_round(method: str = "dynatree", **changes: Any) -> Round:
 
 
 FIRST = a_round(tokens=[0, 5, 6, 7, 8], parents=[-1, 0, 0, 1, 3], accepted=[1, 3], committed=[5, 7, 9], t=1.0)
-"""Four drafted nodes, three levels, two accepted."""
+"""Four drafted nodes on three levels; two are accepted."""
 SECOND = a_round(tokens=[9, 1, 2], parents=[-1, 0, 0], committed=[3], t=1.5, round=1, position=3, draft_forwards=1)
-"""Two drafted nodes, one level, none accepted."""
+"""Two drafted nodes on one level; none is accepted."""
 DYNATREE: list[Event] = [Start(method="dynatree", prefill_s=0.5), FIRST, SECOND]
 AR: list[Event] = [
     Start(method="ar", prefill_s=0.25),
@@ -255,14 +255,14 @@ def test_the_depths_of_all_rounds_add_up() -> None:
 
 
 def test_an_accepted_root_that_nobody_drafted_counts_nowhere() -> None:
-    """An untrusted recording may claim this."""
+    """An untrusted recording may claim an accepted root."""
     assert by_depth(msgspec.structs.replace(SECOND, accepted=[0])) == ((2, 0),)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(data=st.data(), method=st.sampled_from(["dynatree", "alg1"]))
 def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
-    """Any tree with any accepted path."""
+    """Random trees with random accepted paths."""
     parents = [-1, *(data.draw(st.integers(0, node)) for node in range(data.draw(st.integers(0, 12))))]
     node, path = data.draw(st.integers(0, len(parents) - 1)), list[int]()
     while node > 0 or (node == 0 and method == "alg1"):
@@ -278,7 +278,7 @@ def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
 
 
 def test_long_runs_are_folded_quickly() -> None:
-    """A fold many times slower than this would be visible on the screen."""
+    """A fold many times slower than this limit would visibly delay the screen."""
     tree: dict[str, Any] = {"tokens": list(range(65)), "parents": [-1, *range(16), *[16] * 48], "accepted": [1, 2, 3]}
     rounds = [a_round(round=index, committed=[1, 2, 3, 4], t=index + 1.0, **tree) for index in range(2000)]
     events = [msgspec.structs.replace(event, method=name) for event in rounds for name in ("dynatree", "linear")]
@@ -338,7 +338,7 @@ def test_what_one_text_does_not_know_is_not_known_of_all() -> None:
 
 
 def a_text(method: str, took: list[float], lost: dict[int, float] | None = None, burst: int = 1) -> list[Event]:
-    """Rounds of `burst` tokens with a duration, some of which lost time by stalls."""
+    """Rounds of `burst` tokens with durations `took`; `lost` gives the seconds that a round lost to a stall."""
     stalled, ends = lost or {}, list(accumulate(took))
     return [
         a_round(method, round=index, position=index * burst, t=end, committed=[5] * burst, stalled_s=stalled.get(index))
@@ -367,7 +367,7 @@ def test_where_many_rounds_stall_rates_are_of_all() -> None:
 
 
 def test_methods_of_a_run_leave_out_alike() -> None:
-    """1 of 20 rounds of `ar` stalled, 10 of the other: leaving out those of `ar` alone would raise its rate alone."""
+    """1 of 20 rounds of `ar` stalled and 10 of `dynatree`: leaving out only the round of `ar` would favour `ar`."""
     took, lost = [0.01, 0.05] * 10, dict.fromkeys(range(1, 20, 2), 0.04)
     race = fold([RUN, *a_text("ar", [*[0.01] * 19, 0.05], {19: 0.04}), *a_text("dynatree", took, lost)])
     found = race.figures()

@@ -1,4 +1,4 @@
-"""Detection of stalled rounds, those that rates leave out, and the note about them."""
+"""Detection of stalled rounds, their exclusion from rates, and the note about them."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ SECONDS = st.floats(0, 1e6)
 
 
 def stalls(*lost_s: float) -> Stalls:
-    """Rounds of one token each that took a second longer than they lost."""
+    """Rounds of one token each; a round takes one second plus the time it lost."""
     notes = Stalls()
     for seconds in lost_s:
         notes = notes.with_round(seconds, Times(rounds=1, timed_tokens=1, decode_s=seconds + 1))
@@ -46,7 +46,7 @@ def test_a_wait_that_made_the_round_no_longer_is_no_stall() -> None:
 
 
 def test_a_round_loses_no_more_than_it_was_longer_than_usual() -> None:
-    assert stalled_s(0.1, 0.1, [0.02, 0.03, 0.04]) == pytest.approx(0.1 - 0.025)  # its own rest, 0, counts as well
+    assert stalled_s(0.1, 0.1, [0.02, 0.03, 0.04]) == pytest.approx(0.1 - 0.025)  # its own time net of waits, 0, counts
 
 
 def test_a_small_share_of_a_long_round_is_no_stall() -> None:
@@ -78,7 +78,7 @@ def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
         ([], 100, []),
         ([0.02], 1, [0.02]),
         ([0.02, 0.03], 10, [0.02, 0.03]),
-        ([0.02, 0.03, 0.04], 10, []),  # the machine is busy
+        ([0.02, 0.03, 0.04], 10, []),  # too many of the rounds: the machine is busy
         ([0.02, 0.03, 0.04, 1.98], 10, [1.98]),
         ([0.02, 0.03, 0.04, 0.2, 1.98], 10, [0.2, 1.98]),
         ([0.2, 0.3, 0.4, 1.98], 10, [1.98]),

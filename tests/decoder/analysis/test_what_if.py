@@ -1,4 +1,4 @@
-"""What-if estimates against the truth, from a model world in which any rules can be run."""
+"""What-if estimates compared with the truth, in a toy world in which every set of rules can be run."""
 
 import math
 import random
@@ -29,7 +29,7 @@ Tree = TypeVar("Tree", bound=AdaptiveTree)
 
 
 class World(ModelDrafter):
-    """A draft and a target with tabulated distributions; trees are grown by the engine's own code."""
+    """A draft and a target with tabulated distributions; the engine's own code grows the trees."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -44,7 +44,7 @@ class World(ModelDrafter):
         return Children(tokens, [math.log(weights[token] / math.fsum(weights)) for token in tokens])
 
     def choice(self, path: Sequence[int]) -> int:
-        """The target's token after a path, often among the draft's best."""
+        """The target's token after a path; often one of the draft's best."""
         rank = random.Random(f"target {self._seed} {list(path)}").choice((0, 0, 0, 0, 0, 1, 1, 2, 3, 5))
         return self.children(path, VOCABULARY).tokens[rank]
 
@@ -52,7 +52,7 @@ class World(ModelDrafter):
         return [self.children(_path(tree, node), count) for node in nodes]
 
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
-        """Result of one round under rules, with limits on remaining tokens and levels."""
+        """One round under `rules`, with at most `left` more tokens of text and `room` levels."""
         rule = rules.rule()
         tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.growth.wide)), deepest=room)
         accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
@@ -90,7 +90,7 @@ def _above(event: Round, node: int) -> list[int]:
 
 
 def _rules(generator: random.Random, **settings: Any) -> DynaTree:
-    """Random rules, often with too little room for the tree."""
+    """Random rules, often with a node budget too small for the tree."""
     tau_l, tau_h = sorted(generator.sample([0.05, 0.15, 0.25, 0.35, 0.45, 0.6, 0.75, 0.9, 1.0], 2))
     rho_stop, rho_deep = sorted(generator.choices([0.0, 0.02, 0.05, 0.1, 0.3, 0.5], k=2))
     d_max = generator.randint(2, 5)
@@ -109,24 +109,24 @@ def _rules(generator: random.Random, **settings: Any) -> DynaTree:
 
 
 def _auto(rules: DynaTree) -> Auto:
-    """The same bounds without a node budget."""
+    """Rules of `auto` with the same bounds and no node budget."""
     return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto) if each.name != "lookup"})
 
 
 def _unbounded(rules: Auto) -> DynaTree:
-    """The same rules without cuts by cost or number."""
+    """The same rules without cuts by cost or by number of nodes."""
     bounds = {name: value for name, value in asdict(rules).items() if name != "lookup"}
     return DynaTree(**bounds, n_max=2000)
 
 
 def _turned(generator: random.Random, rules: Tree) -> Tree:
-    """The same rules with other knobs."""
+    """The same rules with other knob values."""
     other = _rules(generator)
     return replace(rules, tau_h=other.tau_h, tau_l=other.tau_l, d0=generator.uniform(1, rules.d_max - 1))
 
 
 def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int = 99) -> tuple[bool, bool]:
-    """Checks a verdict against the truth; returns whether acceptance and drafted nodes were known."""
+    """Checks a verdict against the truth; returns whether the accepted and the drafted nodes were known."""
     verdict, truth = replayed(record, rules), world.round(rules, left, room)
     assert verdict is not None
     accepted, drafted, tokens = len(truth.accepted), len(truth.tokens) - 1, len(truth.committed)
@@ -175,7 +175,7 @@ def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
 
 
 def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
-    """A child that lost to all nodes of a full tree loses again."""
+    """A child that lost to all nodes of a full tree loses again under other knobs."""
     generator, full = random.Random(6), 0
     for seed in range(300):
         world, rules = (
@@ -215,7 +215,7 @@ def test_a_recording_of_the_engine_is_reproduced_under_its_own_rules() -> None:
 
 
 def _event(**changes: Any) -> Round:
-    """Root with children .6 and .2; below the first a child .5, the last accepted node."""
+    """A root with children of probability .6 and .2; the first child has a child of .5, the last accepted node."""
     given: dict[str, Any] = {
         "method": "dynatree", "round": 0, "position": 0, "t": 1.0, "wall_s": 1.0, "draft_s": 0.0, "verify_s": 0.0,
         "commit_s": 0.0, "target_forwards": 1, "draft_forwards": 2, "knobs": Knobs(0.9, 0.4, 2.0),
@@ -270,7 +270,8 @@ def test_a_further_child_is_no_more_probable_than_the_last_recorded_one() -> Non
 
 
 def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
-    # Below the root .5 and .4; below these .275, not expanded, and .39; below that .38. All are accepted.
+    # Below the root: .5 and .4. Below these: .275 (not expanded) and .39. Below .39: .38. The path .4, .39, .38 is
+    # accepted.
     record = _event(
         tokens=[0, 1, 2, 3, 4, 5], parents=[-1, 0, 0, 1, 2, 4], pieces=[""] * 6, accepted=[2, 4, 5],
         logprobs=[0.0, *map(math.log, (0.5, 0.4, 0.55, 0.975, 0.974))], committed=[2, 4, 5, 9],
@@ -306,7 +307,7 @@ def test_what_is_no_whole_tree_of_these_rules_is_not_judged(event: Round) -> Non
 
 
 def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
-    """A round of `auto`, in which nodes pay from a path probability on."""
+    """A round of `auto` in which nodes pay off from path probability `least` on."""
     whole = world.round(_unbounded(rules), left)
     tree = TokenTree([0])
     places = {0: 0}
@@ -348,7 +349,7 @@ def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_ot
 
 
 def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
-    """History changes the knobs between rounds, so each round's own values count."""
+    """The history rule changes the knobs between rounds, so a replay must use each round's own values."""
     generator = random.Random(9)
     for seed in range(200):
         world, rules = World(seed), _auto(_rules(generator))
@@ -434,7 +435,7 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
 
 
 def _table(down: str, *cells: Cell) -> Grid:
-    """Two by two cells, with the knobs in the upper right."""
+    """Two by two cells; the current knob values are in the upper right one."""
     axis = "tau_h" if down == "tau_h" else "tau_l"
     return Grid(axis, (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
 
@@ -459,4 +460,4 @@ def test_the_tables_take_little_time() -> None:
         start_s = time.process_time()
         assert isinstance(what_if(past, rules), WhatIf)
         spent_s.append(time.process_time() - start_s)
-    assert min(spent_s) < 0.05  # about 0.004 on the machine it was written on
+    assert min(spent_s) < 0.05  # about 0.004 on the machine used for development

@@ -1,4 +1,4 @@
-"""Number of rounds that what-if estimates replay, and the assumed number of nodes."""
+"""Number of rounds that what-if estimates replay, and bounds on the number of nodes."""
 
 import math
 from dataclasses import replace
@@ -12,11 +12,11 @@ from decoder.methods.dynatree import DynaTree
 from tests.decoder.analysis.one_round import replayed
 
 WIDE = DynaTree(d0=1.0, d_max=2, branching=(4, 4, 4), rho_stop=0.3, rho_deep=0.3, tau=0)
-"""More children at every node than any record here has."""
+"""Rules that give a node more children than any recorded tree of this module has."""
 
 
 def told(parents: list[int], probabilities: list[float], accepted: list[int]) -> Round:
-    """A round with this tree; each token is its node's number, and the target's own is one more."""
+    """A round with this tree. Each token is its node's number; the bonus token is one more than the last number."""
     nodes = range(len(parents))
     return Round(
         method="dynatree",
@@ -41,12 +41,12 @@ def told(parents: list[int], probabilities: list[float], accepted: list[int]) ->
 
 
 def star(nodes: int, accepted: int = 0) -> Round:
-    """A tree of a number of nodes, the root with all others as children."""
+    """A root with all other nodes as its children."""
     return told([-1, *[0] * (nodes - 1)], [1 / nodes] * (nodes - 1), [1] * accepted)
 
 
 def chain(depth: int) -> Round:
-    """A path that is entirely accepted."""
+    """A path with all nodes accepted."""
     return told([-1, *range(depth)], [0.99] * depth, [*range(1, depth + 1)])
 
 
@@ -83,7 +83,7 @@ def test_a_tree_that_is_deeper_than_any_of_ours_is_not_judged() -> None:
 
 @pytest.mark.parametrize(("n_max", "accepted"), [(16, 2), (15, None)])
 def test_a_node_is_kept_for_sure_where_all_nodes_down_to_its_depth_have_room(n_max: int, accepted: int | None) -> None:
-    """Four children of the root, and four of at most three of these, since no fourth can have probability .3."""
+    """The root has four children; at most three of these have four, since a fourth cannot have probability .3."""
     verdict = replayed(told([-1, 0, 1], [0.7, 0.9], [1, 2]), replace(WIDE, n_max=n_max))
     assert verdict
     assert (verdict.accepted, verdict.accepted_at_least) == (accepted, 2 if accepted else 1)
@@ -93,7 +93,7 @@ def test_a_node_is_kept_for_sure_where_all_nodes_down_to_its_depth_have_room(n_m
 def test_of_the_best_a_node_is_kept_for_sure_where_all_that_can_be_as_probable_have_room(
     n_max: int, accepted: int | None
 ) -> None:
-    """The path has probability .28, an undrafted child of the root up to .3; 2 / .28 nodes may be at both depths."""
+    """The path has probability .28, an undrafted child of the root at most .3; both depths hold up to 2 / .28 nodes."""
     verdict = replayed(told([-1, 0, 1], [0.7, 0.4], [1, 2]), replace(WIDE, n_max=n_max, selection="best"))
     assert verdict
     assert (verdict.accepted, verdict.accepted_at_least) == (accepted, 2 if accepted else 1)

@@ -1,4 +1,4 @@
-"""Tallies of methods with constant times of rounds, whose bottleneck is known."""
+"""Tallies of methods with constant round times and a known bottleneck."""
 
 from msgspec import structs
 
@@ -9,7 +9,7 @@ ROUNDS = 10
 
 
 def tally(*, tokens: int, draft_ms: float, verify_ms: float, host_ms: float, levels: int = 4, nodes: int = 8) -> Tally:
-    """Rounds of a constant time in milliseconds, with tokens that never repeat."""
+    """Rounds of constant duration, in milliseconds, with tokens that never repeat."""
     total_s = ROUNDS * (draft_ms + verify_ms + host_ms) / 1000
     return Tally(
         rounds=ROUNDS,
@@ -32,4 +32,4 @@ LIMITED = {
     "verification": tally(tokens=4, draft_ms=1, verify_ms=18, host_ms=1, nodes=16),
     "host": tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=15),
 }
-"""Tallies by their largest limit."""
+"""A tally for each largest limit."""

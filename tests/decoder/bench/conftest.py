@@ -1,4 +1,4 @@
-"""The databases that sweeps are kept in."""
+"""Databases in which sweeps are kept."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ NUMBERS = count()
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A PostgreSQL server of the test's own, which it may stop."""
+    """A PostgreSQL server for one test, which may stop the server."""
     _skip_without_server()
     with served() as found:
         yield found
@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def common_server() -> Iterator[Server]:
-    """A PostgreSQL server that runs all the time."""
+    """A PostgreSQL server shared by the tests, which must not stop it."""
     _skip_without_server()
     with served() as found:
         yield found
@@ -31,7 +31,7 @@ def common_server() -> Iterator[Server]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database of each kind."""
+    """The URL of an empty database, once for each kind of database."""
     if request.param == "sqlite":
         return sqlite_in(tmp_path)
     found: Server = request.getfixturevalue("common_server")

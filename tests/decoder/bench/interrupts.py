@@ -1,4 +1,4 @@
-"""Interrupts of measurements."""
+"""Interrupts during measurements."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -7,7 +7,7 @@ from decoder.bench.progress import Progress, Show
 
 
 def interrupted_after(count: int) -> Show:
-    """A display during which an interrupt follows so many turns."""
+    """A progress display that raises KeyboardInterrupt after `count` steps."""
 
     def show(steps: Iterator[Progress]) -> Iterator[Progress]:
         yield from islice(steps, count)

@@ -1,4 +1,4 @@
-"""The machine of measurements that nobody made."""
+"""A made-up machine description for reports that were not measured."""
 
 from decoder.bench.machine import Machine
 

@@ -1,4 +1,4 @@
-"""Cuts of a run are what shorter runs would have been."""
+"""A cut of a run equals a shorter run."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ RULES: dict[str, dict[str, Rules]] = {
 
 
 def counts(tally: Tally) -> dict[str, object]:
-    """All but the times."""
+    """All fields except the times."""
     found = msgspec.structs.asdict(tally)
     return {key: value for key, value in found.items() if key not in TIMES} | {"distinct": tally.log.distinct}
 
@@ -63,7 +63,7 @@ def test_so_has_one_of_transformers_own_generation(engine: Engine) -> None:
 
 
 def test_one_of_assisted_generation_has_its_tokens(engine: Engine) -> None:
-    """Of its last burst, transformers drafts no more than fit."""
+    """Counts of drafted tokens may differ, since transformers drafts only as many tokens in the last burst as fit."""
     assisted = baselines(engine.pair, RunConfig(max_new_tokens=T))[3]
     after = assisted.run(engine, PROMPT).after
     for length in range(1, T + 1):

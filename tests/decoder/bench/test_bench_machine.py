@@ -1,4 +1,4 @@
-"""What was measured on: the clock of a busy machine, and the commit of the source."""
+"""Measuring conditions: the clock on a busy machine, and the commit of the source."""
 
 import subprocess
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_no_work_takes_no_negative_time() -> None:
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A source tree that holds nothing else."""
+    """A source tree with only this file."""
     file = tmp_path / "decoder" / "bench" / "machine.py"
     file.parent.mkdir(parents=True)
     file.touch()

@@ -1,4 +1,4 @@
-"""Who decodes when, on a clock of our own: warm-up, interleaving, contenders that fail."""
+"""The order of turns, on a fake clock: warm-up, interleaving, and contenders that fail."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def sampled(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], r
 
 
 def took(decode_s: float) -> Tally:
-    """Four tokens in four rounds."""
+    """A tally of four tokens in four rounds."""
     return Tally(rounds=4, timed_tokens=4, log=TokenLog().plus((1, 2, 3, 4)), decode_s=decode_s)
 
 
@@ -106,7 +106,7 @@ def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
 
 
 def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: 0.0)  # a busy machine takes turns again
+    monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: 0.0)  # on a busy machine, turns would be repeated
     calls: list[list[int]] = []
 
     def run(ids: list[int]) -> Tally:
@@ -167,7 +167,7 @@ def test_every_sample_has_its_peak_memory() -> None:
 
 
 def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sample]:
-    """The samples of turns that each take a second and wait so long for a processor."""
+    """Samples of turns that each take a second and wait `seconds` for a processor."""
     clock, waited = iter(range(100)), 0.0
     reports: list[float | None] = []
     for wait in seconds:
@@ -187,7 +187,7 @@ def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of them was the fastest plays no part."""
+    """The speeds of the turns do not affect the choice."""
     (sample,) = waits(monkeypatch, 0.5, 0.2, 0.4)
     assert sample.tally.decode_s == 2.0
     assert sample.waited == pytest.approx(0.2)

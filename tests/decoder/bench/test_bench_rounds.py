@@ -1,4 +1,4 @@
-"""Rounds of given sizes after texts of given lengths: their cost, their arithmetic, and what both grow by."""
+"""Rounds of given sizes after texts of given lengths: their cost, their arithmetic, and the growth of both."""
 
 import json
 from dataclasses import replace
@@ -37,12 +37,12 @@ CONFIG = RunConfig(max_new_tokens=6)
 SIZES = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
 CONTEXTS = (16, 60, 40)
 NEOX = Shape(matrices=2 * (4 * 32 * 32 + 2 * 32 * 64), head=288 * 32, attention=2 * 2 * 32)
-"""Of the tiny target below: two layers of width 32."""
+"""Shape of the tiny target below: two layers of width 32."""
 
 
 @pytest.fixture(scope="module")
 def config_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A target and a draft as configurations alone."""
+    """Paths of a target's and a draft's configuration, without weights."""
     home = tmp_path_factory.mktemp("shapes")
     common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
     for name, (hidden, layers, inner) in {"target": (32, 2, 64), "draft": (16, 1, 32)}.items():
@@ -104,7 +104,7 @@ def test_a_text_is_compared_with_the_first_one_and_the_first_with_none(report: R
 
 
 def test_multiply_adds_are_those_of_exactly_the_calls_that_the_rounds_made(report: RoundsReport) -> None:
-    """Six rounds; before the first, all tokens but the last are in the caches."""
+    """Six rounds; before the first, the caches hold all tokens except the last."""
     record = next(record for record in report.samples if (record.contender, record.prompt) == ("ar", 0))
     assert record.target_work == Work(calls=6, rows=6, looks=sum(range(16, 22)), scored=6)
     assert record.draft_work == Work()
@@ -130,9 +130,11 @@ def test_a_tree_s_arithmetic_is_that_of_both_models(report: RoundsReport) -> Non
 
 
 def test_keys_and_values_grow_by_the_rows_of_the_text(report: RoundsReport) -> None:
-    """Two numbers of four bytes a dimension, layer and row, in the target and, beside ar, in the draft.
+    """A row of the cache takes two numbers of four bytes for each dimension and layer, in the target and, except for
+    ar, in the draft.
 
-    How many nodes a draft tries for a tree of some rows differs a little from text to text, and so does its room.
+    The number of nodes that a draft tries for a tree of given size varies slightly between texts, and so does the
+    cache.
     """
     target, draft = 2 * 4 * 2 * 32, 2 * 4 * 16
     for row in report.growth:
@@ -208,7 +210,7 @@ def test_the_prompt_s_calls_are_left_out(tiny_models: TinyModels) -> None:
     ("name", "expected"),
     [
         ("neox", NEOX),
-        # Half as many key-value heads: fewer weights, but every query head still looks at every key.
+        # Half as many key-value heads: fewer weights, but the attention of each query head costs the same.
         ("llama", Shape(2 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64), 288 * 32, 2 * 2 * 32)),
         ("qwen3", Shape(2 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 64), 288 * 32, 2 * 2 * 64)),
         ("gpt2", Shape(2 * (4 * 32 * 32 + 2 * 32 * 128), 288 * 32, 2 * 2 * 32)),
@@ -227,7 +229,7 @@ ONE = [Contender("ar", "ar", lambda _pair, _ids: Trial(Tally()), {})]
 
 
 def took(decode_s: float, work: Work, kv: int, *, prompt: int, repeat: int) -> Sample:
-    """Ten rounds, half of whose time is drafting in two levels a round."""
+    """Ten rounds; half of the time is drafting, in two levels per round."""
     tally = Tally(
         rounds=10,
         timed_tokens=10,
@@ -243,7 +245,7 @@ def took(decode_s: float, work: Work, kv: int, *, prompt: int, repeat: int) -> S
 
 
 def test_growth_is_that_of_turns_side_by_side_over_that_of_their_arithmetic() -> None:
-    """The machine slows down tenfold each repeat; the longer text takes thrice the time for twice the sums."""
+    """The machine slows down tenfold per repeat; the longer text takes three times as long for twice the arithmetic."""
     found = []
     for repeat, slow in enumerate((1.0, 10.0, 100.0)):
         found.append(took(1.0 * slow, Work(rows=100), 50, prompt=0, repeat=repeat))
@@ -292,7 +294,7 @@ def test_an_end_of_text_ends_no_rounds(tiny_models: TinyModels) -> None:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_rounds_are_exact_where_asked(tiny_models: TinyModels, exact: bool) -> None:  # noqa: FBT001 - a parameter
+def test_rounds_are_exact_where_asked(tiny_models: TinyModels, exact: bool) -> None:  # noqa: FBT001 - a case
     saved = tiny_models.pair("gpt2")
     load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16", exact=exact)
     job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, repeats=1)

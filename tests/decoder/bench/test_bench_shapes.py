@@ -1,4 +1,4 @@
-"""Pairs that need no trained weights: known shapes, and drafts that guess at random."""
+"""Pairs without trained weights: known shapes, and drafts that guess at random."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.decoder.makers import TinyModels
 
 @pytest.fixture(scope="module")
 def tiny_shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A target and a draft as configurations alone."""
+    """Paths of a target's and a draft's configuration, without weights."""
     home = tmp_path_factory.mktemp("shapes")
     common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
     sizes = {"target": (32, 2, 64), "draft": (16, 1, 32)}
@@ -153,7 +153,7 @@ def test_threads_are_chosen_for_random_weights_as_for_any_pair(
 
 @pytest.mark.parametrize("name", ["target", "draft"])
 def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, str], name: str) -> None:
-    """A layer without one is a shorter pass: the sum with the residual is then part of a product."""
+    """A layer without biases would be a shorter pass, since the sum with the residual becomes part of a product."""
     engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     model = engine.pair.target if name == "target" else engine.pair.draft_model
     biases = [weight.detach() for name, weight in model.hf.module.named_parameters() if name.endswith("bias")]
@@ -172,7 +172,7 @@ def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
 
 
 def tied(tiny_models: TinyModels) -> tiny.TinyPair:
-    """A pair whose draft has one matrix for input and output."""
+    """A pair whose draft shares its input and output embeddings."""
     draft = tiny.build(tiny._neox(tie_word_embeddings=True), seed=5)
     return tiny.save_pair(tiny_models.fresh(), tiny.build(tiny._neox(), seed=4), draft)
 

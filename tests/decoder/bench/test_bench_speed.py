@@ -1,4 +1,4 @@
-"""Whole measurements on tiny models: figures that hang together, texts that are checked, tables that fit."""
+"""Whole measurements of tiny models: consistent figures, checked texts, and tables within their width."""
 
 import os
 import platform
@@ -110,7 +110,7 @@ def test_what_is_outside_of_the_models_is_less_than_all_and_more_than_the_host(d
         assert row.rest_share is not None
         assert row.host_share is not None
         assert row.rest_share < 1
-        if row.name != "alg1":  # whose commit has a forward pass
+        if row.name != "alg1":  # its commit has a forward pass
             assert row.host_share < row.rest_share
 
 
@@ -245,15 +245,15 @@ def test_the_prompts_time_is_no_decode_time(tiny_models: TinyModels) -> None:
 
 
 def test_the_clock_stands_outside_of_the_session(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time that a session does not own up to is host time."""
-    from decoder.session.host import HostSession  # noqa: PLC0415 - beside what it is changed for
+    """Time that a session does not report is host time."""
+    from decoder.session.host import HostSession  # noqa: PLC0415 - only this test patches it
 
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     honest = HostSession.step
 
     def dawdling(self: HostSession, *arguments: Any) -> Any:
         outcome = honest(self, *arguments)
-        torch._standard_gamma(torch.ones(300_000))  # a few milliseconds that no part accounts for
+        torch._standard_gamma(torch.ones(300_000))  # a few milliseconds that no reported part includes
         return outcome
 
     quick = decoded(engine, [1, 2, 3], "ar", CONFIG).tally
@@ -264,7 +264,7 @@ def test_the_clock_stands_outside_of_the_session(tiny_models: TinyModels, monkey
 
 
 class Ahead:
-    """A session whose first tree is drafted before the first round, which owns up to it, and which counts its waits."""
+    """A session that reports 50 s per round, most of it drafting before the clock started, and counts its waits."""
 
     kv_bytes = 1234
 
@@ -366,7 +366,7 @@ def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_model
             intermediate_size=64, tie_word_embeddings=True,
         )
     )  # fmt: skip
-    from decoder.forward.language_model import LanguageModel  # noqa: PLC0415 - only here
+    from decoder.forward.language_model import LanguageModel  # noqa: PLC0415 - only this test needs it
 
     assert machine.read_bytes(LanguageModel.of_module(tied, "tied")) == 4 * sum(
         weight.numel() for weight in tied.parameters()
@@ -385,7 +385,7 @@ def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPa
 )
 @pytest.mark.parametrize("blocks", [1, 2000])
 def test_a_new_peak_knows_nothing_of_what_was_given_back(blocks: int) -> None:
-    """Small blocks stay with the allocator where one among them is still in use."""
+    """The allocator keeps a group of small blocks while one of them is still in use."""
     device = torch.device("cpu")
     much = [torch.ones(200_000_000 // blocks, dtype=torch.uint8) for _ in range(blocks)]
     used = much[1000:1001]

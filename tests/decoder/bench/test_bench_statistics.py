@@ -1,4 +1,4 @@
-"""Medians and intervals on numbers whose truth is known."""
+"""Medians and intervals of numbers with known true values."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_the_same_seed_draws_the_same_interval_and_another_one_a_like_one() -> N
 
 
 def test_the_interval_holds_the_true_median_about_as_often_as_it_says() -> None:
-    """Prompts differ by a factor, repeats by less; the true median ratio is 1.5."""
+    """Prompts differ by a random factor, repeats by a smaller one; the true median ratio is 1.5."""
     random = np.random.default_rng(7)
     held = 0
     for _ in range(200):

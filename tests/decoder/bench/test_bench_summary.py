@@ -1,4 +1,4 @@
-"""What samples tell: which texts have a speed, who is best, where a text differs."""
+"""Summaries of samples: texts with a speed, the best contender, and the first difference of a text."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def sample(
     group: str = "",
     same_until: int = WHOLE,
 ) -> Sample:
-    """A text in two rounds, half of whose time is verification."""
+    """A text of two rounds; half of the time is verification."""
     tally = Tally(
         rounds=2,
         timed_tokens=len(tokens),
@@ -171,7 +171,7 @@ def test_the_share_of_the_memory_limit_counts_the_weights_of_all_forward_passes(
 
 
 def test_what_exactness_costs_is_told_by_rounds_whatever_the_texts() -> None:
-    """A text that is another by a near tie has no speed, yet its rounds take their time."""
+    """A text that differs at a near tie has no speed, but the times of its rounds still count."""
     names = {"ar": "ar", "dynatree": "dynatree", "ar ~": "not exact", "dynatree ~": "not exact"}
     other = {"ar ~": (5, 6, 7, 9), "dynatree ~": (5, 6, 7, 9)}
     seconds = {"ar": 2.0, "dynatree": 4.0, "ar ~": 1.0, "dynatree ~": 1.0}

@@ -1,4 +1,4 @@
-"""Databases: which are taken, what is said of those that cannot be used, and transactions that are whole or nothing."""
+"""Databases: accepted URLs, errors for unusable ones, and atomic transactions."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ TABLES = ("CREATE TABLE IF NOT EXISTS birds (name TEXT)",)
 
 
 def birds_in(database: Database) -> Database:
-    """The same with a table in it."""
+    """The same database with a table."""
     database.make(TABLES)
     return database
 

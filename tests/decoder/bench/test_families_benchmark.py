@@ -1,4 +1,4 @@
-"""The benchmark of families: equal sizes, ratios to full attention, a log from which it resumes."""
+"""The benchmark of model families: equal sizes, ratios to full attention, and a log from which it resumes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def turns(output: Path) -> list[Turn]:
 
 
 def cells(output: Path, title: str, model: str) -> list[str]:
-    """The cells of a model's line in a table of the report."""
+    """Cells of a model's row in a table of the report."""
     lines = (output / "report.md").read_text(encoding="utf-8").partition(f"## {title}\n")[2].splitlines()
     (line,) = [line for line in lines[: 4 + len(FEW)] if line.startswith(f"| {model} |")]
     return [cell.strip() for cell in line.strip("|").split("|")]

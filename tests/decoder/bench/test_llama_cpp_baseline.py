@@ -1,4 +1,4 @@
-"""llama.cpp's own decoding, plain and speculative, is a contender beside the methods on a GGUF target."""
+"""llama.cpp's own decoding, plain and speculative, runs as a contender beside the methods on a GGUF target."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None
     assert list(trials) == [NAME, *(f"{NAME} {count}" for count in DRAFTED)]
     assert all(tally.tokens == text for tally in trials.values())
     assert trials[NAME].rounds == CONFIG.max_new_tokens
-    # The model drafts for itself, so it accepts all drafted tokens; the first token costs a round of its own.
+    # The model drafts for itself, so all drafted tokens are accepted; the first token takes a round without drafts.
     assert all(tally.accepted == tally.drafted > 0 for tally in [*trials.values()][1:])
     assert trials[f"{NAME} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
 

@@ -1,4 +1,4 @@
-"""One process at a time measures into a file."""
+"""Only one process at a time can write to a log."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""Trees of `bestfirst` hold the most probable nodes, and its text is that of plain decoding."""
+"""Trees of `bestfirst` hold the most probable nodes, and its text equals that of plain decoding."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ TEXT = 24
 
 
 def by_falling_chance(oracle: Oracle, text: Path, deepest: int, children: int) -> Iterator[tuple[Path, float]]:
-    """All nodes by falling path probability, each with its logarithm: one node at a time."""
+    """All nodes by decreasing path probability, each with the logarithm of its probability."""
     waiting: list[tuple[float, Path]] = [(0.0, ())]
     while waiting:
         cost, node = heapq.heappop(waiting)
@@ -36,7 +36,7 @@ def by_falling_chance(oracle: Oracle, text: Path, deepest: int, children: int) -
 
 
 def nodes_of(event: Round) -> set[Path]:
-    """Drafted nodes, each as the tokens of its path."""
+    """Drafted nodes, each given by the tokens of its path."""
     paths: list[Path] = [()]
     for token, parent in zip(event.tokens[1:], event.parents[1:], strict=True):
         paths.append((*paths[parent], token))
@@ -46,13 +46,13 @@ def nodes_of(event: Round) -> set[Path]:
 def compared(
     oracle: Oracle, prompt: Sequence[int], played: Played, rules: BestFirst, children: int = tiny.VOCABULARY
 ) -> int:
-    """Compares every tree with the reference's; returns the number of trees without near ties."""
+    """Compares each tree with the reference's; returns the number of trees without near ties."""
     text, clear, length = tuple(prompt), 0, len(played.tokens("bestfirst"))
     for event in played.rounds("bestfirst"):
         found = by_falling_chance(oracle, text, rules.depth, children)
         kept = list(islice(found, rules.n_max))
         last, chance = kept[-1]
-        # A child is never more probable than its parent, however small the difference.
+        # The rival must not be a descendant: its probability never exceeds its ancestor's, however close both are.
         rival = next(logp for node, logp in found if node[: len(last)] != last)
         if chance - rival > AMBIGUOUS:
             left = length - event.position

@@ -1,4 +1,4 @@
-"""The text of `streaming` is that of one token a round with its cache, and that of `ar` while the cache holds all."""
+"""The text of `streaming` equals plain decoding with its cache, and the text of `ar` while the cache holds all."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -21,12 +21,12 @@ from tests.decoder.makers import Played, TinyModels
 from tests.sampled_reference import noise
 
 SHORT, LONG = "The tree", tiny.SENTENCES[0]
-"""Prompts of few tokens, and of more than the cache of these tests holds."""
+"""Prompts that are shorter and longer than the cache of these tests."""
 SMALL = Streaming(sinks=4, window=33)
 TEXT = 80
-"""New tokens, enough for rows to leave the window several times."""
+"""Number of new tokens; enough for rows to leave the window several times."""
 TIE = 1e-3
-"""Difference of scores below which float32 may decide either way."""
+"""Difference of scores below which float32 may choose either token."""
 
 
 def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, temperature: float = 0.0) -> Played:
@@ -38,7 +38,7 @@ def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, 
 def assert_chosen(
     tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, text: Sequence[int], temperature: float = 0.0
 ) -> None:
-    """Every token is the reference's choice after the tokens before it."""
+    """Asserts that each token is the reference's choice after the tokens before it."""
     pair = tiny_models.pair(name)
     given = tiny_models.prompt_tokens(pair, prompt)
     scores = streaming_reference.logits(
@@ -52,14 +52,14 @@ def assert_chosen(
 
 
 def must_be_ars(rules: Streaming, prompt_tokens: int) -> int:
-    """Number of first tokens of the text that are compared."""
+    """Number of first tokens of the text that must equal the text of ar."""
     found = same_until("streaming", asdict(rules), prompt_tokens)
     assert found is not None
     return found
 
 
 def one_by_one(engine: Engine, prompt: Sequence[int], count: int, rules: Streaming) -> list[int]:
-    """Plain decoding, one token a round, with the same cache."""
+    """Plain decoding with the same cache, one token per round."""
     plain = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
     session, text = plain.session(prompt, count, None), list[int]()
     session.prefill()

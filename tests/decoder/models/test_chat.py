@@ -1,4 +1,4 @@
-"""A prompt as a user's message: wrapped once, begun once, and told as it was fed."""
+"""A prompt as a chat message: template and BOS token are applied once, and the run event has the fed text."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def test_without_chat_a_template_is_left_alone(tiny_models: TinyModels) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers_as_plain_greedy_search_does(tiny_models: TinyModels, method: str) -> None:
     pair = tiny_models.pair("chat")
-    fed = "[user] The tree grows\n[assistant] "  # to which the tokenizer adds its beginning
+    fed = "[user] The tree grows\n[assistant] "  # the tokenizer adds its BOS token
     assert tiny_models.play(pair, "float32", PROMPT, CHAT).tokens(method) == tiny_models.generate(
         pair, "float32", fed, 12
     )
@@ -67,7 +67,7 @@ def test_the_template_counts_towards_the_context(tiny_models: TinyModels) -> Non
 
 
 def refused(pair: Any) -> str:
-    """What the user is told."""
+    """The error message for the user."""
     with pytest.raises(ConfigError) as refusal:
         next(decode(pair, PROMPT, CHAT))
     assert refusal.value.exit_code == 2

@@ -1,4 +1,4 @@
-"""What the engine could not decode exactly is noticed by its configuration, its tokenizer, or a small tree."""
+"""Models that the engine cannot decode exactly are detected by configuration, tokenizer, or a small trial tree."""
 
 import copy
 import math
@@ -65,7 +65,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 
 
 class Heterogeneous(SimpleNamespace):
-    """A configuration whose layers differ, as transformers makes them: what differs cannot be read from the whole."""
+    """A configuration with different values in each layer; as in transformers, a shared field then cannot be read."""
 
     @property
     def num_attention_heads(self) -> int:
@@ -144,7 +144,7 @@ def test_a_draft_with_the_targets_tokenizer_needs_none_of_its_own(tmp_path: Path
 
 
 def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
-    """A model that does not listen to one of the things it is told of a tree."""
+    """A model whose module ignores the argument `missed` of a tree pass."""
     module = tiny.build(tiny.FAMILIES[family](), seed=1).to(dtype)
     hearing = module.forward
 
@@ -199,7 +199,7 @@ def test_a_tree_without_numbers_where_plain_text_has_some_is_refused() -> None:
 
 
 def unfit(fault: str) -> str:
-    """What a model is refused with, in whole."""
+    """Regular expression of the full error message."""
     return re.escape(f"tiny cannot run a draft tree: {fault}; {REMEDY}") + "$"
 
 
@@ -208,7 +208,7 @@ def of_module(module: Any) -> LanguageModel:
 
 
 def by_rows(module: Any, name: str = "tiny") -> LanguageModel:
-    """A model that runs with a row a node, whatever its family."""
+    """A model that runs through its module with one row per node, whatever its family."""
     return LanguageModel.of_module(module, name).with_forward(ModuleForward(module))
 
 
@@ -251,11 +251,11 @@ def test_memory_that_is_full_is_no_fault_of_the_model(monkeypatch: pytest.Monkey
         probe(model)
 
 
-# Beyond the sizes that a configuration names
+# Limits beyond the sizes in a configuration
 
 
 def doge(**changes: Any) -> Any:
-    """A family whose attention chooses by values where a text is longer than a window."""
+    """A family whose attention selects tokens by value once a text is longer than a window."""
     shape: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 200}
     bare = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
     return tiny.build(
@@ -295,7 +295,7 @@ def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
     assert tried == ["max_window_layers"]
 
 
-# As far as rounds can reach
+# Longest texts
 
 
 def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() -> None:
@@ -308,7 +308,7 @@ def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_model_whose_own_mask_ends_with_its_longest_text_has_no_room_for_a_tree_there(dtype: torch.dtype) -> None:
-    """Its rounds would fail where the text and the nodes of a tree are together longer than that."""
+    """Rounds would fail where the text and the tree's nodes together exceed the longest text."""
     config = GPTNeoConfig(
         hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=64,
         vocab_size=96,
@@ -317,7 +317,7 @@ def test_a_model_whose_own_mask_ends_with_its_longest_text_has_no_room_for_a_tre
 
 
 def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_computes_whole_paths() -> None:
-    """Its rounds would fail where a tree alone has more nodes than that."""
+    """Rounds would fail where a tree alone has more nodes than the longest text has tokens."""
     config = BigBirdConfig(
         hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
         max_position_embeddings=64, is_decoder=True, attention_type="original_full",

@@ -165,7 +165,7 @@ def test_what_stands_in_dflash_config_wins(folder: Path) -> None:
     ("layers", "own", "expected"), [(36, 5, (2, 10, 18, 26, 34)), (36, 1, (19,)), (64, 2, (2, 62)), (8, 2, (2, 6))]
 )
 def test_the_usual_layers_are_z_lab_s(layers: int, own: int, expected: tuple[int, ...]) -> None:
-    """Outputs 1, 9, 17, 25 and 33 of 36 layers, as the published heads for Qwen3-8B list them; inputs are one more."""
+    """The published heads for Qwen3-8B list outputs 1, 9, 17, 25 and 33 of 36 layers; inputs count one more."""
     assert usual_layers(layers, own) == expected
 
 
@@ -351,7 +351,7 @@ def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_the_output_head_of_a_saved_target_is_its_own(tmp_path: Path, family: str) -> None:
-    """The output head is read from the file, since native forms hold its weight folded into other matrices."""
+    """The output head is read from the file, since native forms fold its weight into other matrices."""
     module = target(family)
     saved = tiny.save(tmp_path / family, module, tiny.train_tokenizer())
     model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)

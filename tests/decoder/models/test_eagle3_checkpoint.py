@@ -1,4 +1,4 @@
-"""EAGLE-3 checkpoints: both layouts are read to the last weight, and what is wrong is said in one line."""
+"""EAGLE-3 checkpoints: all weights of both layouts are read, and each fault is reported in one line."""
 
 import json
 import shutil
@@ -149,7 +149,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""Configurations as they stand on the hub, but for fields that say whose they are."""
+"""Configurations from the hub, without the fields that name their owners."""
 
 
 @pytest.mark.parametrize(

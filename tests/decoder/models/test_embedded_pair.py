@@ -1,4 +1,4 @@
-"""The pair that is shipped: small, exact, and worth its place. Texts that are not shipped are read where they are."""
+"""The embedded pair: small, exact and useful. Texts that are not shipped are read from DYNATUI_DATA."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def held_out() -> list[Path]:
-    """Ten books that the pair was not trained on."""
+    """Ten books that were not used to train the pair."""
     folder = Path(os.environ.get("DYNATUI_DATA", "no folder was named")) / "books_test"
     texts = sorted(folder.glob("*.txt"))
     if not texts:
@@ -35,7 +35,7 @@ def held_out() -> list[Path]:
 
 @pytest.fixture
 def excerpts(held_out: list[Path], tmp_path: Path) -> list[Path]:
-    """A part of each, for one window of 1,024 tokens, and of the first for one of 2,048: books take minutes."""
+    """An excerpt of each book for a context of 1,024 tokens, of the first for 2,048; whole books would take minutes."""
     found = [tmp_path / text.name for text in held_out]
     for excerpt, text in zip(found, held_out, strict=True):
         length = 10_000 if text is held_out[0] else 5_000

@@ -1,4 +1,4 @@
-"""What is read without transformers is to the last bit what transformers reads; all else is left to transformers."""
+"""Checkpoints read without transformers are bit for bit those of transformers, which reads all others."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def silent(_: str) -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Checkpoints of the native families, saved by transformers; each once."""
+    """Saves checkpoints of the native families with transformers, once per family."""
     home, saved = tmp_path_factory.mktemp("families"), dict[str, Path]()
 
     def folder(name: str) -> Path:
@@ -55,7 +55,7 @@ def known(folder: Path, dtype: torch.dtype = torch.float32) -> LanguageModel:
 
 
 def logits(model: LanguageModel) -> Tensor:
-    """Of a text and a tree after it, as one row of numbers."""
+    """Logits of a text's last token and of a tree after it, shape (6, V)."""
     cache, visible = model.new_cache(12), np.tri(5, dtype=np.bool_)
     visible[4, 3] = False
     text = model.read(cache, [3, 1, 4, 1, 5, 9, 2])
@@ -122,7 +122,7 @@ def written(folder: Path) -> dict[str, Any]:
 
 
 def changed(folder: Path, home: Path, **changes: Any) -> Path:
-    """A copy of a checkpoint whose configuration has other fields; `...` for none of that name."""
+    """A copy of a checkpoint with changed fields in its configuration; `...` removes a field."""
     copied = shutil.copytree(folder, home / "changed")
     config = {name: value for name, value in (written(folder) | changes).items() if value is not ...}
     (copied / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -130,7 +130,7 @@ def changed(folder: Path, home: Path, **changes: Any) -> Path:
 
 
 def told(folder: Path) -> Architecture:
-    """What transformers makes of a configuration, without the name that was used before for the kind of positions."""
+    """Transformers' reading of a configuration, without the deprecated name `type` of the rotary embeddings' kind."""
     found = Architecture.of(AutoConfig.from_pretrained(folder))
     return replace(
         found, rope_parameters={key: found.rope_parameters[key] for key in found.rope_parameters if key != "type"}
@@ -261,7 +261,7 @@ def test_a_model_that_is_not_understood_runs_through_transformers_all_the_same(
     folder = changed(folders("llama"), tmp_path, my_own_note="hello")
     model = load_model(str(folder), CPU, torch.float32)
     assert model.hf.loaded is not None
-    # Weights in a mapped file and in memory: in two places, so sums in two orders.
+    # Weights in a mapped file and in memory have other addresses, and sums then run in another order.
     torch.testing.assert_close(logits(model), logits(known(folders("llama"))), rtol=1e-4, atol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""A tokenizer that is read without transformers cuts and joins every text as that of transformers does."""
+"""Tokenizers read without transformers encode and decode every text as transformers does."""
 
 import json
 import shutil
@@ -107,11 +107,11 @@ def test_half_a_character_fails_alike(tiny_models: TinyModels, text: str) -> Non
         mine(text)
 
 
-# What is left to transformers
+# Tokenizers left to transformers
 
 
 def settled(tiny_models: TinyModels, home: Path, changes: dict[str, Any]) -> Path:
-    """A copy of the target whose tokenizer_config.json has other fields; `...` for none of that name."""
+    """A copy of the target with changed fields in tokenizer_config.json; `...` removes a field."""
     folder = shutil.copytree(tiny_models.pair("neox").target, home / "changed")
     path = folder / "tokenizer_config.json"
     found = json.loads(path.read_text(encoding="utf-8")) | changes

@@ -1,4 +1,4 @@
-"""While a model comes into memory, whoever waits learns how far it has come."""
+"""Progress reports while a model is downloaded and loaded."""
 
 import threading
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_download_is_told_by_what_has_come_since_it_began(tmp_path: Path, monk
         for size in (3_000_000, 5_000_000):
             heard.clear()
             (tmp_path / "written").write_bytes(bytes(size))
-            (tmp_path / "written").replace(blobs / "abc.incomplete")  # at once, or a part of it is told
+            (tmp_path / "written").replace(blobs / "abc.incomplete")  # in one step, so that no partial size is reported
             assert heard.wait(10)
     assert told[-1] == "5 MB downloaded"
 
@@ -63,7 +63,7 @@ def test_a_folder_is_no_download(tmp_path: Path) -> None:
 
 
 def test_bars_are_as_before_when_it_is_over() -> None:
-    from transformers.utils import logging  # noqa: PLC0415 - only this test looks at it
+    from transformers.utils import logging  # noqa: PLC0415 - only this test needs it
 
     with pytest.raises(RuntimeError), reading.downloading(HUB_ID, print):
         raise RuntimeError

@@ -33,7 +33,7 @@ def one_line(refusal: pytest.ExceptionInfo[DecoderError], *said: str) -> bool:
 
 @pytest.fixture
 def copied(tiny_models: TinyModels, tmp_path: Path) -> Callable[[str], Path]:
-    """A target's folder that a test may change."""
+    """A copy of a target's folder that a test may change."""
 
     def copy(family: str) -> Path:
         return Path(shutil.copytree(tiny_models.pair(name(family)).target, tmp_path / family))

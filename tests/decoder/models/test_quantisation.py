@@ -1,4 +1,4 @@
-"""Quantised checkpoints: their configuration tells what a machine lacks to load them, and their precision in words."""
+"""Quantised checkpoints: packages and hardware missing for loading, and the name of the precision."""
 
 from types import SimpleNamespace
 from typing import Any

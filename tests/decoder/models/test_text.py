@@ -1,4 +1,4 @@
-"""Text in, text out: no character is lost, doubled or torn on the way through tokens."""
+"""Text decoded token by token has no lost, repeated or split character."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from decoder.models.text import Pieces, TextStream, encode_prompt, encode_prompt
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte: most characters need several."""
+    """A tokenizer with one token per byte, so that most characters take several tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -22,7 +22,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def streamed(tokenizer: PreTrainedTokenizerFast, text: str, burst: int) -> Iterator[str]:
-    """The text that each burst of tokens adds."""
+    """The text added by each burst of tokens."""
     ids = tokenizer(text).input_ids
     stream = TextStream(tokenizer, tokenizer("once upon").input_ids)
     for start in range(0, len(ids), burst):

@@ -1,4 +1,4 @@
-"""Parameters keep their bounds and say what to give instead; knobs are moved to the nearest allowed value."""
+"""Parameters have bounds, and errors name the allowed values; knobs are moved to the nearest allowed value."""
 
 import math
 from collections.abc import Callable
@@ -206,7 +206,7 @@ def test_a_whole_number_is_turned_to_the_nearest(value: float, whole: int) -> No
 
 
 def test_history_stays_a_truth_value() -> None:
-    """A recording writes it as true or false."""
+    """A recording stores it as true or false."""
     assert DynaTree().turned("history", 0).history is False
     assert DynaTree().turned("history", 7).history is True
 
@@ -218,7 +218,7 @@ def test_a_branch_is_turned_between_its_neighbours() -> None:
 
 
 def test_the_fixed_tree_s_threshold_is_its_own() -> None:
-    """DynaTree's may be 0 where the fixed tree must not grow everything."""
+    """DynaTree's threshold may be 0, while the fixed tree with 0 would grow all nodes."""
     config = RunConfig().turned("tau", 0.3, "dynatree").turned("fixed_tau", 0.2, "fixed")
     assert (config.of(DynaTree).tau, config.of(Fixed).tau) == (0.3, 0.2)
 
@@ -355,7 +355,7 @@ parameters: st.SearchStrategy[TunableParameters] = st.one_of(
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(rules=parameters, turns=st.lists(st.tuples(st.sampled_from(KNOBS), numbers), max_size=12))
 def test_however_knobs_are_turned_the_rules_hold(rules: TunableParameters, turns: list[tuple[KnobName, float]]) -> None:
-    """An invalid parameter would be refused when the rules are made."""
+    """Invalid parameters raise an error when the rules are constructed."""
     names = [knob.name for knob in rules.knobs]
     for name, value in ((name, value) for name, value in turns if name in names):
         before, rules = rules, rules.turned(name, value)

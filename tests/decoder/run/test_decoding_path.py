@@ -1,4 +1,4 @@
-"""Everybody is told which way rounds are decoded, and why not in a faster one."""
+"""Runs report the path by which rounds are decoded, and why a faster path is not taken."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +44,7 @@ def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unlike(tiny_models: TinyModels) -> Engine:
-    """Only the target's family is known."""
+    """An engine in which only the target's family is native."""
     neox: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     qwen: Engine = tiny_models.loaded(tiny_models.pair("qwen3"), "float32")
     return replace(with_pair(neox, draft=qwen.pair.draft_model), slots=GraphSlots())
@@ -204,7 +204,7 @@ def test_sessions_go_the_way_that_is_told(
     assert (opened == "the host's") is bool(exact or refused)
 
 
-# Where it is told
+# Reports of the path
 
 
 def test_a_run_says_which_way_it_is_decoded_and_why(tiny_models: TinyModels) -> None:

@@ -1,4 +1,4 @@
-"""A draft in a dtype of its own: the text is still the target's, in every method and on every path."""
+"""A draft in a dtype of its own: the text stays the target's, with every method and on every path."""
 
 from typing import Any
 

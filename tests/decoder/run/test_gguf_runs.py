@@ -32,7 +32,7 @@ def engine(gguf_pair: GgufPair) -> Engine:
 
 
 def texts(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> tuple[Run, Summary, Mapping[str, list[int]]]:
-    """The first and the last event of a run, and the tokens of each method."""
+    """First and last event of a run, and the tokens of each method."""
     events = list(decode(engine, prompt, config))
     tokens: dict[str, list[int]] = {method: [] for method in config.methods}
     for event in events:
@@ -147,7 +147,7 @@ def test_an_eagle3_head_needs_a_target_in_torch(gguf_pair: GgufPair) -> None:
 
 
 def test_a_model_that_fails_the_trial_of_trees_is_refused(gguf_pair: GgufPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decoder.forward.llama_cpp.cache import LlamaCache  # noqa: PLC0415 - for this test alone
+    from decoder.forward.llama_cpp.cache import LlamaCache  # noqa: PLC0415 - only this test patches it
 
     true = LlamaCache.compute
     monkeypatch.setattr(LlamaCache, "compute", lambda *given: true(*given) * 1.5)

@@ -1,4 +1,4 @@
-"""GGUF models with states: every method writes the text of plain llama_decode, as target and as draft."""
+"""GGUF models with recurrent states, as target and as draft: every method writes the text of plain llama_decode."""
 
 import subprocess
 import sys
@@ -25,17 +25,17 @@ METHODS = ("ar", "linear", "dynatree", "auto")
 USUAL = ("mamba", "mamba2", "lfm2", "qwen3next")
 FURTHER = ("falcon-h1", "qwen35", "rwkv7")
 DISTINCT = 8
-"""Least number of different tokens that make a text a test."""
+"""Least number of different tokens that makes a text a useful test."""
 ACCEPTED = 1.2
-"""Least number of tokens a round: with fewer, hardly any drafted state would be kept."""
+"""Least number of tokens per round; with fewer, hardly any drafted state would be kept."""
 
 
 WITHIN = 2
-"""Number of rows that the trial keeps of a tree where a longer path was drafted."""
+"""Number of rows of a tree that the trial keeps, although a longer path was drafted."""
 
 
 def texts(engine: Engine, config: RunConfig) -> tuple[Summary, Mapping[str, list[int]]]:
-    """The last event of a run, and the tokens of each method."""
+    """Last event of a run, and the tokens of each method."""
     events = list(decode(engine, PROMPT, config))
     tokens: dict[str, list[int]] = {method: [] for method in config.methods}
     for event in events:
@@ -48,7 +48,7 @@ def texts(engine: Engine, config: RunConfig) -> tuple[Summary, Mapping[str, list
 
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes up costs at which `auto` drafts trees, though drafts here are as large as targets."""
+    """Fixes costs at which `auto` drafts trees; measured costs would not, since drafts are as large as targets here."""
     monkeypatch.setattr(Engine, "costs_of", lambda *_: PAYING)
 
 

@@ -1,4 +1,4 @@
-"""Pairs that the engine cannot decode exactly are refused with one clear sentence."""
+"""Pairs that the engine cannot decode exactly are refused in one clear sentence."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def load(target: Path | None, draft: Path | None, dtype: str = "float32", device
 
 
 def one_sentence(error: pytest.ExceptionInfo[ModelError] | pytest.ExceptionInfo[ConfigError]) -> bool:
-    """One line that says more than a name."""
+    """Whether the error is one line of more than six words."""
     return "\n" not in str(error.value) and len(str(error.value).split()) > 6
 
 

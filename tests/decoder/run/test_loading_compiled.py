@@ -1,4 +1,4 @@
-"""Passes are compiled when asked for, those of the pair that decodes, and only where rounds run on the device."""
+"""Compilation of passes: only on request, only for the pair that decodes, and only where rounds run on the device."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ SHAPE = {
 
 @pytest.fixture
 def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
-    """The pairs whose passes were to be compiled; the device of this test is as good as any."""
+    """Pairs passed to the compiler; patches let the device of the test count as supported."""
     found: list[Pair] = []
     monkeypatch.setattr(compiled, "compile_pair", lambda pair, *_: found.append(pair))
     monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)

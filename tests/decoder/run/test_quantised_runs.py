@@ -39,7 +39,7 @@ EXPERTS = {
     "layer_types": ["sliding_attention", "full_attention"],
 }
 ROUTES = {"fp8": NATIVE, "gemma": MODULE, "mxfp4": MODULE}
-"""Methods that need no package of their own, and the forms in which they run."""
+"""Quantisation methods that need no package of their own, each with the form in which it runs."""
 PACKAGES = {
     "gptq": "gptqmodel",
     "awq": "gptqmodel",
@@ -60,7 +60,7 @@ PRECISIONS = {
 
 
 def by_transformers(method: str) -> Any:
-    """Settings with which transformers quantises weights while it loads them."""
+    """Settings with which transformers quantises weights while loading them."""
     if method == "bitsandbytes":
         return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
     return TorchAoConfig(pytest.importorskip("torchao.quantization").Int8WeightOnlyConfig())
@@ -99,7 +99,7 @@ class Saved:
         return self._engines[method]
 
     def module(self, method: str) -> Any:
-        """The module as transformers alone loads it."""
+        """The module as loaded by transformers alone."""
         module = AutoModelForCausalLM.from_pretrained(self.pair(method).target, dtype=torch.float32)
         module.generation_config = GenerationConfig(pad_token_id=0)
         return module.eval()
@@ -111,7 +111,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
 
 
 def texts(engine: Engine, run: RunConfig) -> tuple[Run, Summary, dict[str, list[int]]]:
-    """The first and the last event of a run, and the tokens of each method."""
+    """First and last event of a run, and the tokens of each method."""
     events = list(decode(engine, PROMPT, run))
     tokens: dict[str, list[int]] = {method: [] for method in run.methods}
     for event in events:
@@ -122,7 +122,7 @@ def texts(engine: Engine, run: RunConfig) -> tuple[Run, Summary, dict[str, list[
     return events[0], events[-1], tokens
 
 
-@pytest.mark.filterwarnings("ignore")  # those of the packages
+@pytest.mark.filterwarnings("ignore")  # warnings of the packages
 @pytest.mark.parametrize("method", [*ROUTES, *PACKAGES])
 def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> None:
     engine = saved.loaded(method)
@@ -184,7 +184,7 @@ def test_exact_passes_of_quantised_weights_agree_bit_for_bit(saved: Saved) -> No
 
 @torch.inference_mode()
 def test_near_ties_are_judged_by_plain_decoding(saved: Saved) -> None:
-    """Weights in float32 would be other weights."""
+    """Loading the weights in float32 would give a different model."""
     model = load_model(str(saved.pair("gemma").target), CPU, torch.bfloat16)
     text = [int(token) for token in torch.randint(5, 90, (12,), generator=torch.Generator().manual_seed(1))]
     cache, scores = model.new_cache(len(text)), torch.empty(0)
@@ -211,7 +211,7 @@ def test_a_module_of_another_size_shares_the_quantised_parts(saved: Saved) -> No
 
 
 def test_linear_layers_with_quantised_weights_are_none_of_a_native_model(saved: Saved) -> None:
-    """Some methods keep the class of a layer, and replace its weights alone."""
+    """Some quantisation methods keep the class of a layer and replace only its weights."""
     module = tiny.build(tiny.FAMILIES["llama"](), seed=1)
     assert source_of(module)
     module.hf_quantizer = saved.module("gemma").hf_quantizer
@@ -235,7 +235,7 @@ def test_what_cannot_be_loaded_is_refused_before_weights_are_read(saved: Saved, 
 
 
 def test_scales_without_a_word_in_the_configuration_are_refused(saved: Saved, tmp_path: Path) -> None:
-    """Without them, transformers would compute with other weights than those of the model."""
+    """Without its quantisation settings, transformers would use the weights without their scales."""
     folder = shutil.copytree(saved.pair("fp8").target, tmp_path / "unnamed")
     describe(folder, None)
     with pytest.raises(ModelError, match="has scales of 14 weights, and its configuration says nothing of"):
@@ -253,7 +253,7 @@ def test_missing_scales_are_refused(saved: Saved, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["fp8", "gemma"])
 def test_processes_cannot_share_quantised_weights(saved: Saved, method: str) -> None:
-    """The scales of converted weights would be those of other rows in all processes but the first."""
+    """For converted weights, every process but the first would apply the scales of the wrong rows."""
     config = load_config(str(saved.pair(method).target))
     with pytest.raises(ConfigError, match=r"tiny has quantised weights \(.*\), which --tensor-parallel cannot divide"):
         require_plain_weights("tiny", config, CPU)

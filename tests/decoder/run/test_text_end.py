@@ -1,4 +1,4 @@
-"""Where a text ends, what was drafted, accepted and committed is cut alike, and the figures' identities hold."""
+"""At the end of a text, drafted, accepted and committed tokens are cut alike, and figures stay consistent."""
 
 import math
 from pathlib import Path
@@ -23,7 +23,7 @@ PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 
 @st.composite
 def rounds(draw: st.DrawFn) -> tuple[Round, int]:
-    """A round as it was verified with all that a tree can carry, and how many tokens its text may still have."""
+    """A verified round with all fields of a tree, and the number of tokens left in its text."""
     parents = [-1, *(draw(st.integers(max(0, node - 3), node - 1)) for node in range(1, draw(st.integers(1, 24))))]
     path, above = list[int](), 0
     for _ in range(draw(st.integers(0, len(parents)))):
@@ -115,7 +115,7 @@ def test_a_tree_is_expected_to_bring_what_its_nodes_are_worth(case: tuple[Round,
 
 
 def assert_identities(figures: Figures, tally: Tally) -> None:
-    """What holds of the figures of every method in every run that drafts visibly."""
+    """Asserts the identities that hold for every method's figures in a run with visible drafts."""
     assert figures.rounds == tally.rounds
     if figures.drafted is None or figures.accepted is None or not figures.rounds:
         return
@@ -131,7 +131,7 @@ def assert_identities(figures: Figures, tally: Tally) -> None:
 
 
 def assert_consistent(events: list[Event]) -> None:
-    """The identities, round by round and in the summary, which tells what the rounds come to."""
+    """Asserts the identities in each round and in the summary, whose figures must follow from the rounds."""
     for event in events:
         if isinstance(event, Round) and event.draft_forwards is not None:
             assert len(event.committed) == len(event.accepted) + 1

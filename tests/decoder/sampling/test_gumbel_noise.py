@@ -1,4 +1,4 @@
-"""Perturbed logits: the choice is a draw from the target's truncated distribution; drafts rank with the same noise."""
+"""Gumbel noise: the choice follows the target's truncated distribution, and drafts rank tokens with the same noise."""
 
 from itertools import pairwise
 
@@ -91,7 +91,7 @@ def test_over_seeds_choices_follow_the_target_s_distribution() -> None:
     assert not counts[expected == 0].any()
     seen = expected > 0
     chi_squared = (((counts - expected)[seen]) ** 2 / expected[seen]).sum()
-    assert chi_squared < 25.7  # at most 5 degrees of freedom: chance of a false alarm 1e-4
+    assert chi_squared < 25.7  # at most 5 degrees of freedom: false alarm rate 1e-4
 
 
 def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None:

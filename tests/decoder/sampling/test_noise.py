@@ -1,4 +1,4 @@
-"""Noise depends on seed, position and token alone."""
+"""Noise depends only on seed, position and token."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_bits_made_in_place_are_the_same(seed: int) -> None:
 def test_logarithms_differ_by_rounding_only(seed: int) -> None:
     one = gumbel(seed, POSITIONS.tolist(), 5000)
     other = gumbel_on_device(torch.tensor([seed]), torch.tensor(POSITIONS), torch.arange(5000)).numpy()
-    inner = np.exp(-one)  # -log(uniform), whose rounding the outer logarithm passes on
+    inner = np.exp(-one)  # -log(uniform); the outer logarithm propagates its rounding
     assert np.abs(one - other).max() <= 4 * np.finfo(np.float64).eps * max(1.0, np.abs(one).max(), inner.max())
 
 
@@ -78,4 +78,4 @@ def test_it_is_gumbel_distributed() -> None:
     noise = np.sort(gumbel(11, range(100), 1000).ravel())
     cumulative = np.exp(-np.exp(-noise))
     distance = np.abs(cumulative - (np.arange(noise.size) + 0.5) / noise.size).max()
-    assert distance < 2 / math.sqrt(noise.size)  # Kolmogorov-Smirnov; chance of a false alarm under 7e-4
+    assert distance < 2 / math.sqrt(noise.size)  # Kolmogorov-Smirnov; false alarm rate below 7e-4

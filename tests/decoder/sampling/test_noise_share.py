@@ -1,4 +1,4 @@
-"""The benchmark of the noise's share of time."""
+"""The benchmark of the share of time spent on noise."""
 
 import pytest
 

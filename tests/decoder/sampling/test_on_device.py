@@ -24,7 +24,7 @@ SEEDS = (0, 1, 123456789, 2**63 - 1, 2**63, 2**64 - 3)
 PLACES = (0, 1, 2, 77, 4095, 2**31, 2**40)
 VOCABULARY = 1000
 Repeat = Callable[[Callable[[], None]], Callable[[], None]]
-"""Returns a function that repeats work, as a graph's replay does."""
+"""Returns a function that repeats the given work, as a graph replay does."""
 
 
 def in_a_graph(work: Callable[[], None]) -> Callable[[], None]:
@@ -45,7 +45,7 @@ def uniforms(bits: Tensor) -> Tensor:
 def test_integers_and_uniforms_within_a_graph_are_numpy_s_bit_for_bit_for_any_seed_and_place(
     device: str, repeat: Repeat
 ) -> None:
-    """One graph serves all seeds and positions, which it reads from tensors."""
+    """One graph serves all seeds and positions, because it reads them from tensors."""
     seed, places = (torch.zeros(count, dtype=torch.int64, device=device) for count in (1, len(PLACES)))
     tokens = torch.arange(VOCABULARY, device=device)
     bits, parts = (
@@ -79,7 +79,7 @@ def test_the_noise_within_a_graph_is_numpy_s_but_for_the_last_digits_of_logarith
 
     repeat(work)()
     right = gumbel(SEEDS[-1], PLACES, VOCABULARY)
-    # Two rounding errors for each logarithm; the outer one is near 0, hence imprecise, where the inner is near 1.
+    # Each logarithm rounds twice; the outer one is imprecise near 0, where the inner one is near 1.
     steps = np.abs(found.cpu().numpy() - right) / np.maximum(np.spacing(np.abs(right)), np.spacing(1.0))
     assert steps.max() <= 4
 
@@ -111,7 +111,7 @@ def test_a_seed_is_the_same_text_whatever_its_sign_is_in_64_bits() -> None:
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """A schedule with a change at some of the first 12 positions."""
+    """A schedule whose settings change at some of the first 12 positions."""
     some = st.builds(
         Sampling,
         temperature=st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0]),
@@ -131,7 +131,7 @@ def device_sampling(seed: int, schedule: Schedule, device: torch.device = CPU) -
 
 
 def some_logits(seed: int, rows: int, width: int) -> Tensor:
-    """Logits, some of which are equal."""
+    """Logits with some ties."""
     numbers = torch.Generator().manual_seed(seed)
     return (torch.randn(rows, width, generator=numbers) * 3).round(decimals=1)
 
@@ -139,7 +139,7 @@ def some_logits(seed: int, rows: int, width: int) -> Tensor:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 9), st.integers(1, 6), schedules())
 def test_choices_are_those_of_the_host(seed: int, first: int, deepest: int, schedule: Schedule) -> None:
-    """Each row's token by the settings and noise of its own depth; padding rows are ignored."""
+    """Each row's token is chosen with the settings and noise of its depth; padding rows are ignored."""
     depths = [row % (deepest + 1) for row in range(9)]
     logits = some_logits(seed % 1000, len(depths) + 1, 40)
     right = GumbelNoise(seed, schedule, 40, CPU).choices(logits[:-1], [first + depth for depth in depths])

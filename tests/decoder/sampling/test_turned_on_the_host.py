@@ -1,4 +1,4 @@
-"""A tree may reach from sampled positions into greedy ones; draft log-probabilities are then recorded for all nodes."""
+"""A tree may extend from sampled into greedy positions; draft log-probabilities are then recorded for all nodes."""
 
 import pytest
 

@@ -24,7 +24,7 @@ SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)
 
 
 class RandomDraft:
-    """Passes of a draft with arbitrary logits after any text."""
+    """A draft model with random logits after any text."""
 
     def __init__(self, vocabulary: int, seed: int) -> None:
         self._vocabulary = vocabulary
@@ -47,7 +47,7 @@ class RandomDraft:
 
 
 def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tuple[SharedDraws, Rows, Rows]:
-    """Shared draws with the target's and the draft's rows; few tokens, so that rollouts share nodes."""
+    """Shared draws with the target's and the draft's rows; the vocabulary is small, so that rollouts share nodes."""
     draft: Any = RandomDraft(vocabulary, seed)
     draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxGenerator(seed))
     target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
@@ -55,7 +55,7 @@ def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tu
     for node, drawn in (draws.tree.draws or {}).items():
         rows[node] = drawn.row.double().numpy()
     inner = sorted(draws.tree.draws or {})
-    # A target that resembles its draft to varying degrees, and equals it at some nodes.
+    # The target resembles its draft to varying degrees, and equals it at some nodes.
     target[inner[::3]] = 0.2 * target[inner[::3]] + 0.8 * rows[inner[::3]]
     target[inner[::7]] = rows[inner[::7]]
     return draws, target, rows
@@ -66,7 +66,7 @@ def manifest(prompts: int = 20) -> Manifest:
 
 
 def made_roots(count: int = 1200, prompts: int = 20, seed: int = 0) -> Roots:
-    """Roots at which one of two shapes is far better, as the draft's entropy shows."""
+    """Roots at which one of two shapes is far better, as indicated by the draft's entropy."""
     generator = torch.Generator().manual_seed(seed)
     scalars = torch.randn(count, len(SCALARS), generator=generator)
     unsure = scalars[:, 2] > 0

@@ -18,7 +18,7 @@ COSTS = Costs(
     verify=Curve({1: 1000.0, 65: 65000.0}),
     host=Curve({1: 1.0}),
 )
-"""Costs with a time of one for each row, and a distinct decimal for each kind of pass."""
+"""Costs with one unit of time per row, and a distinct decimal place for each kind of pass."""
 
 
 def test_there_are_233_distinct_actions_plain_decoding_among_them() -> None:

@@ -1,4 +1,4 @@
-"""Roots are collected from texts, once each, in files that remain complete after a kill."""
+"""Roots are collected from texts, once each, in files that stay complete after a kill."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def labels(folder: Path) -> dict[str, torch.Tensor]:
-    """Files without times, which depend on the machine's load."""
+    """Contents of the files without times, which depend on the machine's load."""
     found = load(folder)
     text = torch.cat([found.scalars[:, : TIMES.start], found.tokens["specinfer"], *found.hidden], -1)
     return {"text": text, "prompt": found.prompt, "setting": found.setting}
@@ -116,7 +116,7 @@ for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
             break
     process.wait()
     process.stdout.close()
-    # Remains of a file whose writing was killed.
+    # The remains of a file whose writing was killed.
     shard(folder, 5).with_name(f".{shard(folder, 5).name}.partial").write_bytes(b"half")
     steps = list(collect(engine, PROMPTS, PLAN, folder))
     assert 3 <= steps[0].done < 6

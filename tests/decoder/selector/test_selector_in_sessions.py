@@ -39,7 +39,7 @@ def engine(tiny_models: TinyModels) -> Engine:
 
 @pytest.fixture(scope="module")
 def random_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A selector of random weights, whose choices vary."""
+    """A selector with random weights, whose choices vary."""
     torch.manual_seed(3)
     pair = fingerprint(engine.pair.observed())
     policy = Policy(pair.hidden)
@@ -50,7 +50,7 @@ def random_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def steady_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A selector that always chooses the same."""
+    """A selector that always chooses the same shape."""
     policy = Policy(())
     policy.begin_with(torch.eye(len(ACTIONS))[number(CHOSEN)] * 100)
     return kept(tmp_path_factory.mktemp("steady"), policy, replaced(fingerprint(engine.pair), hidden=()))
@@ -219,7 +219,7 @@ def test_what_is_no_selector_is_refused(engine: Engine, tmp_path: Path, content:
 
 
 def test_hidden_rows_are_those_of_the_pass(engine: Engine) -> None:
-    """The rows before the last norm give the logits of the same pass."""
+    """The rows before the final norm give the logits of the same pass."""
     model = engine.pair.target.observed()
     cache = model.new_cache(8)
     logits = model.read(cache, [1, 2, 3])

@@ -1,4 +1,4 @@
-"""The selectors that come with the embedded pair: small, fitting, and used where no other is named."""
+"""The selectors that come with the embedded pair: small, matched to the pair, and used unless another is named."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Roots along a text equal plain passes, and shared draws give every shape's tree its own distribution."""
+"""Roots along a text equal plain passes, and shared draws give the tree of each shape its exact distribution."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WARM = Sampling(0.8)
 
 
 class ToyDraft:
-    """Passes of a draft whose logits encode the rows it was given, after an unknown text."""
+    """A draft model whose logits encode the given rows, after an unknown text."""
 
     def __init__(self, pair: Models) -> None:
         self._pair = pair

@@ -65,7 +65,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
 
 
 def measure(log: RecordLog[Header, Trial], families: Sequence[str], temperature: float) -> None:
-    """Adds the trials that are missing; at a temperature, those of families that write a text."""
+    """Adds the missing trials; for sampled trials, only of families whose greedy trial wrote a text."""
     done = {trial.family for trial in log.records if trial.temperature == temperature}
     decoded = {trial.family for trial in log.records if trial.route}
     for family in families:
@@ -75,7 +75,7 @@ def measure(log: RecordLog[Header, Trial], families: Sequence[str], temperature:
 
 
 def say(line: str) -> None:
-    """Prints a progress line at once."""
+    """Prints a progress line without buffering."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -33,7 +33,7 @@ is slower). The largest difference is that of a tree node's logits from those of
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All that determines the results."""
+    """All inputs that determine the results."""
 
     transformers: str
     tokens: int = TOKENS
@@ -46,14 +46,14 @@ FORMAT: LogFormat[Header, Trial] = LogFormat(
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """The results that are kept."""
+    """The kept results."""
 
     transformers: str
     trials: tuple[Trial, ...]
 
 
 def write(survey: Survey, kept: Path = KEPT, page: Path = PAGE) -> None:
-    """Writes the JSON, one line a trial, and the page."""
+    """Writes the JSON, one line per trial, and the page."""
     trials = ",\n".join(msgspec.json.encode(trial).decode() for trial in survey.trials)
     version = msgspec.json.encode(survey.transformers).decode()
     write_whole(kept, f'{{"transformers":{version},"trials":[\n{trials}\n]}}\n'.encode())
@@ -66,10 +66,10 @@ def read(kept: Path = KEPT) -> Survey:
 
 
 def merged(kept: Survey, measured: Survey) -> Survey:
-    """The kept results with those of the measured families replaced.
+    """The kept results, with those of the measured families replaced.
 
     Raises:
-        ModelError: The kept results are those of another release of transformers.
+        ModelError: The kept results belong to another release of transformers.
     """
     if kept.transformers != measured.transformers:
         raise ModelError(
@@ -87,7 +87,7 @@ def in_order(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 
 
 def markdown(survey: Survey) -> str:
-    """The page."""
+    """The page in Markdown."""
     greedy = {trial.family: trial for trial in survey.trials if trial.temperature == GREEDY}
     sampled = {trial.family: trial for trial in survey.trials if trial.temperature == SAMPLED}
     groups = {title: [trial for trial in greedy.values() if fits(trial)] for title, fits in GROUPS.items()}
@@ -108,11 +108,11 @@ GROUPS: Mapping[str, Callable[[Trial], bool]] = {
     "Refused": lambda trial: bool(trial.refused),
     "Not built": lambda trial: bool(trial.not_built),
 }
-"""Sections of the page, and which greedy trials they have."""
+"""Sections of the page, each with a test for its greedy trials."""
 
 
 def result(trial: Trial | None) -> str:
-    """A trial in words."""
+    """The result of a trial in words."""
     if trial is None:
         return "not measured"
     wrong = (f"{name} {fault}" for name, fault in trial.wrong.items())
@@ -120,11 +120,11 @@ def result(trial: Trial | None) -> str:
 
 
 REASONS: tuple[Spec[Trial], ...] = ((Column("family"), lambda trial: trial.family), (Column("reason"), result))
-"""Columns of a table of families without texts."""
+"""Columns of the tables of families without texts."""
 
 
 def columns(sampled: Mapping[str, Trial]) -> tuple[Spec[Trial], ...]:
-    """Columns of a table of greedy trials, beside the sampled trials of the same families."""
+    """Columns of a table of greedy trials, with the sampled trials of the same families."""
     return (
         (Column("family"), lambda trial: trial.family),
         (Column("route"), lambda trial: trial.route),

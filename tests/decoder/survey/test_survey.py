@@ -1,4 +1,4 @@
-"""The survey of all families: its page, its kept results, families that crash or hang, and a few that it measures."""
+"""The survey of all families: its page, its kept results, families that crash or hang, and a few measured families."""
 
 import os
 import signal

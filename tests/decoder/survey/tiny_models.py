@@ -1,4 +1,4 @@
-"""Tiny random models of every causal language model in transformers: default configurations, small by field names."""
+"""Tiny random models of every causal language model in transformers: default configurations with small sizes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from tests.decoder.any_family import CONTEXT, LATENT, SHAPE, VOCABULARY, WINDOW
 FAMILIES = tuple(sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 LAYERS = 3
 LARGEST = 4_000_000
-"""Number of parameters above which a model is not tiny: some size of its configuration is unknown here."""
+"""Largest number of parameters of a tiny model; a larger model has a size field that this module does not know."""
 
 FACTORS = ((1.0, 1.0), (0.5, 1.0), (0.25, 4.0))
-"""Factors of the weights inside a module and of its embeddings: with some weights, a family repeats one token."""
+"""Factors of the module's inner weights and of its embeddings; with unsuitable factors, a family repeats one token."""
 
 _NAMES: Mapping[int, str] = {
     VOCABULARY: "vocab_size unpadded_vocab_size vocab_size_per_layer_input pronunciation_vocab_size shape_vocab_size",
@@ -50,11 +50,11 @@ _NAMES: Mapping[int, str] = {
     0: "pad_token_id num_nextn_predict_layers num_kv_shared_layers",
 }  # fmt: skip
 SIZES: Mapping[str, int] = {name: size for size, names in _NAMES.items() for name in names.split()}
-"""Values of the fields by which transformers' configurations name sizes."""
+"""Values of the size fields of transformers' configurations, by field name."""
 SET_IF_NONE = {
     "num_key_value_heads", "sliding_window", "pad_token_id", "bos_token_id", "eos_token_id", "n_layer", "rotary_dim",
 }  # fmt: skip
-"""Fields whose None is replaced too; None in another field turns a part of the model off."""
+"""Fields that are replaced even if None; in other fields, None turns off a part of the model."""
 
 _ROPE: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 _ENCODER: dict[str, Any] = {"is_decoder": True}
@@ -110,7 +110,7 @@ OWN: Mapping[str, dict[str, Any]] = {
 
 
 def tiny_config(family: str) -> Any:
-    """A tiny configuration of the family; raises what the family raises where it does not take these sizes."""
+    """A tiny configuration of the family; raises the family's own error if it does not accept these sizes."""
     if family in any_family.FAMILIES:
         return any_family.config_of(family)
     if family in recurrent_families.FAMILIES:
@@ -120,7 +120,7 @@ def tiny_config(family: str) -> Any:
 
 
 def shrunk(config: PreTrainedConfig) -> dict[str, Any]:
-    """Small values of a configuration's fields, and of the configurations inside it."""
+    """Small values for the fields of a configuration and of its nested configurations."""
     given: dict[str, Any] = {}
     fields = config.to_dict()
     depths = {fields.get(name) for name, size in SIZES.items() if size == LAYERS} - {None}
@@ -162,7 +162,7 @@ def tiny_module(family: str, config: Any, factors: tuple[float, float]) -> Any:
 
 
 def tiny_kin(family: str, config: Any, factors: tuple[float, float]) -> Any:
-    """The same module with a little noise in its weights: a draft that is often right."""
+    """The same module with a little noise in its weights, as a draft that is often right."""
     module, generator = tiny_module(family, config, factors), torch.Generator().manual_seed(2)
     with torch.no_grad():
         for weight in module.parameters():

@@ -1,4 +1,4 @@
-"""One family at one temperature: every method's text against transformers' `generate`, in a process of its own."""
+"""One family at one temperature: each method's text compared with transformers' `generate`, in a separate process."""
 
 from collections.abc import Callable, Sequence
 from multiprocessing import get_context
@@ -26,7 +26,7 @@ METHODS = ("ar", "linear", "dynatree", "auto")
 LOOKUP = "lookup"
 """`auto` without a draft model."""
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""Nodes of the tree whose logits are compared, by the nodes above them."""
+"""Tree whose logits are compared, as the parent of each node."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="trial"):
@@ -35,19 +35,19 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     family: str
     temperature: float
     route: str = ""
-    """Forward form that computed the target: native, module, states (a module with states), or paths (whole paths)."""
+    """Forward form of the target: native, module, states (a module with states), or paths (whole paths)."""
     not_built: str = ""
-    """Reason why the survey has no tiny model, or no text of `generate` to compare with."""
+    """Reason why the survey has no tiny model or no reference text."""
     refused: str = ""
-    """The engine's sentence."""
+    """The engine's error message."""
     ended: str = ""
-    """Error, or end of the process, that left no result."""
+    """Error, or exit of the process, that prevented a result."""
     exact: tuple[str, ...] = ()
     """Methods that wrote the reference's text."""
     wrong: dict[str, str] = {}
-    """Other methods, and where or why they differ."""
+    """Other methods, each with the position or reason of its difference."""
     difference: float | None = None
-    """Largest difference of a tree node's logits from those of plain text, over the largest logit."""
+    """Largest difference between the logits of a tree node and of plain text, relative to the largest logit."""
 
 
 class CoupledNoise(LogitsProcessor):
@@ -63,7 +63,7 @@ class CoupledNoise(LogitsProcessor):
 
 
 def tried(family: str, temperature: float) -> Trial:
-    """The family's result, computed in this process."""
+    """Result of the family, computed in this process."""
     none = Trial(family=family, temperature=temperature)
     try:
         config = tiny_config(family)
@@ -106,7 +106,7 @@ def route_of(model: LanguageModel) -> str:
 
 
 def lively(family: str, config: Any, temperature: float) -> tuple[Any, Any, list[int]]:
-    """A target, its draft, and the target's text: the first that has `DISTINCT` different tokens, else the last."""
+    """A target, its draft and the target's text, with the first factors that give `DISTINCT` tokens, else the last."""
     for factors in FACTORS:
         module = tiny_module(family, config, factors)
         right = reference(module, temperature)
@@ -116,7 +116,7 @@ def lively(family: str, config: Any, temperature: float) -> tuple[Any, Any, list
 
 
 def in_words(error: Exception) -> str:
-    """An error's kind and message."""
+    """Type and message of an error."""
     return f"{type(error).__name__}: {first_line(error)}"
 
 
@@ -125,7 +125,7 @@ def reference(module: Any, temperature: float) -> list[int]:
     """The text of `generate`, under the noise of coupled sampling at a temperature above 0.
 
     Raises:
-        ValueError: `generate` ended earlier than after `TOKENS` tokens.
+        ValueError: `generate` wrote fewer than `TOKENS` tokens, or a token beyond the vocabulary.
     """
     noise = [CoupledNoise(temperature)] if temperature else []
     ids = torch.tensor([PROMPT])
@@ -137,7 +137,7 @@ def reference(module: Any, temperature: float) -> list[int]:
 
 
 def compared(module: Any, engine: Engine, method: str, temperature: float, right: Sequence[int]) -> str:
-    """Where or why a method's text differs from the reference; empty if it does not."""
+    """Position or reason of a method's difference from the reference; empty if they are equal."""
     try:
         text, _ = decoded(engine, PROMPT, RunConfig((method,), TOKENS, SEED, temperature=temperature))
     except Exception as error:  # noqa: BLE001 - a failure of a method is a result
@@ -154,7 +154,7 @@ def compared(module: Any, engine: Engine, method: str, temperature: float, right
 
 @torch.inference_mode()
 def plain(module: Any, text: list[int]) -> Tensor:
-    """Logits after each token of a text, without a cache; shape (len(text), V)."""
+    """Logits after each token of a text, without a KV cache; shape (len(text), V)."""
     logits: Tensor = module(input_ids=torch.tensor([text]), use_cache=False).logits[0]
     return logits.float()
 
@@ -175,7 +175,7 @@ def largest_difference(module: Any, target: LanguageModel) -> float:
 
 
 def isolated(family: str, temperature: float, limit_s: float, work: Callable[[str, float], Trial] = tried) -> Trial:
-    """The result of a child process, which may crash or hang: that is a result too."""
+    """The result of a child process; a crash or a hang is a result too."""
     context = get_context("fork")  # a new interpreter would import transformers again for every family
     reader, writer = context.Pipe(duplex=False)
     child = context.Process(target=_send, args=(writer, work, family, temperature))

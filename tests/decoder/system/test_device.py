@@ -1,4 +1,4 @@
-"""What is set up for a device before models are loaded, and what is left as torch has it."""
+"""Settings of a device before models are loaded, and torch defaults that remain."""
 
 import os
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def _as_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def sums_in_half_precision() -> tuple[bool, bool]:
-    """Whether products of float16 and of bfloat16 may be summed in less than float32."""
+    """Whether products of float16 and of bfloat16 may be accumulated with less precision than float32."""
     products = torch.backends.cuda.matmul
     return products.allow_fp16_reduced_precision_reduction, products.allow_bf16_reduced_precision_reduction
 
@@ -87,7 +87,7 @@ def test_a_device_is_set_up_before_any_model_is_on_it(
     tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class SetUpError(Exception):
-        """Ends the test."""
+        """Ends the set-up early."""
 
     def stop(*given: object) -> None:
         raise SetUpError(*given)

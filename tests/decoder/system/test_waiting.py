@@ -1,4 +1,4 @@
-"""What the system tells of waits for a processor, and what is made of it."""
+"""Time that threads wait for a processor, as the system reports it, and the time lost by rounds."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ tells_waits = pytest.mark.skipif(
 
 @pytest.fixture
 def one_processor() -> Iterator[None]:
-    """Shared with another process that computes."""
+    """One processor, shared with another process that computes."""
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
@@ -34,7 +34,7 @@ def one_processor() -> Iterator[None]:
 
 
 def busy(seconds: float) -> None:
-    """Until this thread has had a processor for so long."""
+    """Computes until this thread has used this much processor time."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -109,7 +109,7 @@ def test_a_system_that_tells_nothing_is_not_known_to_have_waited(
 
 
 class Machine:
-    """Clocks and waits that stand in a test's hand: `time` and `ThreadWaits` of the module."""
+    """Fake clocks and waits under a test's control, in place of the module's `time` and `ThreadWaits`."""
 
     def __init__(self) -> None:
         self.now = self.used = self.waited = 100.0
@@ -142,9 +142,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.mark.parametrize(
     ("took", "used", "waited", "lost"),
     [
-        (1.0, 2.0, 0.25, 0.25),  # of two threads, one waited
+        (1.0, 2.0, 0.25, 0.25),  # one of two threads waited
         (1.0, 0.25, 0.0, 0.75),  # stopped
-        (1.0, 0.25, 0.5, 0.75),  # one of both
+        (1.0, 0.25, 0.5, 0.75),  # waited while stopped
         (1.0, 1.0, 3.0, 1.0),  # three threads waited
         (1.0, 1.0, 0.0, 0.0),
     ],

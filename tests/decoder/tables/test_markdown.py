@@ -1,4 +1,4 @@
-"""Tables in Markdown show foreign text as it is."""
+"""Tables in Markdown escape foreign text."""
 
 from decoder.tables.data import Column, Table
 from decoder.tables.markdown import escaped, section

@@ -1,4 +1,4 @@
-"""Tables as lines of fixed columns."""
+"""Tables as text lines with fixed columns."""
 
 import msgspec
 

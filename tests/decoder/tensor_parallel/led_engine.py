@@ -1,6 +1,6 @@
-"""An engine with a tensor-parallel target, and a follower in the same process that replays at once.
+"""An engine with a tensor-parallel target, and a follower in the same process that replays each message at once.
 
-Each side has the whole model; the tests are about their messages.
+Each side has the whole model, because the tests check only their messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from tests.decoder.makers import TinyModels
 
 @dataclass
 class Replaying:
-    """In place of the channel: a follower that replays at once, and records the messages."""
+    """Replaces the channel by a follower that replays at once, and records the messages."""
 
     own: ModuleForward
     caches: dict[int, KvCache] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Replaying:
 
 
 class Compared:
-    """The leader's part, which compares its cache with the follower's after each pass."""
+    """The leader's forward pass; compares the leader's cache with the follower's after each pass."""
 
     def __init__(self, own: ModuleForward, follower: Replaying) -> None:
         self._own, self._follower = own, follower
@@ -89,10 +89,10 @@ def led(models: TinyModels, family: str) -> Led:
 
 
 def led_by(engine: Engine, module: Any) -> Led:
-    """The engine with this module as its target, led."""
+    """The engine with this module as its tensor-parallel target."""
     channel = Replaying(ModuleForward(module))
     compared = Compared(ModuleForward(module), channel)
-    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs
+    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # a sufficient channel
     traits = replace(traits_of(module), source=None)
     target = LanguageModel("tiny", traits, HfModule(traits))
     target.run_by(leader)

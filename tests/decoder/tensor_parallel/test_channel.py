@@ -42,7 +42,7 @@ while count() > counts[0] and time.monotonic() < end:
 counts.append(count())
 print(*counts)
 """
-"""A single rank, the leader; prints its number of threads before each group, with both, and at the end."""
+"""A program with one rank, the leader; prints its number of threads before each group, with both, and at the end."""
 
 
 def test_no_thread_of_the_channel_is_left_after_its_release() -> None:

@@ -1,6 +1,6 @@
-"""With a leader every method decodes as before, and a follower that receives its messages has the same caches.
+"""With a leader, every method decodes the same text, and a follower of its messages has the same caches.
 
-Both sides are in one process here, each with the whole model; the tests are about their messages.
+Both sides are in one process, each with the whole model, because the tests check only their messages.
 """
 
 from typing import Any
@@ -120,7 +120,7 @@ def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(
 def test_a_difference_from_ar_is_told_without_a_verdict(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Near ties need the whole module in one process."""
+    """The judgement of near ties needs the whole module in one process."""
     found = led(tiny_models, "llama")
     assert not found.engine.pair.target.hf.available
     usual = found.leader.forward

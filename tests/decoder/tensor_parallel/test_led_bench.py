@@ -1,4 +1,4 @@
-"""Measurements of a tensor-parallel target: the same texts, memory of every rank, nothing that needs all of it."""
+"""Measurements of a tensor-parallel target: same texts, memory of every rank, no result of the whole model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ TEXTS = OnTexts(
 
 @pytest.fixture
 def found(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Led:
-    """Loads an engine with a tensor-parallel target."""
+    """A tensor-parallel engine, returned by the patched `load_pair` of the measurement."""
     made = led(tiny_models, "llama")
 
     def load(*_: object, tensor_parallel: int, **__: object) -> Any:
@@ -74,7 +74,7 @@ def test_a_text_that_differs_is_told_and_not_judged(found: Led, monkeypatch: pyt
         nonlocal passes
         passes += 1
         logits = usual(*given)
-        return -logits if len(given[1]) > 2 else logits  # the rows of a tree, and no plain step's
+        return -logits if len(given[1]) > 2 else logits  # the rows of a tree, not of a plain step
 
     monkeypatch.setattr(found.leader, "forward", astray)
     report = measure_texts(TEXTS, lambda _: None).report

@@ -1,4 +1,4 @@
-"""Messages of the leader arrive unchanged, however long they are."""
+"""Messages of the leader arrive unchanged, whatever their length."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def passes(draw: st.DrawFn) -> Pass:
 
 
 def arrived(message: Message) -> Message:
-    """The decoded message of a follower, which knows the number of words after a frame."""
+    """The message as a follower decodes it, which derives the number of further words from the frame."""
     frame, rest = split_frame(encode(message))
     assert (frame.shape, len(rest)) == ((FRAME,), rest_length(frame))
     return decode(join_frame(frame, rest))

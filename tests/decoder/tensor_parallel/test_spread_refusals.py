@@ -68,7 +68,7 @@ def test_a_target_whose_heads_divide_is_not(family: str) -> None:
 
 
 def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
-    """As transformers reports a number that differs between layers: it has no single value."""
+    """In transformers, a number that differs between layers has no single value."""
 
     class Uneven:
         base_model_tp_plan: ClassVar = {"layers.*.self_attn.q_proj": "colwise"}

@@ -1,4 +1,4 @@
-"""A follower's cache equals the leader's after every pass, whatever happened to the leader's in between."""
+"""A follower's cache equals the leader's after each pass, whatever changed the leader's cache in between."""
 
 import random
 
@@ -18,7 +18,7 @@ def empty(capacity: int) -> Tensor:
 
 
 def appended(cache: KvCache, values: list[float]) -> None:
-    """Effect of a pass on a cache: new rows in use."""
+    """Adds rows to a cache in use, as a pass does."""
     end = cache.used + len(values)
     cache.store[..., cache.used : end, :] = torch.tensor(values)[:, None]
     cache.used = end
@@ -30,7 +30,7 @@ def held(cache: KvCache) -> list[float]:
 
 
 class Sides:
-    """A leader's and a follower's cache, and the numbers that their rows should hold by plain list operations."""
+    """A leader's and a follower's cache, and their expected rows, which are computed by plain list operations."""
 
     def __init__(self) -> None:
         self.leader, self.follower = LeaderCache(empty(8), 0), KvCache(empty(8))
@@ -38,7 +38,7 @@ class Sides:
         self.next = 0.0
 
     def run(self, count: int) -> None:
-        """A pass of a number of rows on both caches."""
+        """Runs a pass of `count` rows on both caches."""
         values = [self.next + index for index in range(count)]
         self.next += count
         self.leader.reserve(self.leader.used + count)

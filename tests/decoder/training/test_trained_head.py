@@ -1,4 +1,4 @@
-"""The EAGLE-3 head in training has the logits of the head that drafts, level by level; and training lowers its loss."""
+"""The EAGLE-3 head in training has the logits of the drafting head, level by level; training lowers its loss."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ TEXT = [7, 3, 19, 24, 24, 1, 40, 11, 8]
 
 
 def tiny_head(spread: float = 0.4) -> TrainedHead:
-    """A head of random weights that bfloat16 represents exactly."""
+    """A head of random weights; bfloat16 represents each of them exactly."""
     head = TrainedHead(HEAD, SHAPE.hidden, VOCABULARY, seed=3)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The training recipe on a toy scale: schedules, even coverage, losses, resuming."""
+"""The training recipe at toy scale: schedules, even coverage, losses, resuming."""
 
 from dataclasses import replace
 from pathlib import Path

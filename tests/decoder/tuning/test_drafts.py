@@ -1,4 +1,4 @@
-"""Drafts are ranked by what they bring on a user's prompts, beside what their agreement and cost promise."""
+"""Drafts are ranked by measured speed on a user's prompts, next to the speed expected from agreement and cost."""
 
 from pathlib import Path
 

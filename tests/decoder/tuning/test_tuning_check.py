@@ -1,4 +1,4 @@
-"""The check: everyone on every unseen text, again while there is time, and few texts even when there is none."""
+"""The check measures every setting on each unseen text, repeats while time is left, and measures a few in any case."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -27,7 +27,7 @@ def take(settings: Mapping[str, Setting], text: int, repeat: int) -> list[Sample
 
 
 def taken(looks: int, texts: Sequence[int] = range(10, 18)) -> list[list[Sample]]:
-    """What is taken when time has run out after so many looks at the clock."""
+    """Samples taken when the time is over after `looks` readings of the clock."""
     clock = count()
     return list(rounds(take, SETTINGS, texts, 0, lambda: next(clock) >= looks))
 

@@ -1,4 +1,4 @@
-"""Tuning a tiny pair from beginning to end, and how its time is split."""
+"""Tuning of a tiny pair from start to end, and the division of its time."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the texts of search and check begin: never at the same place, and refused where there are too few."""
+"""Texts for search and check start at different places; too few texts are refused."""
 
 from itertools import pairwise
 

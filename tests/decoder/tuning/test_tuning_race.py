@@ -1,4 +1,4 @@
-"""When a candidate has lost, when it has won, and when nobody knows."""
+"""The point at which a candidate has lost or won, and races that stay undecided."""
 
 import math
 from random import Random
@@ -15,7 +15,7 @@ def logs(*ratios: float) -> list[float]:
 
 
 def raced(mean: float, noise: float, seed: int) -> tuple[Decision, int]:
-    """How a race with such ratios ends, and after how many texts."""
+    """Result of a race with random ratios of this mean and noise, and its number of texts."""
     random, found = Random(seed), list[float]()
     while (decision := decided(found, MOST)) is Decision.GO_ON:
         found.append(random.gauss(math.log(mean), noise))
@@ -59,7 +59,7 @@ def test_nobody_is_measured_for_longer_than_said() -> None:
 
 
 def test_machines_that_slow_down_change_nothing() -> None:
-    """Both slow down alike from text to text, so their ratio stays."""
+    """Both slow down equally from text to text, so their ratio is constant."""
     candidate, leader = ([speed / (1 + text) for text in range(ENOUGH)] for speed in (110.0, 100.0))
     assert decided([math.log(a / b) for a, b in zip(candidate, leader, strict=True)], MOST) is Decision.BETTER
 

@@ -1,4 +1,4 @@
-"""The search on a made-up machine: what it finds, what it gives up, and what does not mislead it."""
+"""The search on a made-up machine: found settings, abandoned settings, and robustness to noise and drift."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ TEXTS = 16
 
 
 def few_nodes(rules: Rules | None) -> float:
-    """A machine on which six nodes, or a chain of three, are fastest."""
+    """Speeds of a machine on which six nodes, or a chain of three, are fastest."""
     match rules:
         case DynaTree():
             return 100 / (1 + abs(rules.n_max - 6) / 10)
@@ -33,7 +33,7 @@ def all_alike(_rules: Rules | None) -> float:
 
 
 class Machine:
-    """Decodes at made-up speeds, with noise, on texts that differ, while it slows down."""
+    """A machine with made-up speeds and noise; its speed differs between texts and falls over time."""
 
     def __init__(self, speed: Callable[[Rules | None], float], noise: float = 0.03) -> None:
         self.speed = speed
@@ -41,9 +41,9 @@ class Machine:
         self.random = Random(0)
         self.asked: list[tuple[Sequence[Setting], int]] = []
         self.wrong: set[int] = set()
-        """The node limits of trees that write another text."""
+        """Node limits of trees whose text differs from the text of ar."""
         self.tied: set[int] = set()
-        """Texts on which any candidate differs by a near tie."""
+        """Texts on which every candidate differs at a near tie."""
 
     def __call__(self, settings: Sequence[Setting], text: int) -> Block:
         self.asked.append((settings, text))
@@ -61,7 +61,7 @@ class Machine:
 
 
 def after(blocks: int) -> Callable[[], bool]:
-    """A clock that has run out after so many looks at it."""
+    """A clock that has run out after `blocks` readings."""
     looks = count()
     return lambda: next(looks) >= blocks
 
@@ -134,7 +134,7 @@ def test_both_methods_take_part_and_chains_end_when_all_are_known(
 ) -> None:
     machine, _, _ = long
     chains = {settings[0] for settings, _ in machine.asked if settings[0].method == "linear"}
-    assert len(chains) == LONGEST_CHAIN - 1  # the shipped one leads from the beginning
+    assert len(chains) == LONGEST_CHAIN - 1  # the shipped chain leads from the start and is no candidate
 
 
 def test_the_knob_that_matters_is_named(long: tuple[Machine, Search, list[State]]) -> None:
@@ -200,7 +200,7 @@ def test_a_longer_search_is_no_worse() -> None:
 
 
 class Scripted(Study):
-    """Suggests chains of these lengths, and notes what they are told to be worth."""
+    """A study that suggests chains of these lengths, and records the values reported for them."""
 
     def __init__(self, *lengths: int) -> None:
         self.space = CHAIN
@@ -218,7 +218,7 @@ class Scripted(Study):
 
 
 def chain_speed(settings: Sequence[Setting], text: int) -> Block:
-    """Each token of a chain makes it a tenth faster; chains of seven write some other texts."""
+    """Each token of a chain makes it a tenth faster; chains of length seven write a wrong text on the first texts."""
     chains = [each.rules for each in settings if isinstance(each.rules, Linear)]
     return Block(50, [PassageResult(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
 

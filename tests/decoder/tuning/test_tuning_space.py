@@ -1,4 +1,4 @@
-"""Whatever a sampler suggests is a setting that is possible, and the shipped one is suggested first."""
+"""Every suggestion of a sampler is a valid setting, and the shipped setting is suggested first."""
 
 from collections.abc import Sequence
 from random import Random
@@ -13,7 +13,7 @@ from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
 
 
 class Given:
-    """Suggests what it was given."""
+    """A trial that suggests the given values."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
@@ -34,7 +34,7 @@ class Given:
 
 
 class Drawn:
-    """Suggests anything within the bounds."""
+    """A trial that suggests random values within the bounds."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

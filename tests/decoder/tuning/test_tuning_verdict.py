@@ -1,4 +1,4 @@
-"""What a check means: the gain is that of unseen texts, and what is simpler wins unless another is faster."""
+"""The verdict of a check: the gain is that of unseen texts, and the simpler setting wins unless another is faster."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SLOWER = Interval(value=0.8, low=0.7, high=0.9)
 
 
 def checked(wrong: frozenset[str] = frozenset(), /, **over: Interval) -> Checked:
-    """Ratios by ONE_OTHER; the rest is not known."""
+    """A check with these ratios, each given by a keyword ONE_OTHER; other ratios are unknown."""
     ratios = {tuple(pair.split("_")): interval for pair, interval in over.items()}
     return Checked(20, {}, {(one, other): found for (one, other), found in ratios.items()}, wrong)
 

@@ -1,4 +1,4 @@
-"""A server on this machine whose answers a test sets: pages, errors, slow ones, and none."""
+"""A local server with answers set by a test: pages, errors, slow answers, or none."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ PAGES = Path(__file__).parent / "pages"
 
 
 def page(name: str) -> str:
-    """A page of a server, as its exporter writes it."""
+    """A metrics page as a real server's exporter writes it."""
     return (PAGES / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def text(body: str | bytes, status: int = 200, **headers: str) -> Answer:
-    """An answer at once; `_` in the name of a header stands for `-`."""
+    """An immediate answer; `_` in a header's name stands for `-`."""
     content = body.encode() if isinstance(body, str) else body
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -33,7 +33,7 @@ def text(body: str | bytes, status: int = 200, **headers: str) -> Answer:
 
 
 def raw(content: bytes) -> Answer:
-    """Bytes that need not be HTTP, and the end of the connection."""
+    """An answer of arbitrary bytes, not necessarily HTTP, after which the connection is closed."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(content)
@@ -43,7 +43,7 @@ def raw(content: bytes) -> Answer:
 
 
 def dripping(content: bytes, pause_s: float, stopped: threading.Event) -> Answer:
-    """Bytes one by one, for ever: no single one is late."""
+    """An endless answer, sent byte by byte, so that no single read times out."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.close_connection = True
@@ -55,7 +55,7 @@ def dripping(content: bytes, pause_s: float, stopped: threading.Event) -> Answer
 
 
 def by_path(answers: dict[str, Answer]) -> Answer:
-    """Another answer for each path, and 404 for the rest."""
+    """An answer for each path, and 404 for other paths."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         answers.get(handler.path.partition("?")[0], text("not found", 404))(handler)
@@ -64,12 +64,12 @@ def by_path(answers: dict[str, Answer]) -> Answer:
 
 
 class PageServer:
-    """Where it listens, what it answers and what it was asked."""
+    """A server with its URL, its answer and the requests received so far."""
 
     def __init__(self, port: int = 0) -> None:
         self.answer: Answer = text("")
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        """Path, headers and body of each."""
+        """Path, headers and body of each request."""
         served = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -78,7 +78,7 @@ class PageServer:
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 served.requests.append((self.path, dict(self.headers.items()), body))
-                with suppress(OSError):  # who asked may have left
+                with suppress(OSError):  # the client may be gone
                     served.answer(self)
 
             do_POST = do_GET  # noqa: N815 - http.server's name
@@ -88,7 +88,7 @@ class PageServer:
 
         class Quiet(ThreadingHTTPServer):
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Who asked has left, as some tests do."""
+                """Ignores errors of clients that disconnected, as in some tests."""
                 del request, client_address
 
         self._server = Quiet(("127.0.0.1", port), Handler)
@@ -105,7 +105,7 @@ class PageServer:
         return f"http://127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -113,7 +113,7 @@ class PageServer:
 
 @contextmanager
 def serving(answer: Answer | None = None, port: int = 0) -> Iterator[PageServer]:
-    """A server, until the end of the block."""
+    """Runs a server inside the context."""
     server = PageServer(port)
     server.answer = answer or server.answer
     try:

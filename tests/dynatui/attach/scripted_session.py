@@ -1,4 +1,4 @@
-"""Events of sessions for tests that need no server: readings, a gap, a restart."""
+"""Events of sessions for tests without a server: readings, a gap, a restart."""
 
 from msgspec import structs
 
@@ -9,7 +9,7 @@ SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["met
 
 
 def figures(seconds: float, rounds: int = 100, accepted: int = 170) -> Figures:
-    """Those of rounds that drafted 3 tokens each."""
+    """Figures of rounds that drafted 3 tokens each."""
     share = accepted / (3 * rounds)
     return Figures(
         seconds=seconds,
@@ -27,7 +27,7 @@ def figures(seconds: float, rounds: int = 100, accepted: int = 170) -> Figures:
 
 
 def reading(t: float, accepted: int = 170, *, restarted: bool = False) -> Reading:
-    """A second of 100 rounds, in a session of such seconds."""
+    """A reading over one second with 100 rounds, in a session that has lasted `t` seconds."""
     return Reading(
         t=t, restarted=restarted, interval=figures(1.0, accepted=accepted), session=figures(max(1.0, t), 500, 850)
     )
@@ -56,12 +56,12 @@ GAP = Gap(t=61.0, reason="cannot reach host:8000: Connection refused")
 
 
 def session(seconds: int = 60) -> list[Event]:
-    """A session whose acceptance goes up and down."""
+    """A session whose acceptance rises and falls."""
     return [OPENING, SERVER, FIRST, *(reading(float(t), 100 + t % 40 * 4) for t in range(1, seconds + 1))]
 
 
 def wasting(seconds: int = 60) -> list[Event]:
-    """A session whose drafts are wasted from its second 20 on."""
+    """A session whose drafts are wasted from second 20 on."""
     return [
         *session(19),
         *(structs.replace(reading(float(t), 9), wasted=WASTED) for t in range(20, seconds + 1)),

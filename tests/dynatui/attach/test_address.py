@@ -1,4 +1,4 @@
-"""What a user types becomes the URLs of pages; what is secret, or no address, is refused in one line."""
+"""Addresses typed by a user become page URLs; addresses with secrets and malformed ones are refused in one line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Requests to a server on this machine: bounded in time and size, to nobody else, and every failure one line."""
+"""Requests to a local server: limited in time and size, sent to no other host, with one line for each failure."""
 
 import socket
 import ssl
@@ -17,7 +17,7 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.failures import TOKEN
 from tests.dynatui.attach.page_server import PageServer, by_path, dripping, page, raw, serving, text
 
-SECRET = "sk-very-secret-token"  # noqa: S105 - nobody's
+SECRET = "sk-very-secret-token"  # noqa: S105 - a fake token
 SOON_S = 0.4
 
 
@@ -260,7 +260,7 @@ def test_https_to_a_server_without_tls_is_named(server: PageServer, client: Clie
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for this machine by nobody's authority, and its key."""
+    """A self-signed certificate for this machine, and its key."""
     path = tmp_path / "own.pem"
     own = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     own += ["-addext", "subjectAltName=IP:127.0.0.1"]

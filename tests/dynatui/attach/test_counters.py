@@ -1,4 +1,4 @@
-"""What counters grew by: over labels, restarts and changes of labels, and never from what is not there."""
+"""Increases of counters: summed over labels, across restarts and changed labels, and ignoring missing counters."""
 
 from itertools import pairwise
 
@@ -55,7 +55,7 @@ def test_increases_add_up_whatever_restarts_lie_between(steps: list[int], restar
     for number, step in enumerate(steps):
         value = step if number in restarts else value + step
         values.append(value)
-    # A restart shows only where the counter is lower than before.
+    # A restart is visible only if the counter is lower than before.
     expected = sum(after - before if after >= before else after for before, after in pairwise(values))
     assert sum(increase({A: before}, {A: after}) for before, after in pairwise(values)) == expected
 

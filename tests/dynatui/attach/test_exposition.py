@@ -1,4 +1,4 @@
-"""Pages are parsed by name and labels; whatever else a server sends is one clear error."""
+"""Pages are parsed by name and labels; other answers of a server are one clear error."""
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +92,7 @@ def test_a_page_of_more_series_than_can_be_read_in_time_is_refused() -> None:
 
 
 def outcome(text: str, name: str) -> Page | str:
-    """The page, or why it is none."""
+    """The parsed page, or the error message."""
     try:
         lines = lines_of(text)
         require_metrics(lines)

@@ -1,4 +1,4 @@
-"""One request of ours: what is sent to which server, and what each tells of the rounds that made its answer."""
+"""A completion request: its form for each kind of server, and the reported rounds of its answer."""
 
 import json
 from collections.abc import Mapping

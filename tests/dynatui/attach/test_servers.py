@@ -1,4 +1,4 @@
-"""Figures of each server from two of its pages, a second apart, beside what was counted by hand."""
+"""Figures of each server, computed from two pages one second apart, compared with manual counts."""
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +25,7 @@ def read(*names: str) -> list[Server | Reading]:
 
 
 def figures(*names: str) -> tuple[Figures, Figures]:
-    """Of the last interval, and of the session."""
+    """Figures of the last interval and of the session."""
     last = read(*names)[-1]
     assert isinstance(last, Reading)
     return last.interval, last.session
@@ -98,7 +98,7 @@ def sglang(*pages: str) -> list[Reading]:
 
 
 def sized(name: str, tokens: int) -> str:
-    """A page of SGLang whose rounds verify so many tokens."""
+    """A page of SGLang with rounds that verify `tokens` tokens."""
     return page(name).replace("} 4.0", f"}} {tokens}.0")
 
 
@@ -221,7 +221,7 @@ def test_a_page_of_another_program_is_not() -> None:
 
 
 def exported(drafts: int, accepted: int, model: str) -> str:
-    """A page as prometheus_client writes it, which vLLM, SGLang and TensorRT-LLM use."""
+    """A page written by prometheus_client, which vLLM, SGLang and TensorRT-LLM use."""
     registry = CollectorRegistry()
     for name, value in (("num_drafts", drafts), ("num_accepted_tokens", accepted), ("num_draft_tokens", 3 * drafts)):
         counter = Counter(f"vllm:spec_decode_{name}", "Some.", ["model_name", "engine"], registry=registry)

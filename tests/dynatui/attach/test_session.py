@@ -1,4 +1,4 @@
-"""A server that goes away, answers slowly or with something else, comes back or begins anew: shown, never fatal."""
+"""A server that disappears, answers slowly or wrongly, returns or restarts: the session shows it and continues."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tests.dynatui.attach.page_server import page
 
 
 class Scripted:
-    """A server whose pages are listed, and a clock that goes on while nobody waits for it."""
+    """A server with a list of pages, and a fake clock that only its requests and pauses advance."""
 
     def __init__(self, *answers: str | PageError | Callable[[str], str], takes_s: float = 0.0) -> None:
         self.answers, self.takes_s = list(answers), takes_s

@@ -1,4 +1,4 @@
-"""Thousands of readings of a server that misbehaves: neither memory nor open files grow, and no reading is lost."""
+"""Thousands of readings of a faulty server: memory and open files do not grow, and no reading is lost."""
 
 import gc
 import os
@@ -23,11 +23,11 @@ MINUTES = float(os.environ.get("DYNATUI_SOAK_MINUTES", "10"))
 INTERVAL_S = 0.05
 POLLS = 100
 MOST_GROWTH = 2**20
-"""Bytes, of which the newest polls that are kept for curves take most."""
+"""In bytes; most of it is for the recent polls that are kept for curves."""
 
 
 def misbehaving(stopped: threading.Event) -> Answer:
-    """Pages that count on, begin anew, break off or are none, and answers that are late or no HTTP."""
+    """Answers of a faulty server: growing counters, resets, truncated pages, no pages, late answers, invalid HTTP."""
     pages = page("vllm-1")
     numbers = count(1)
 
@@ -70,7 +70,7 @@ def test_neither_memory_nor_open_files_grow() -> None:
                 growth.append((tracemalloc.get_traced_memory()[0], open_files()))
         stopped.set()
         tracemalloc.stop()
-    print(f"{state.readings} readings, {state.missed} missed, {state.gaps} gaps, {state.restarts} restarts")  # noqa: T201 - what a soak is run for
+    print(f"{state.readings} readings, {state.missed} missed, {state.gaps} gaps, {state.restarts} restarts")  # noqa: T201 - the output of a soak test
     print(*(f"{memory / 2**20:.2f} MiB {files} files" for memory, files in growth), sep="\n")  # noqa: T201
     assert len(state.past) <= HISTORY_LENGTH
     assert len(growth) > 2 * HISTORY_LENGTH // POLLS
@@ -80,7 +80,7 @@ def test_neither_memory_nor_open_files_grow() -> None:
 
 
 def pausing(until: float) -> Callable[[float], bool]:
-    """Waits as asked, and says when the time is up."""
+    """A pause that sleeps as requested and returns whether the time is over."""
 
     def pause(seconds: float) -> bool:
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Drafts are wasted where many rounds bring next to nothing beyond their own token, and until they clearly do."""
+"""Drafts count as wasted when many rounds gain almost no tokens from them, and until they clearly gain some."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.dynatui.attach.page_server import page
 
 VLLM = KINDS["vllm"]
 DEAD, NEAR, ALIVE = 0.03, 0.15, 0.5
-"""Accepted tokens a round: below both limits, between them, and above both."""
+"""Accepted tokens per round: below both limits, between them, and above both."""
 
 
 def lot(accepted_a_round: float, rounds: int = ROUNDS) -> Counts:
@@ -20,7 +20,7 @@ def lot(accepted_a_round: float, rounds: int = ROUNDS) -> Counts:
 
 
 def after(*lots: Counts, seconds: float = SECONDS, before: Judgement | None = None) -> Judgement:
-    """The judgement after counts that took so long each."""
+    """The judgement after successive counts, each over `seconds`."""
     found = before or Judgement()
     for number, counts in enumerate(lots):
         found = judged(VLLM, found, counts, number * seconds, (number + 1) * seconds)

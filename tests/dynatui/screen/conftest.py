@@ -1,4 +1,4 @@
-"""How long tests of the app wait until it has done what was asked of it."""
+"""Replaces Textual's wait for an idle app by a faster one."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,16 +8,16 @@ import pytest
 from textual import app, pilot
 
 MOMENT_S = 0.009
-"""Longer than Textual waits until it lays a changed screen out."""
+"""Longer than Textual's delay before it lays out a changed screen."""
 STEPS = 1000
-"""Of the event loop, after which one that never comes to rest is left as it is."""
+"""Most steps of the event loop to wait for, in case it never becomes idle."""
 
 
 async def until_idle(*_given: float) -> None:
-    """Waits a moment, and until no task of the event loop could go on.
+    """Waits a moment, and then until the event loop has no task that is ready to run.
 
-    Textual's own sleeps twenty milliseconds at least, twice a key, and looks at the CPU time of the process, in which
-    other threads may be busy.
+    Textual's own wait sleeps at least 20 ms, twice per key, and depends on the CPU time of the process, in which other
+    threads may be busy.
     """
     loop: Any = asyncio.get_running_loop()
     await asyncio.sleep(MOMENT_S)

@@ -1,4 +1,4 @@
-"""An engine that decodes as many rounds as a test lets it, and a clock that the test moves."""
+"""A fake engine that decodes one round for each permit of a test, and a clock that the test sets."""
 
 import threading
 import time
@@ -13,12 +13,12 @@ from dynatui.sources.engine import Decode
 from tests.dynatui.scripted_runs import run, tree_round
 
 ROUNDS, LONGEST = 20, 64
-"""Rounds of a run, and tokens that its text may have."""
+"""Rounds of a run, and the length limit of its text in tokens."""
 PATIENCE_S = 30.0
 
 
 class Gated:
-    """An engine that decodes as many rounds as it is let to, and is held within them as the real one is."""
+    """A fake engine that waits for a permit before each round, and holds at stages as the real engine does."""
 
     def __init__(self) -> None:
         self.gate = threading.Semaphore(0)
@@ -49,18 +49,18 @@ class Gated:
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
     def __call__(self) -> float:
-        """Now, in seconds."""
+        """Current time in seconds."""
         return self.now
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Waits for the engine's thread."""
+    """Waits for the engine's thread until the condition holds."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end, "it never came"

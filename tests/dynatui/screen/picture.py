@@ -1,4 +1,4 @@
-"""What a terminal holds after all that an app has sent to it, and what it would hold after a fresh draw."""
+"""A terminal's cells after all output of an app, and its cells after a fresh draw."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,43 +16,43 @@ from dynatui.screen.panel_app import PanelApp
 from dynatui.screen.widgets.canvas import Canvas
 
 Seen: TypeAlias = tuple[object, ...]
-"""Everything of a cell that shows."""
+"""All visible attributes of a cell."""
 
 
 class Picture:
-    """A terminal's cells."""
+    """The cells of a terminal."""
 
     def __init__(self, size: tuple[int, int]) -> None:
         self._screen = pyte.Screen(*size)
         self._stream = pyte.Stream(self._screen)
 
     def feed(self, sent: str) -> None:
-        """Takes what was sent."""
+        """Processes output of the app."""
         self._stream.feed(sent)
 
     def resize(self, width: int, height: int) -> None:
-        """Another size; what is there stays where it is."""
+        """Changes the size; existing cells keep their places."""
         self._screen.resize(height, width)
 
     @property
     def cells(self) -> list[list[Seen]]:
-        """Row by row."""
+        """Cells by row."""
         screen = self._screen
         return [[_seen(screen.buffer[y][x]) for x in range(screen.columns)] for y in range(screen.lines)]
 
 
 class PictureDriver(HeadlessDriver):
-    """A driver whose terminal is a picture."""
+    """A driver that writes to a picture instead of a terminal."""
 
     picture: Picture
 
     @property
     def is_headless(self) -> bool:
-        """As if there were a terminal: Textual sends nothing to a headless one."""
+        """False, because Textual writes nothing to a headless driver."""
         return False
 
     def write(self, data: str) -> None:
-        """Draws."""
+        """Draws the output on the picture."""
         if not hasattr(self, "picture"):
             self.picture = Picture(self._size or (80, 24))
         self.picture.feed(data)
@@ -71,7 +71,7 @@ async def pictured(app: PanelApp, size: tuple[int, int]) -> AsyncIterator[tuple[
 
 
 async def resize(pilot: Pilot[None], driver: PictureDriver, size: tuple[int, int]) -> None:
-    """Another size of the terminal."""
+    """Changes the size of the terminal."""
     driver._size = size
     driver.picture.resize(*size)
     driver.process_message(events.Resize(Size(*size), Size(*size)))
@@ -79,7 +79,7 @@ async def resize(pilot: Pilot[None], driver: PictureDriver, size: tuple[int, int
 
 
 async def afresh(app: PanelApp, driver: PictureDriver) -> list[list[Seen]]:
-    """The cells of a terminal that knew nothing before, once everything is drawn; the app's own is left as it was."""
+    """Cells of an empty terminal after a complete draw; the app's own picture is unchanged."""
     own, driver.picture = driver.picture, Picture(driver._size or (80, 24))
     for canvas in app.screen_stack[0].query(Canvas):
         canvas._forget()
@@ -90,7 +90,7 @@ async def afresh(app: PanelApp, driver: PictureDriver) -> list[list[Seen]]:
 
 
 def differing(one: list[list[Seen]], other: list[list[Seen]]) -> list[str]:
-    """The rows that are not alike, as both show them."""
+    """Rows that differ, from both pictures, with the differing cells marked."""
     return [
         f"row {y}:\n{''.join(str(cell[0]) for cell in a)}\n{''.join(str(cell[0]) for cell in b)}"
         f"\n{''.join('^' if c != d else ' ' for c, d in zip(a, b, strict=True))}"

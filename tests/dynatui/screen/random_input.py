@@ -1,6 +1,7 @@
-"""Random input from a seed: keys of the key map, pages opened and left, clicks, drags, unusual characters and bytes.
+"""Random input from a seed: keys of the key map, opened and closed pages, clicks, drags, unusual characters and bytes.
 
-What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, of the command palette too: `commands_that_stay`.
+Keys that leave or suspend the program (q, ctrl+c, ctrl+z) are excluded, and so are these commands in the command
+palette; see `commands_that_stay`.
 """
 
 import random
@@ -30,7 +31,7 @@ SPECIAL = {
     "space": " ",
     "ctrl+p": "\x10",
 }
-"""What a terminal sends for a key; escape as newer ones do, for the old way depends on what comes next and when."""
+"""Bytes that a terminal sends for each key; escape in the newer encoding, since the older one depends on timing."""
 _LEAVING = {"leave", "suspend_process"}
 _COMMANDS = DynaApp.get_system_commands
 KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP.keys if not _LEAVING & set(key.actions) for cap in key.caps)
@@ -58,12 +59,12 @@ LARGEST = (300, 100)
 
 
 def commands_that_stay(app: DynaApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
-    """What the command palette offers, without what leaves the program or stops it."""
+    """Commands of the palette except quit and suspend."""
     return (command for command in _COMMANDS(app, screen) if command.title not in ("quit", "suspend"))
 
 
 def random_bursts(seed: int, strokes: int) -> Iterator[str]:
-    """Bursts of input, in all at least so many strokes; a page's key is a burst of its own."""
+    """Bursts of input with at least `strokes` strokes in total; a key that opens a page is a burst of its own."""
     chosen, done = random.Random(seed), 0
     while done < strokes:
         for burst in _bursts(chosen):
@@ -72,7 +73,7 @@ def random_bursts(seed: int, strokes: int) -> Iterator[str]:
 
 
 def sizes(seed: int, count: int) -> Iterator[tuple[int, int]]:
-    """Sizes of a terminal, small ones as often as large ones."""
+    """Terminal sizes, small ones as often as large ones."""
     chosen = random.Random(seed)
     for _ in range(count):
         width, height = LARGEST
@@ -93,7 +94,7 @@ def _bursts(chosen: random.Random) -> Iterator[list[str]]:
 
 
 def _pointer(chosen: random.Random) -> Iterator[str]:
-    """A click, a drag or a turn of the wheel somewhere."""
+    """A click, a drag or a wheel event at a random place."""
     width, height = LARGEST
     x, y = chosen.randint(1, width // 2), chosen.randint(1, height // 2)
     if chosen.random() < 0.3:

@@ -1,4 +1,4 @@
-"""The app on a scripted source in a terminal of a given size, and what a user sees of it."""
+"""The app on a scripted source in a terminal of a given size, and its visible text."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -32,11 +32,11 @@ async def shown(
 
 
 def screen_text(app: DynaApp) -> str:
-    """What a user sees."""
+    """The visible text of the screen."""
     strips = app.screen_stack[0]._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
 def visible(app: DynaApp) -> set[str]:
-    """The panels that have room."""
+    """Ids of the panels that are visible."""
     return {canvas.id or "" for canvas in app.query(Canvas) if canvas.region.area}

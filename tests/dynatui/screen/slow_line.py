@@ -1,4 +1,4 @@
-"""A line to the terminal that takes a given number of frames a second; time is a number that the tests move on."""
+"""A terminal line with a limited number of frames per second; tests set its time."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ FPS = 10.0
 
 @dataclass
 class SlowLine:
-    """Takes so many frames a second, one after the other."""
+    """A line that takes `frames_per_second` frames, one after the other."""
 
     frames_per_second: float
     frame_rate: FrameRate = field(default_factory=lambda: FrameRate(FPS))
@@ -18,7 +18,7 @@ class SlowLine:
     free_at: float = 0.0
 
     def run(self, seconds: float) -> int:
-        """Frames drawn in that time."""
+        """Runs for this time; returns the number of drawn frames."""
         drawn = 0
         for _ in range(round(seconds * FPS)):
             self.now += 1 / FPS
@@ -28,6 +28,6 @@ class SlowLine:
         return drawn
 
     def meters(self) -> Meters:
-        """What is shown now, past the second for which meters stand still."""
+        """The meters after the second in which they stay constant."""
         self.now += 2.0
         return self.frame_rate.meters(self.now, cpu_s=0.0, sent_bytes=0)

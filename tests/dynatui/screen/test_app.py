@@ -1,4 +1,4 @@
-"""The app: every key, the cadence, the layouts, freezing, failing and leaving. The source is scripted."""
+"""The app on a scripted source: keys, frame rate, layouts, freezing, failures and leaving."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the keys write to disk, and what is left on the normal screen after the app."""
+"""Files written by keys, and the summary on the normal screen after the app."""
 
 import csv
 import os
@@ -48,7 +48,7 @@ async def test_what_is_recorded_already_is_not_recorded_again() -> None:
 
 
 async def exported(app: DynaApp, pilot: Pilot[None]) -> None:
-    """Presses the key, and waits until the files are there."""
+    """Presses the export key, and waits until the files are written."""
     await pilot.press("x")
     app.aside.wait(30)
     await pilot.pause()

@@ -1,4 +1,4 @@
-"""Looking closer and looking back: cursor, panels, time line, stages, drawer, mouse, palette."""
+"""Inspecting and looking back: cursor, panels, time line, stages, drawer, mouse, palette."""
 
 import itertools
 import re
@@ -378,7 +378,7 @@ async def test_every_panel_counts_rounds_from_one() -> None:
 
 
 def told_rounds(page: str) -> set[str]:
-    """The rounds that panels name."""
+    """Rounds named in panels."""
     return set(re.findall(r"round (\d+)", page))
 
 
@@ -405,7 +405,7 @@ async def test_inspecting_shows_the_same_figures_as_scrubbing_to_that_round() ->
 
 
 def recorded() -> DynaApp:
-    """A recording of six rounds, of which none is played by itself."""
+    """The app on a recording of six rounds that does not play by itself."""
     return DynaApp(TraceSource(runs_of(story()), speed=1.0), ticking=False, clock=lambda: 0.0)
 
 

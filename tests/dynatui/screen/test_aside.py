@@ -1,4 +1,4 @@
-"""Work aside is told when it is over, in the app's thread, with what it raised."""
+"""Background work reports its end, and any exception, in the app's thread."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The app on a line that keeps frames waiting: all is taken in at once, and only the newest of it is drawn."""
+"""The app on a slow line: all events are processed, and only the newest state is drawn."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ ROUNDS = 6
 
 @dataclass
 class Ticking:
-    """An app whose beats the test gives, and a source that tells a round before each."""
+    """An app with ticks from the test, and a source that adds a round before each tick."""
 
     app: DynaApp
     source: ScriptedSource
@@ -28,12 +28,12 @@ class Ticking:
     pilot: Pilot[None]
     now: list[float]
     told: int = ROUNDS
-    """Rounds so far."""
+    """Number of rounds so far."""
     shown: list[str] = field(default_factory=list)
-    """The screen after each beat."""
+    """The screen after each tick."""
 
     async def beat(self, *, busy: bool) -> None:
-        """One more round, and a beat while the line has taken the last frame or not."""
+        """Adds a round and ticks, while the line is busy with the last frame or not."""
         self.source.records.append(tree_round(self.told, f" w{self.told}"))
         self.told += 1
         self.now[0] += 1 / FPS
@@ -44,7 +44,7 @@ class Ticking:
         self.shown.append(screen_text(self.app))
 
     def newest(self) -> str:
-        """The last word that was told."""
+        """The last word of the text."""
         return f" w{self.told - 1}"
 
 

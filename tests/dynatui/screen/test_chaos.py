@@ -1,4 +1,4 @@
-"""Hundreds of random sizes and keys while it decodes, replays or follows: nothing breaks it."""
+"""Hundreds of random sizes and keys during decoding, replay and following: the program stays usable."""
 
 import asyncio
 import random
@@ -63,23 +63,23 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
 
 
 def log_in(home: Path) -> str:
-    """What was logged."""
+    """Contents of the log files."""
     return "".join(path.read_text() for path in home.rglob("*.log"))
 
 
 def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: int) -> None:
-    """Random keys as fast as they are taken, and random sizes between them."""
+    """Sends random keys as fast as they are read, with random resizes; then waits until the program answers a key."""
     bursts = list(random_bursts(seed, strokes))
     every = max(1, len(bursts) // resizes)
     size = sizes(seed, resizes)
     for number, burst in enumerate(bursts):
         terminal.send(burst)
         if burst in PAGES or burst.endswith(ESCAPE):
-            terminal.read(0.06)  # most keys shall meet the page that they are for
+            terminal.read(0.06)  # most keys should reach the opened page
         if number % every == 0 and (new := next(size, None)):
             terminal.resize(*new)
     terminal.resize(80, 24)
-    for _ in range(40):  # keys that were typed ahead may open pages still
+    for _ in range(40):  # earlier keys may still open pages
         terminal.send(ESCAPE * 3)
         terminal.read(0.2)
         terminal.send("?")
@@ -91,7 +91,7 @@ def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: in
 
 
 def assert_ended_well(terminal: Terminal, home: Path) -> None:
-    """It quits when it is told to, nothing went wrong, and the terminal is as it was."""
+    """Asserts that the program quits on q without an error and restores the terminal."""
     terminal.send("q")
     code = terminal.end(within_s=30)
     assert (code, "Traceback" in log_in(home)) == (0, False), log_in(home)[-3000:]

@@ -1,4 +1,4 @@
-"""Clicks on lanes of the race and on titles of panels."""
+"""Clicks on lanes of the race and on panel titles."""
 
 import pytest
 from textual import events
@@ -12,7 +12,7 @@ ROOMY = (180, 56)
 
 
 def place_of(app: DynaApp, words: str, within: str) -> tuple[int, int]:
-    """Where words stand in a panel, as a cell of the screen: their second character."""
+    """Screen cell of the second character of `words` in a panel."""
     region = app.query_one(f"#{within}").region
     rows = screen_text(app).splitlines()
     for y in range(region.y, region.bottom):

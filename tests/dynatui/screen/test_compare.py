@@ -1,4 +1,4 @@
-"""Two recordings side by side: what is shown of either is what it had decoded after the same time."""
+"""Two recordings side by side: both are shown at the same elapsed time."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Compare = Callable[..., bool]
 
 
 def watching(events: list[Event], method: str) -> list[Event]:
-    """The recording as if this method had been the first."""
+    """The recording with this method listed first."""
     return [
         structs.replace(event, methods={method: event.methods[method], **event.methods})
         if isinstance(event, Run)
@@ -268,13 +268,13 @@ async def test_every_key_does_what_its_line_says() -> None:
 
 
 def long_run(method: str, parameters: dict[str, Any], rounds: int, most: int) -> list[Event]:
-    """A run of so many rounds of three tokens each, under a length limit."""
+    """A run of `rounds` rounds of three tokens each, under a length limit."""
     begun = structs.replace(run((method,)), methods={method: parameters}, max_new_tokens=most)
     return [begun, *(structs.replace(tree_round(number), method=method, knobs=None) for number in range(rounds))]
 
 
 def axes(app: CompareApp, letter: str) -> tuple[list[str], list[str]]:
-    """What stands at the right of a side's chart, and below it."""
+    """Labels at the right of a side's chart, and below it."""
     canvas = app.query_one(f"#{letter}-curves", Canvas)
     rows = [canvas.render_line(y).text for y in range(canvas.size.height)]
     return [row[-7:-1].strip() for row in rows[1:-2]], re.findall(r"\d+", rows[-2])

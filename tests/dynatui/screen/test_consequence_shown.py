@@ -1,4 +1,4 @@
-"""On the screen, a turn of each slider is followed by the line that tells what it has brought."""
+"""On the screen, a line reports the effect of each knob turn."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.dynatui.scripted_runs import run
 from tests.dynatui.turned_runs import rounds, turned
 
 WITHIN = 12
-"""Rounds."""
+"""Number of rounds after each turn."""
 OFF = turned("history", 0, 1, 0)
 
 

@@ -1,4 +1,4 @@
-"""The program ended from outside at any moment: by a signal, a kill, the loss of its terminal, a full disk."""
+"""The program ended from outside at any moment: a signal, a kill, a lost terminal, a full disk."""
 
 import os
 import random
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 
 RECORDED = 'record = Path("run.jsonl")'
 SOON_S = 12.0
-"""It takes one or two on an idle machine; what waits for a terminal that takes nothing never ends."""
+"""In seconds; an idle machine takes one or two. A program that waits for a blocked terminal would never end."""
 
 
 def decoding(start: Start, before: str = RECORDED) -> Terminal:
@@ -31,7 +31,7 @@ def decoding(start: Start, before: str = RECORDED) -> Terminal:
 
 
 def assert_whole(path: Path, *, closed: bool = True) -> None:
-    """The recording opens, up to its last full line, and nobody else may read it."""
+    """Asserts that the recording can be opened up to its last complete line, and that other users cannot read it."""
     assert any(isinstance(event, Round) for event in read(path))
     assert path.read_bytes().endswith(b"\n") or not closed
     assert path.stat().st_mode & 0o77 == 0
@@ -99,7 +99,7 @@ def test_a_signal_ends_the_program_soon_though_the_terminal_does_not_read(
 
 
 def fill(terminal: Terminal) -> None:
-    """Makes the program draw while nobody reads, until it is stuck."""
+    """Makes the program draw without reading its output, until it blocks."""
     for _ in range(20):
         os.write(terminal.child.fileno(), b"vT")
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The drawer under the keys: large steps, and values that are typed."""
+"""Keys of the drawer: large steps, and typed values."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +13,12 @@ from tests.dynatui.screen.shown_app import shown
 from tests.dynatui.scripted_runs import ScriptedSource
 
 IN_FORCE: dict[KnobName, float] = {"tau_h": 0.8, "tau_l": 0.4, "d0": 6.0}
-"""In the middle of the story."""
+"""Knob values in the middle of the story."""
 
 
 @asynccontextmanager
 async def drawer(slider: KnobName = "tau_h") -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The open drawer, with a slider chosen."""
+    """The app with the drawer open and a slider selected."""
     async with shown() as (app, source, pilot):
         await pilot.press("d", *["down"] * list(IN_FORCE).index(slider))
         assert app.scene.slider == slider
@@ -32,7 +32,7 @@ async def test_with_shift_a_slider_moves_by_its_large_step(slider: KnobName, key
     async with drawer(slider) as (_, source, pilot):
         await pilot.press(key)
         assert dict(source.turns) == pytest.approx({slider: value + way * knob.step})
-    # To the right D0 stands against its stop after one small step.
+    # To the right, D0 reaches its upper bound after one small step.
     large = min(value + way * knob.coarse, 7.0)
     async with drawer(slider) as (_, source, pilot):
         await pilot.press(f"shift+{key}")

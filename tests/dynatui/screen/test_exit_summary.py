@@ -1,4 +1,4 @@
-"""When the monitor is gone, results and the best knobs seen stand on the normal screen, even after days of it."""
+"""The summary on the normal screen after the app: results and the best knobs seen, even after days of watching."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -51,7 +51,7 @@ def turned(name: KnobName, value: float, at: int, source: Literal["user", "histo
 
 
 def rounds(numbers: Iterable[int], round_s: float = 0.02, knobs: Knobs | None = None, t: float = 0.0) -> list[Event]:
-    """Rounds of three tokens that take this long each."""
+    """Rounds of three tokens, with a duration of `round_s` each."""
     in_force = knobs or Knobs(tau_h=0.9, tau_l=0.05, d0=5.0)
     return [
         structs.replace(tree_round(number), t=t + round_s * (place + 1), knobs=in_force)

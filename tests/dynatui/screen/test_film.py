@@ -1,4 +1,4 @@
-"""A film shows the run as the screen would, ends in the picture that a fresh drawing brings, and fits any terminal."""
+"""A film shows the run as the screen would, ends with the picture of a fresh draw, and fits any terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ WHOLE = (Prompt(1, 1), *story())
 
 
 def played(lines: list[bytes], size: tuple[int, int]) -> Picture:
-    """What a terminal shows after all that a film sends."""
+    """The picture of a terminal after all output of a film."""
     picture = Picture(size)
     for line in lines[1:]:
         _, kind, sent = json.decode(line)
@@ -32,7 +32,7 @@ def played(lines: list[bytes], size: tuple[int, int]) -> Picture:
 
 
 def still(source: Source, view: View | None = None) -> DynaApp:
-    """The app, standing still."""
+    """The app without timers."""
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Finding a key by a word: in the command palette and on the help page."""
+"""Search for a key by a word, in the command palette and on the help page."""
 
 import pytest
 from msgspec import structs
@@ -19,7 +19,7 @@ from tests.dynatui.scripted_runs import HOSTILE, run
 
 
 async def found(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
-    """The lines of the palette for some words."""
+    """Lines of the palette for a search text."""
     await pilot.press("ctrl+p")
     await pilot.pause()
     app.screen.query_one(Input).value = words
@@ -45,7 +45,7 @@ FIRST = {
     "exit": ("quit   q ctrl+c",),
     "whatif": ("panel: whatif   6",),
 }
-"""By what is typed: commands that are among the first three."""
+"""By search text: commands that must be among the first three."""
 
 
 async def test_the_palette_finds_a_command_by_the_word_that_one_would_type() -> None:

@@ -1,4 +1,4 @@
-"""When frames are drawn on fast and slow lines, and what the meters say; time is a number that the tests move on."""
+"""Frame times on fast and slow lines, and the meters; tests set the time."""
 
 from itertools import pairwise
 

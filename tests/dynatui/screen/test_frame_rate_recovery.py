@@ -1,4 +1,4 @@
-"""How long a line must keep up before it gets more frames: longer each time that it could not, and then as at first."""
+"""Time that a line must keep up before it gets more frames: it grows with each failure, and is later reset."""
 
 from dynatui.screen.frame_rate import _RECOVERY_S
 from tests.dynatui.screen.slow_line import FPS, SlowLine
@@ -7,7 +7,7 @@ FAST, SLOW = 1000.0, 1.0
 
 
 def slowed(line: SlowLine, seconds: float) -> SlowLine:
-    """The line after it has taken few frames for so long, and every frame again since."""
+    """The line after `seconds` at a slow rate; it is fast again."""
     line.frames_per_second = SLOW
     line.run(seconds)
     line.frames_per_second, line.free_at = FAST, line.now
@@ -15,7 +15,7 @@ def slowed(line: SlowLine, seconds: float) -> SlowLine:
 
 
 def recovery_s(line: SlowLine) -> float:
-    """How long it takes until the line gets every frame; at least half a second of them."""
+    """Seconds until the line gets every frame, in steps of half a second."""
     start = line.now
     while line.run(0.5) < 0.5 * FPS:
         assert line.now < start + 500

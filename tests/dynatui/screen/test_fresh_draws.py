@@ -1,6 +1,6 @@
-"""Whatever keys, sizes and pages came before, the terminal holds what a fresh draw of everything would bring.
+"""After any keys, sizes and pages, the terminal shows the same as after a fresh draw.
 
-`DYNATUI_DRAWS=2000` takes so many steps instead of forty.
+`DYNATUI_DRAWS=2000` runs 2000 steps instead of forty.
 """
 
 import os
@@ -25,12 +25,12 @@ from tests.dynatui.scripted_runs import ScriptedSource
 STEPS = int(os.environ.get("DYNATUI_DRAWS", "40"))
 TRACES = Path(__file__).parents[2] / "traces"
 LAYING_OUT = ("i", "d", "e", "t", "/", "?", "B", "\x10", "P", *"123456789", *(5 * ("\x1b[27u",)))
-"""Keys that open, close and arrange: pages, panels, the drawer, the inspector."""
+"""Keys that open, close or arrange pages, panels, the drawer and the inspector."""
 SIZES = ((80, 24), (120, 40), (200, 60), (110, 34), (160, 50), (60, 18), (40, 10), (30, 3), (121, 41), (300, 90))
 
 
 class Clock:
-    """Seconds that pass as a test says."""
+    """Seconds set by a test."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -40,7 +40,7 @@ class Clock:
 
 
 async def assert_fresh(app: DynaApp, pilot: Pilot[None], driver: PictureDriver, said: Sequence[str] = ()) -> None:
-    """The terminal holds what a fresh draw brings; `said` is what led there."""
+    """Asserts that the terminal equals a fresh draw; `said` lists the steps so far."""
     await pilot.pause()
     there = driver.picture.cells
     fresh = await afresh(app, driver)
@@ -48,7 +48,7 @@ async def assert_fresh(app: DynaApp, pilot: Pilot[None], driver: PictureDriver, 
 
 
 async def random_steps(source: Source, seed: int, steps: int) -> None:
-    """Keys, pages, sizes and ticks in any order, and a look at the terminal after each."""
+    """Keys, pages, sizes and ticks in random order, each followed by a check of the terminal."""
     clock, chosen = Clock(), random.Random(seed)
     app = DynaApp(source, ticking=False, clock=clock)
     parser, said = XTermParser(), list[str]()
@@ -98,7 +98,7 @@ async def test_a_panel_that_comes_back_at_another_size_is_drawn_at_that_size() -
 
 
 async def cells_of(theme: str) -> list[list[Seen]]:
-    """The screen of an app that was started in a theme."""
+    """Cells of an app that was started in a theme."""
     app = DynaApp(ScriptedSource(MIDWAY), View(theme=theme), ticking=False, clock=lambda: 0.0)
     async with pictured(app, (120, 40)) as (_, driver):
         return driver.picture.cells
@@ -110,7 +110,7 @@ async def test_a_theme_that_is_chosen_later_looks_as_if_it_had_been_there_from_t
         for name in sorted(app.available_themes)[::5]:
             app.set_theme(name)
             await pilot.pause()
-            clock.now += 10  # every panel is due
+            clock.now += 10  # so that every panel is drawn
             app.tick()
             await pilot.pause()
             assert not (rows := differing(driver.picture.cells, await cells_of(app.theme))), "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Whatever arrives on standard input of the screen, in a real pseudo-terminal: it goes on, and no paste is keys."""
+"""Arbitrary bytes on the screen's standard input in a pseudo-terminal: the program continues; pastes are no keys."""
 
 import sys
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 
 HELP = "arrow keys, j k g G scroll"
 UNKNOWN = b"\x11\x1b[113;5u"
-"""Textual's own key to quit, both ways: no key of ours."""
+"""Textual's own quit key in both encodings; the key map does not have it."""
 MALFORMED = (
     UNKNOWN,
     b"\xff",
@@ -35,7 +35,7 @@ PASTES = (
 
 
 def assert_goes_on(terminal: Terminal, sent: bytes) -> None:
-    """It answers a key after this."""
+    """Sends bytes and asserts that the program still answers a key."""
     terminal.send(sent)
     terminal.read(0.2)
     terminal.send("?")

@@ -1,4 +1,4 @@
-"""Foreign text in a real pseudo-terminal: it is shown, and nothing of it is ever obeyed. Every byte is looked at."""
+"""Foreign text in a pseudo-terminal is shown, but never interpreted; all output bytes are checked."""
 
 import os
 import sys
@@ -20,14 +20,14 @@ TOUR = (
     *("1i", "\x1b[D\x1b[D\x1b[A", "\x1b[Ht", "t2", "1\x1b[F"),
     *("k\x1b[B", "k", "  f", "x"),
 )
-"""Keys that lead through every panel, mode and heat."""
+"""Keys that reach every panel, mode and heat map."""
 PAGES = ("?", "\x10")
-"""Keys that open a page over the screen, which escape closes."""
+"""Keys that open a page, which escape closes."""
 FULL = (120, 40)
 
 
 def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: tuple[str, ...] = PAGES) -> str:
-    """Everything that was seen on a way through the program."""
+    """All text seen on a way through the program."""
     seen = list[str]()
     for key in keys:
         terminal.send(key)
@@ -41,13 +41,13 @@ def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: tuple[str, .
 
 
 def left(terminal: Terminal) -> int:
-    """The exit code after q."""
+    """Exit code after q."""
     terminal.send("q")
     return terminal.end()
 
 
 def assert_shown(seen: str, *names: str) -> None:
-    """Each text is there, with its escape sequences as signs."""
+    """Asserts that each text is shown, with its escape characters as symbols."""
     for name in names:
         assert f"{name}␛" in seen, f"{name} was never shown"
 
@@ -73,7 +73,7 @@ record = Path(name("RECORD").replace("/", ""))
 
 
 def hostile_folder(parent: Path) -> Path:
-    """A folder whose name holds escape sequences, markup, and a byte that is no text."""
+    """A folder whose name has escape sequences, markup, and a byte that is no valid text."""
     folder = parent / os.fsdecode(b"FOLDER\x1b]0;PWNED\x07\x9b\xff[@click=app.leave]\xe2\x80\xae\n")
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""Keys as in vim and less, the search, and keys that the settings bind anew."""
+"""Keys as in vim and less, the search, and keys changed in the settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ def tale(texts: list[str], prompt: str = "Once upon") -> list[Event]:
 
 @asynccontextmanager
 async def replayed(*tales: list[Event]) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
-    """A recording at its beginning."""
+    """The app on recordings, at the start of the first."""
     source = TraceSource(tales)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -163,7 +163,7 @@ async def test_j_and_k_are_arrow_keys_while_watching() -> None:
 
 async def test_in_the_log_they_move_its_lines() -> None:
     turns = [turn(number, 5.0 - number) for number in range(3)]
-    turns[1] = structs.replace(turns[1], name="n_max")  # else they are one line
+    turns[1] = structs.replace(turns[1], name="n_max")  # equal names would be merged into one line
     events = [run(), *(event for number in range(3) for event in (tree_round(number), turns[number]))]
     async with shown([Prompt(1, 1), *events], TABBED) as (app, _, pilot):
         await pilot.press("8")

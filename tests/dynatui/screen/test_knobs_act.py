@@ -1,7 +1,7 @@
-"""A knob that is turned on the default screen acts within ten rounds, in the events and on what is drawn.
+"""A knob turned on the default screen takes effect within ten rounds, in the events and on the screen.
 
-The embedded pair in a terminal of 120x40, with the settings that hold without options. Decoding is paused while a knob
-is turned, so that all steps of a turn count from one round and the screen stands still when it is looked at.
+The embedded pair runs in a terminal of 120x40 with default settings. Decoding is paused during a turn, so that all
+steps of a turn take effect in the same round and the screen is constant while it is checked.
 """
 
 import math
@@ -20,43 +20,43 @@ from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 WITHIN = 10
-"""Rounds after which a turn has acted."""
+"""Rounds within which a turn must take effect."""
 UPPER = 0x09
-"""The upper dots of a cell, where D0 of 1 is drawn: tau_l of .05 takes the lower ones."""
+"""The upper dots of a cell, where D0 of 1 is drawn; tau_l of .05 takes the lower dots."""
 WIDE = 30
-"""Tokens after which a turn can be told from the next one on a chart."""
+"""Number of tokens after which two turns are apart on a chart."""
 
 
 @dataclass
 class Live:
-    """The program, and the watched method's rounds that it has recorded."""
+    """The running program, and the path of its recording."""
 
     terminal: Terminal
     path: Path
 
     @property
     def rounds(self) -> list[Round]:
-        """Those of dynatree so far."""
+        """Recorded rounds of dynatree so far."""
         events = read(self.path) if self.path.exists() and self.path.stat().st_size else []
         return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
 
     def stands_still(self) -> bool:
-        """Whether decoding is paused, between rounds or in the middle of one."""
+        """Whether decoding is paused, between rounds or within one."""
         return " PAUSED" in self.terminal.shown or " HELD" in self.terminal.shown
 
     def shows_the_newest(self) -> bool:
-        """Whether the tree is the last round's that is recorded, or of one that was held before its end."""
+        """Whether the shown tree is of the last recorded round, or of the round in progress."""
         count, shown = len(self.rounds), re.search(r"Tree ─ round (\d+):", self.terminal.shown)
         return shown is not None and int(shown[1]) in (count, count + 1)
 
     def turn(self, keys: str, shown: str) -> str:
-        """Turns a knob while decoding is paused, and lets ten rounds pass, or a few more; the screen then."""
+        """Turns a knob while decoding is paused, and decodes ten rounds or a few more; returns the screen."""
         self.terminal.send(keys)
         self.terminal.wait_for(shown)
         return self.play(WITHIN)
 
     def play(self, rounds: int) -> str:
-        """Decodes so many rounds at least and enough tokens to be told apart, and pauses; the screen then."""
+        """Decodes at least `rounds` rounds and `WIDE` tokens, and pauses; returns the screen."""
         before = len(self.rounds)
         if self.stands_still():
             self.terminal.send("P")
@@ -75,13 +75,13 @@ class Live:
 
 @dataclass(frozen=True)
 class Chart:
-    """The lower right chart as it is drawn: D0 on the left scale, tau_h on the right one, turns as flags below."""
+    """The lower right chart as drawn: D0 on the left scale, tau_h on the right scale, turns as flags below."""
 
     rows: list[str]
 
     @classmethod
     def on(cls, screen: str) -> "Chart":
-        """The chart of a screen."""
+        """Finds the chart on a screen."""
         lines = screen.splitlines()
         top = next(number for number, line in enumerate(lines) if re.search("╭─ D0 (base depth )?━━", line))
         begin = lines[top].index("╭", 10)
@@ -90,17 +90,17 @@ class Chart:
 
     @property
     def flags(self) -> list[int]:
-        """The columns of the turns."""
+        """Columns of the flags."""
         return [column for column, cell in enumerate(self.rows[-1]) if cell == "▲"]
 
     def drawn(self, row: int, dots: int = 0xFF) -> set[int]:
-        """The columns of a row in which a line has any of these dots of Braille; row 0 is the highest."""
+        """Columns of a row in which a line has any of these Braille dots; row 0 is the highest."""
         cells = enumerate(self.rows[row])
         return {column for column, cell in cells if "\u2800" <= cell <= "\u28ff" and ord(cell) & dots}
 
 
 def guesses_where_sure(rounds: list[Round]) -> list[int]:
-    """Children of each node whose best one is more probable than the lower tau_h, and less than the higher."""
+    """Number of children of each node whose best child has a probability between the two values of tau_h."""
     found = []
     for event in rounds:
         for node in range(len(event.tokens)):
@@ -111,7 +111,7 @@ def guesses_where_sure(rounds: list[Round]) -> list[int]:
 
 
 def grows_where_unlikely(rounds: list[Round]) -> bool:
-    """Whether any drafted node has children whose path is less probable than rho_deep, which only D0 lets grow."""
+    """Whether a drafted node with a path probability below rho_deep has children, which only D0 allows."""
     found = False
     for event in rounds:
         paths = [1.0]
@@ -122,7 +122,7 @@ def grows_where_unlikely(rounds: list[Round]) -> bool:
 
 
 def gain(screen: str) -> float:
-    """B - A of L-bar, as the knobs panel writes it."""
+    """The difference B - A of L-bar, as shown in the knobs panel."""
     found = re.search(r"L-bar: B - A ([+-]?[\d.]+) \(", screen)
     assert found, screen
     return float(found[1])

@@ -1,4 +1,4 @@
-"""Keys that end a run: what would be lost with it is asked about once."""
+"""Keys that end a run ask once if the run would be lost."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One frame, one round: header, tree, time line, curves and inspector are of the same round, however one came to it."""
+"""In each frame, header, tree, time line, curves and inspector show the same round, however it was reached."""
 
 import random
 import re
@@ -23,19 +23,19 @@ from tests.dynatui.scripted_runs import story
 PER_ROUND = 3
 BEAT_S = 0.1
 AXIS = 5
-"""Cells of a chart's scale at either side."""
+"""Width of a chart's scale on either side, in cells."""
 NAMED = {
     "status": r"(?:HELD|PAUSED|FROZEN) round (\d+)",
     "tree": r"Tree ─ round (\d+):",
     "timeline": r"round (\d+) of",
     "inspect": r"round (\d+)",
 }
-"""How panels name their round."""
+"""Patterns with which panels name their round."""
 
 
 @asynccontextmanager
 async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
-    """The app on a source, in a terminal with room for everything."""
+    """The app on a source, in a terminal that fits every panel."""
     clock = Clock()
     app = DynaApp(source, ticking=False, clock=clock)
     async with app.run_test(size=(160, 50)) as pilot:
@@ -45,19 +45,19 @@ async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[Non
 
 
 def drawn(app: DynaApp) -> dict[str, list[str]]:
-    """The rows of every panel that is on the screen, without what is dimmed since it comes later."""
+    """Rows of each visible panel, without the dimmed parts of later rounds."""
     canvases = [canvas for canvas in app.query(Canvas) if canvas.display and canvas.size.area]
     return {canvas.id or "": [bright(canvas, y) for y in range(canvas.size.height)] for canvas in canvases}
 
 
 def bright(canvas: Canvas, y: int) -> str:
-    """A row of a panel, with spaces for signs in the ink of curves that come later."""
+    """A row of a panel in which the dimmed parts of curves are replaced by spaces."""
     canvas.render_line(y)
     return "".join(" " * len(text) if ink == "ghost" else text for text, ink in canvas._rows[y].row)
 
 
 def charted(rows: list[str]) -> int:
-    """The round that a chart points at, or that its curves end with; 0 for an empty one."""
+    """The round at a chart's marker, or at the end of its curves; 0 for an empty chart."""
     plot = [row[2 + AXIS : -2 - AXIS] for row in rows[1:-2]]
     cells = len(plot[0])
     pointed = {row.index("┊") for row in plot if "┊" in row}
@@ -68,9 +68,9 @@ def charted(rows: list[str]) -> int:
 
 
 def rounds_shown(app: DynaApp) -> dict[str, int]:
-    """The round of each panel that tells one.
+    """The round shown by each panel that shows one.
 
-    A round that is held before it is committed is in no curve yet: they end with the round before.
+    Curves do not yet include a round that is held before its commit: they end with the round before.
     """
     panels, found = drawn(app), dict[str, int]()
     for panel, pattern in NAMED.items():
@@ -85,30 +85,30 @@ def rounds_shown(app: DynaApp) -> dict[str, int]:
 
 
 class Witness:
-    """Looks at the screen after every change."""
+    """Checks the screen after every change."""
 
     def __init__(self, app: DynaApp, clock: Clock, pilot: Pilot[None]) -> None:
         self.seen: set[int] = set()
-        """Rounds that were shown."""
+        """Rounds shown so far."""
         self.told: set[str] = set()
-        """Panels that told one."""
+        """Panels that have shown a round."""
         self._app, self._clock, self._pilot = app, clock, pilot
 
     def change_view(self) -> None:
-        """All panels that tell a round tell the same."""
+        """Asserts that all panels show the same round."""
         found = rounds_shown(self._app)
         assert len(set(found.values())) <= 1, found
         self.seen |= set(found.values())
         self.told |= set(found)
 
     def beat(self, seconds: float = BEAT_S) -> None:
-        """Time passes."""
+        """Advances the time and draws."""
         self._clock.now += seconds
         self._app.tick()
         self.change_view()
 
     async def press(self, *keys: str) -> None:
-        """Keys, and the pictures that follow each."""
+        """Presses keys, and checks the screen after each."""
         for key in keys:
             await self._pilot.press(key)
             self.change_view()
@@ -125,7 +125,7 @@ def recorded() -> TraceSource:
 
 
 def reached(source: EngineSource, number: int) -> bool:
-    """Whether the engine has brought a round."""
+    """Whether the engine has finished a round."""
     return any(isinstance(record, Round) and record.round == number for record in list(source.records))
 
 

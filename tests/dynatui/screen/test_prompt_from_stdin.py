@@ -1,4 +1,4 @@
-"""A prompt that comes through standard input in a terminal: it is shown, and keys come from the terminal."""
+"""A prompt from standard input in a terminal: the prompt is shown, and keys are read from the terminal."""
 
 import sys
 
@@ -17,7 +17,7 @@ engine = FakeEngine()
 vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
 sys.exit(main())
 """
-"""The program with an engine that continues any prompt in the same words."""
+"""The program with a fake engine that continues every prompt with the same words."""
 SHELL = """
 import os, sys
 line = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; ' + sys.argv[1]
@@ -26,7 +26,7 @@ os.execvpe("bash", ["bash", "-c", line], {**os.environ, "PYTHON": sys.executable
 
 
 def in_bash(start: Start, line: str) -> Terminal:
-    """A line of bash in which `dynatui` is the program."""
+    """Runs a line of bash in which `dynatui` is the program."""
     return start("-c", SHELL, line, PROGRAM, size=(120, 40))
 
 

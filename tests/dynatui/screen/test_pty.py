@@ -1,4 +1,4 @@
-"""The program in a real pseudo-terminal: how it begins, how it ends, and what it leaves behind."""
+"""The program in a pseudo-terminal: start, end, and the restored terminal."""
 
 import re
 import signal
@@ -58,7 +58,7 @@ engine = Noisy()
 
 
 SLOWLY = ("--speed", "0.05")
-"""So that it has not ended before it is looked at, however busy the machine is."""
+"""Slow enough that the replay has not ended before the test checks it, even on a busy machine."""
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
@@ -158,7 +158,7 @@ def test_the_keyboard_works_when_the_prompt_came_through_standard_input(start: S
 
 @pytest.fixture(params=["monitor", "compare", "attach"])
 def screen(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> tuple[Terminal, str]:
-    """One of the three apps, and what it shows all the time once it runs."""
+    """One of the three apps, and a text that it shows all the time."""
     run, server = written(tmp_path / "run.jsonl", story(10)), tmp_path / "server.jsonl"
     server.write_bytes(b"".join(map(encode, session(30))))
     started, shows = {
@@ -220,7 +220,7 @@ def test_nothing_listens(start: Start) -> None:
 
 
 def inet_sockets(process: int) -> set[str]:
-    """The process's sockets that reach beyond this machine's memory."""
+    """Network sockets of the process, as opposed to local ones."""
     links = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
     tables = [Path(f"/proc/{process}/net/{name}").read_text() for name in ("tcp", "tcp6", "udp", "udp6")]
     known = {line.split()[9] for table in tables for line in table.splitlines()[1:]}
@@ -228,13 +228,13 @@ def inet_sockets(process: int) -> set[str]:
 
 
 def rounds_in(path: Path) -> list[Round]:
-    """The watched method's rounds that a recording holds so far."""
+    """Recorded rounds of dynatree so far."""
     events = read(path) if path.exists() and path.stat().st_size else []
     return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
 
 
 def wait_for_rounds(terminal: Terminal, path: Path, count: int) -> None:
-    """Lets the program run until so many rounds are recorded."""
+    """Waits until `count` rounds are recorded."""
     if not terminal.wait_until(lambda: len(rounds_in(path)) >= count):
         pytest.fail("the rounds never came; the screen is\n" + terminal.shown)
 
@@ -307,7 +307,7 @@ def test_a_terminal_far_too_large_is_drawn_as_far_as_it_can_be_and_obeyed(
     start: Start, recording: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = start("-m", "dynatui", "replay", recording)
-    monkeypatch.setattr(terminal._stream, "feed", lambda _text: None)  # a picture of that size takes seconds
+    monkeypatch.setattr(terminal._stream, "feed", lambda _text: None)  # a picture of that size would take seconds
     terminal.child.setwinsize(65535, 65535)
     while b"D0" not in terminal.written:
         assert terminal.goes_on()

@@ -1,6 +1,6 @@
-"""Random bytes on standard input of the live screen: it neither ends nor hangs.
+"""Random bytes on standard input of the live screen: the program neither ends nor hangs.
 
-`DYNATUI_RANDOM_STRINGS=10000` sends so many instead of some hundred.
+`DYNATUI_RANDOM_STRINGS=10000` sends 10000 strings instead of 160.
 """
 
 import os
@@ -19,17 +19,17 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 STRINGS = int(os.environ.get("DYNATUI_RANDOM_STRINGS", "160"))
 LONGEST = 12
 DOORS = b"q\x03\x1a\x10"
-"""q, ctrl+c, ctrl+z and ctrl+p, which lead out of the program."""
+"""q, ctrl+c, ctrl+z and ctrl+p, which can leave the program."""
 BYTES = bytes(byte for byte in range(256) if byte not in DOORS)
 SEQUENCE = b"\x1b[]OPM<>?;:0123456789~uABCDHFmMRcIt"
-"""What control sequences are made of."""
+"""Bytes that control sequences consist of."""
 CODED = (b"113", b"99;", b"122;", b"112;", b"3u", b"3;", b"16;", b"16u", b"26;", b"26u")
-"""How newer terminals write the same keys."""
+"""Encodings of the same keys in newer terminals."""
 ESCAPE = "\x1b[27u"
 
 
 def strings(seed: int, count: int) -> Iterator[bytes]:
-    """Bytes of all kinds, of text, and of what resembles a control sequence."""
+    """Random strings of arbitrary bytes, of text, and of control sequence bytes."""
     chosen = random.Random(seed)
     while count:
         alphabet = chosen.choice((BYTES, BYTES[:125], SEQUENCE))
@@ -42,7 +42,7 @@ def strings(seed: int, count: int) -> Iterator[bytes]:
 
 
 def assert_answers(terminal: Terminal) -> None:
-    """Whatever page is open, it is left, and the help opens."""
+    """Asserts that the program answers: closes any page and opens the help."""
     for _ in range(60):
         terminal.send(ESCAPE * 3)
         terminal.read(0.3)

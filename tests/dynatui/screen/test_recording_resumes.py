@@ -1,4 +1,4 @@
-"""A recording that stood still goes on from the place that is looked at, and the view goes with it again."""
+"""A paused recording resumes at the round being viewed, and the view follows it again."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ RESUME = ("space", "P")
 
 @asynccontextmanager
 async def standing(*looks: str) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
-    """A recording in its middle that was paused, and then looked at with these keys."""
+    """A recording paused in its middle, after the keys `looks`."""
     source = TraceSource(runs_of([*story(30)]), speed=1.0)
     source.play(1.0)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)

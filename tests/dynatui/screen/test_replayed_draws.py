@@ -1,4 +1,4 @@
-"""A recording of drawn trees shows on replay what was shown live."""
+"""The replay of a recording of drawn trees shows the same as the live run."""
 
 from pathlib import Path
 

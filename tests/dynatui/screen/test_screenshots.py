@@ -1,4 +1,4 @@
-"""The pictures of the README are what the program draws from the recorded trace."""
+"""The pictures of the README equal the program's drawings of the recorded trace."""
 
 from collections import Counter
 
@@ -29,7 +29,7 @@ def test_no_picture_is_left_over() -> None:
 
 
 def test_where_the_recording_is_shown_there_is_something_to_see() -> None:
-    """DynaTree leads over a chain and over plain decoding, its tree is wide, and a knob was turned by hand."""
+    """DynaTree leads a chain and plain decoding, its tree is wide, and the user has turned a knob."""
     source = TraceSource(Runs(TRACE))
     source.play(SHARE_OF_RUN * source.played_s[1])
     last = {record.method: record for record in source.records if isinstance(record, Round)}

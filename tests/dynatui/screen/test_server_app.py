@@ -1,4 +1,4 @@
-"""The app that watches a server, on a scripted source: what it shows, what keys do, how it ends."""
+"""The app that watches a server, on a scripted source: its panels, keys and end."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
 class ScriptedServer:
-    """Hands out events when a test says so."""
+    """A source whose events a test releases."""
 
     def __init__(self, events: Sequence[Event] = (), *, live: bool = True) -> None:
         self.paused, self.recording, self.live = False, False, live

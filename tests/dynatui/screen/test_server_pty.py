@@ -1,4 +1,4 @@
-"""`dynatui attach` in a real pseudo-terminal: what it shows, how it ends, what it leaves behind."""
+"""`dynatui attach` in a pseudo-terminal: the screen, the end, and the restored terminal."""
 
 import re
 import signal

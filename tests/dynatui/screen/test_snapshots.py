@@ -1,6 +1,6 @@
-"""Pictures of the whole screen, of an invented run that is never recorded anew: no clock, no timer, no models.
+"""Snapshots of the whole screen for a scripted run that never changes: no clock, no timer, no models.
 
-After a change that is meant: pytest --snapshot-update tests/dynatui/screen/test_snapshots.py, and look at them.
+After an intended change, run `pytest --snapshot-update tests/dynatui/screen/test_snapshots.py` and check the pictures.
 """
 
 from collections.abc import Callable
@@ -97,7 +97,7 @@ def test_an_error(snap_compare: Compare) -> None:
 
 
 def drawing(look: str = "dark") -> DynaApp:
-    """A run whose trees are drawn, after rounds enough for the light."""
+    """A run with drawn trees and enough rounds for the losslessness light."""
     told = [drawn_round(number, generator=0.9 * (-1) ** number) for number in range(30)]
     source = ScriptedSource([Prompt(1, 1), delayed_run(), *told, plain_round("ar", 0)])
     own = Delayed("traversal", "delayed", 2, 1, 2)

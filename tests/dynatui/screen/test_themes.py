@@ -1,4 +1,4 @@
-"""The list of themes: each is seen before it is chosen, and leaving the list brings the one before back."""
+"""The list of themes: the highlighted theme is previewed, and leaving the list restores the earlier one."""
 
 from textual.color import Color
 from textual.widgets import OptionList
@@ -11,7 +11,7 @@ from tests.dynatui.screen.shown_app import shown
 
 
 def ground(app: DynaApp) -> Color:
-    """The background that the first panel of the main screen has."""
+    """Background colour of the first panel on the main screen."""
     return app.screen_stack[0].query_one("#status", Canvas).background_colors[0]
 
 

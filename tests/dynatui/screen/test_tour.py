@@ -1,4 +1,4 @@
-"""The second round of a run without options: each stage stands for a while with a caption, and any key goes on."""
+"""The tour in the second round of a run without options: each stage pauses with a caption, and any key continues."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

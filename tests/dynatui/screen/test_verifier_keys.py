@@ -1,4 +1,4 @@
-"""Verifier and drafting under the keys: one after the other while it runs, for the method that has them."""
+"""Keys that cycle the verifier and the drafting in a live run, for the method that has them."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ DRAWN: Sequence[Record] = (Prompt(1, 1), delayed_run(), drawn_round(0), plain_ro
 
 
 def drawing(source: ScriptedSource, *, rollouts: int = 2, temperature: float = 0.6) -> None:
-    """The engine was started with drawn trees."""
+    """Sets the engine's configuration to a run with drawn trees."""
     own = Delayed("specinfer", "delayed", rollouts, 1, 2)
     source.steering.config = RunConfig(("delayed", "ar"), temperature=temperature, delayed=own)
 

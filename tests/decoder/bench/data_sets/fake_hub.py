@@ -1,4 +1,4 @@
-"""A hub of one's own for tests: answers on this machine what huggingface_hub asks of a public data set."""
+"""A local server that answers huggingface_hub's requests for a public data set."""
 
 import hashlib
 import json
@@ -13,17 +13,17 @@ COMMIT = "0" * 40
 
 @dataclass
 class Hub:
-    """What it holds, and what was asked of it."""
+    """Files of the hub, and the paths requested so far."""
 
     files: Mapping[str, bytes]
-    """By `REPOSITORY/PATH`."""
+    """File contents by `REPOSITORY/PATH`."""
     refuses: tuple[int, str] | None = None
-    """A status, and the code of an error of the hub, for every question."""
+    """HTTP status and hub error code with which every request is refused."""
     request: list[str] = field(default_factory=list)
     endpoint: str = ""
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and content for a path of the hub."""
+        """Status, headers and content for a requested path."""
         self.request.append(path)
         if self.refuses:
             status, code = self.refuses
@@ -48,7 +48,7 @@ class Hub:
 
 @contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Answers at `hub.endpoint` for a while."""
+    """Serves the hub at `hub.endpoint` inside the context."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
@@ -67,7 +67,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
                 self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: tests look at what is printed."""
+            """Logs nothing, because tests check the printed output."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.endpoint = f"http://127.0.0.1:{server.server_port}"

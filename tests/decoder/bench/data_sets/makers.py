@@ -1,4 +1,4 @@
-"""Small files of data sets, as they are found in folders and on the hub."""
+"""Small data set files, as found in local folders and on the hub."""
 
 import json
 import logging
@@ -15,14 +15,14 @@ ROWS = (" \n", " = Lobster = \n", " \n", f" {'It is blue . ' * 20} \n", " \n", f
 
 
 def parquet(columns: Mapping[str, Sequence[object]], **types: str) -> bytes:
-    """A parquet file of these columns, of types that are guessed where they are not given."""
+    """A parquet file with these columns; the type of a column is inferred unless given in `types`."""
     file, arrays = BytesIO(), {name: pa.array(values, types.get(name)) for name, values in columns.items()}
     pa.parquet.write_table(pa.table(arrays), file)
     return file.getvalue()
 
 
 def questions(*tasks: str) -> bytes:
-    """A file of Spec-Bench with a question of each of these tasks."""
+    """A Spec-Bench file with one question for each task."""
     lines = (
         {"question_id": at, "category": task, "turns": [f"{task} {at}", "And then?"]} for at, task in enumerate(tasks)
     )
@@ -30,7 +30,7 @@ def questions(*tasks: str) -> bytes:
 
 
 def written(path: Path, content: bytes) -> Path:
-    """A file of this content, in a folder that is made where it is not there."""
+    """Writes a file and the folders above it; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
@@ -38,7 +38,7 @@ def written(path: Path, content: bytes) -> Path:
 
 @contextmanager
 def heard(library: str) -> Iterator[list[str]]:
-    """What a library logs in the meantime: its own handler writes where no test looks."""
+    """Messages that a library logs inside the context; the library's own handler is out of reach of tests."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Files of the hub: downloaded once, and every failure one line that says what to do."""
+"""Files from the hub: each is downloaded once, and each failure is one line with a remedy."""
 
 import errno
 import io
@@ -26,7 +26,7 @@ HELD = {
     "someone/books/data/train-00000.parquet": b"too large to be downloaded",
 }
 CLOSED = "http://127.0.0.1:9"
-"""Nothing listens at the discard port."""
+"""Nothing listens at port 9, the discard port."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Reading a column of a parquet file: rows as they are asked for, and damaged files as one line."""
+"""Reading a column of a parquet file: rows are read on demand, and a damaged file is reported in one line."""
 
 import logging
 import subprocess

@@ -1,4 +1,4 @@
-"""The data sets by name: what each is made of, in a folder and on the hub, and what is refused."""
+"""Data sets by name: their files, in a folder and on the hub, and refused names and files."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.decoder.bench.data_sets.makers import BOOK, ROWS, parquet, questions,
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One of each data set."""
+    """A folder with files of every data set."""
     written(tmp_path / "wikitext2" / "valid_v1_tokens.txt", "".join(ROWS).encode())
     written(tmp_path / "books_test" / "b.txt", f"\ufeffSecond. {BOOK}".encode())
     written(tmp_path / "books_test" / "a.txt", f"First. {BOOK}".encode())

@@ -1,4 +1,4 @@
-"""How rows become prompts: the rules of the authors of DynaTree."""
+"""Rows become prompts by the rules of the DynaTree authors."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The reader of Spec-Bench's file: first turns by task."""
+"""The reader of Spec-Bench's file: first turns of the questions, by task."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The first line of a measurement that nobody made, and its blocks."""
+"""A made-up first line and blocks of a measurement log."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reports of measurements that nobody made: every number follows from the few that stand here."""
+"""Made-up reports: every number is computed from a few constants of this module."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -17,26 +17,26 @@ from tests.decoder.bench.machines import MACHINE
 
 LENGTHS = (100, 200, 500, 1000, 1500)
 CAPS = (100, 300, 800)
-"""Prompt lengths of the experiment on them, in characters."""
+"""Prompt lengths, in characters, of the experiment on prompt length."""
 
 
 class Law(NamedTuple):
-    """From what the figures of a lane follow."""
+    """Constants from which the figures of a lane are computed."""
 
     tokens: float
-    """A round, in a text without end."""
+    """Tokens per round in an endless text."""
     round_ms: float
     nodes: float
-    """Drafted a round."""
+    """Drafted nodes per round."""
     drafts: float
-    """Draft passes a round."""
+    """Draft passes per round."""
     deepest: int
-    """What the paper's acceptance divides by: K, or D0 + 2."""
+    """Divisor of the paper's acceptance rate: K, or D0 + 2."""
     peak_mb: float
 
 
 def dynatree(**changes: Any) -> dict[str, Any]:
-    """Parameters of an adaptive tree: the paper's, but for the changes."""
+    """Parameters of an adaptive tree: the paper's values, with `changes`."""
     paper = {
         "d0": 5.0,
         "d_max": 8,
@@ -126,14 +126,14 @@ def request(
     sets: Collection[str] = ("wikitext", "books"),
     **changes: Any,
 ) -> PaperRequest:
-    """All experiments on fewer prompts.
+    """A request for all experiments on fewer prompts.
 
     Args:
-        prompts: Of each data set.
-        lengths: New tokens in the experiment main; the others decode the last.
-        lanes: Names of those of the experiment main that are measured; None: all.
+        prompts: Number of prompts of each data set.
+        lengths: Numbers of new tokens in the experiment main; the others decode the last one.
+        lanes: Names of the measured lanes of the experiment main; None for all.
         sets: Names of the data sets of the experiment main.
-        changes: Of fields of `Asked`.
+        changes: Replaced fields of `PaperRequest`.
     """
     texts = tuple(f"Text {number}." for number in range(prompts))
     main = tuple(lane.name for lane, _ in MAIN if lanes is None or lane.name in lanes)
@@ -179,14 +179,14 @@ def paper_report(
     slower: dict[str, float] | None = None,
     **changes: Any,
 ) -> PaperReport:
-    """A report of what was asked, by default of all experiments.
+    """A report of a request, by default of all experiments.
 
     Args:
-        those: What was asked.
-        different: (lane, prompt) whose texts differ from ar's, from the tenth token on.
-        near_ties: Those among them that do so at a near tie.
-        slower: By lane, how many times as long its rounds take.
-        changes: Of fields of `PaperReport`.
+        those: The request.
+        different: (lane, prompt) pairs whose texts differ from the text of ar from the tenth token on.
+        near_ties: Pairs of `different` whose first difference is a near tie.
+        slower: Factor on the round times of a lane, by lane.
+        changes: Replaced fields of `PaperReport`.
     """
     those = request() if those is None else those
     blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
@@ -239,7 +239,7 @@ def _blocks(
 
 
 def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
-    """Easy prompts bring more tokens a round, and so do long texts; longer prompts cost time."""
+    """Figures of a lane on a prompt. Easy prompts and long texts give more tokens per round; long prompts cost time."""
     law = LAWS[name]
     luck = np.random.default_rng([prompt, len(name), ord(name[0]), ord(name[-1])]).normal(1, 0.01, 2).tolist()
     ease = 1 + 0.1 * math.sin(2.4 * prompt)
@@ -297,7 +297,7 @@ def _cells(those: PaperRequest, blocks: list[Block]) -> Iterator[Cell]:
 
 
 def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -> dict[str, Interval]:
-    """By `FIGURE_KEYS`; speeds rest on the same texts alone."""
+    """Statistics by `FIGURE_KEYS`; speeds use only the texts that equal the text of ar."""
     found = [turn.at[place] for turn in turns]
     law, rounds = LAWS[turns[0].lane], [max(1, each.rounds) for each in found]
     ar = [turn.at[place].decode_s for turn in plain]
@@ -331,7 +331,7 @@ def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -
 
 
 def stat(values: list[float]) -> Interval:
-    """As if errors of means were normal."""
+    """The interval of a mean under normally distributed errors."""
     mean, std = float(np.mean(values)), float(np.std(values))
     half = 1.96 * std / math.sqrt(len(values))
     several = len(values) > 1

@@ -1,4 +1,4 @@
-"""What is kept of the turns on one prompt: every text beside ar's, near ties judged."""
+"""A block keeps the turns on one prompt: each text is compared with the text of ar, and near ties are judged."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def plain(engine: Engine) -> Trial:
 
 
 def with_another(plain: Trial, index: int, token: int) -> Trial:
-    """The same rounds, but for one token."""
+    """The same rounds with one token replaced."""
     text = [*plain.tally.tokens[:index], token, *plain.tally.tokens[index + 1 :]]
     after = tuple(
         structs.replace(each, log=TokenLog().plus(text[: number + 1])) for number, each in enumerate(plain.after)
@@ -46,7 +46,7 @@ def with_another(plain: Trial, index: int, token: int) -> Trial:
 
 
 def samples(plain: Trial, other: Trial) -> list[Sample]:
-    """Turns of ar and of one other lane."""
+    """Turns of ar and of another lane."""
     return [
         Sample(name, name, 0, 0, trial.tally, at=totals_at(trial, LENGTHS), kv_bytes=trial.kv_bytes, waited=0.0)
         for name, trial in (("ar", plain), (OTHER.name, other))

@@ -1,4 +1,4 @@
-"""Each claim is judged by the interval of a quotient on the same prompts, and says when it cannot be told."""
+"""Each claim is judged by the interval of a ratio on the same prompts, or reported as undecided."""
 
 import pytest
 from msgspec import structs
@@ -289,7 +289,7 @@ def test_a_text_of_another_length_is_not_lossless() -> None:
 
 
 def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
-    """Phases 2 and 3 whose speeds lie so far from their mean, in turns above and below."""
+    """A report in which the speeds of phases 2 and 3 alternate around 1000, by about `before` and `own`."""
     report = paper_report(request(prompts=prompts, sets=("wikitext",)))
 
     def timed(turn: Turn, prompt: int) -> Turn:

@@ -1,4 +1,4 @@
-"""The experiments: which lanes decode which prompts, how long."""
+"""The lanes, prompts and text lengths of each experiment."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The paper's figures as files."""
+"""The paper's figures are written as files."""
 
 import errno
 import sys
@@ -78,7 +78,7 @@ def test_on_a_full_disk_files_are_complete_or_absent(tmp_path: Path, monkeypatch
 
 
 def test_the_bytes_are_the_same_whatever_a_user_has_set(tmp_path: Path) -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - the test alone needs it
+    import matplotlib as mpl  # noqa: PLC0415 - only this test needs it
 
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9}):
         changed = [file.read_bytes() for file in draw(SMALL, tmp_path / "a")]

@@ -1,4 +1,4 @@
-"""What the paper's figures show, read from matplotlib's objects."""
+"""Contents of the paper's figures, read from matplotlib's objects."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -45,31 +45,31 @@ def points(line: Line2D) -> list[tuple[float, float]]:
 
 
 def curves(axes: Axes) -> dict[str, list[tuple[float, float]]]:
-    """Points of every curve by its label."""
+    """Points of each curve, by label."""
     found = [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
     return {str(each.get_label()): points(each.lines[0]) for each in found}
 
 
 def curve(axes: Axes) -> list[tuple[float, float]]:
-    """Points of the only one."""
+    """Points of the only curve."""
     (found,) = curves(axes).values()
     return found
 
 
 def heights(axes: Axes) -> list[list[float]]:
-    """Of the bars of each data set."""
+    """Heights of the bars of each data set."""
     found = [each for each in axes.containers if isinstance(each, BarContainer)]
     return [[bar.get_height() for bar in each.patches] for each in found]
 
 
 def image(axes: Axes) -> list[list[float]]:
-    """The values of a heat map, the lowest row first."""
+    """Values of a heat map, starting with the lowest row."""
     found: list[list[float]] = np.asarray(axes.images[0].get_array()).tolist()
     return found
 
 
 def whiskers(axes: Axes) -> list[tuple[float, float]]:
-    """Lower and upper ends of every whisker that is drawn."""
+    """Lower and upper end of each drawn whisker."""
     found = [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
     segments = [segment for each in found for bars in each.lines[2] for segment in bars.get_segments()]
     return [(float(segment[0][1]), float(segment[1][1])) for segment in segments if len(segment)]
@@ -103,7 +103,7 @@ def with_stat(cell: Cell, **means: float) -> Cell:
 
 
 def with_lanes(lanes: Sequence[Lane], speeds: Sequence[float], experiment: str) -> PaperReport:
-    """One more report, in which an experiment has these lanes alone, at these speeds."""
+    """A copy of `WHOLE` in which an experiment has only these lanes, with these speeds."""
     pattern = WHOLE.cell(experiment, "wikitext", "ar")
     assert pattern is not None
     cells = [
@@ -385,7 +385,7 @@ def test_lanes_of_unknown_nodes_are_named_below() -> None:
 def test_names_of_points_do_not_cover_each_other() -> None:
     figure = drawn("speed_against_nodes")
     figure.draw_without_rendering()
-    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the line to the point
+    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]  # excludes the line to the point
     assert not [one for place, one in enumerate(boxes) if one.count_overlaps(boxes[place + 1 :])]
 
 

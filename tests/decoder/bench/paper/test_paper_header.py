@@ -1,4 +1,4 @@
-"""A stopped measurement goes on where it can be compared with what there is, and says by which commit."""
+"""A stopped measurement resumes only where old and new results are comparable; its header lists all commits."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), 
 
 
 def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, machine: Machine = MACHINE) -> Header:
-    """What a measurement on this machine, by this commit, begins with."""
+    """The header with which a measurement on this machine, at this commit, starts."""
     monkeypatch.setattr(record_log, "examined", lambda _: machine)
     monkeypatch.setattr(header, "source_commit", lambda: commit)
     monkeypatch.setattr(header, "cost_curve", lambda *_: first_line().costs)
@@ -31,7 +31,7 @@ def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, mac
 
 @pytest.fixture
 def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A log in which one of two blocks is missing, by commit a."""
+    """A log made at commit "a" in which one of two blocks is missing."""
     went_on(monkeypatch, tmp_path / "log", "a")
     RecordLog(tmp_path / "log", FORMAT).add(block(0))
     return tmp_path / "log"

@@ -1,4 +1,4 @@
-"""Whole measurements on tiny models: what is kept, what ends early, and what goes on after a kill."""
+"""Whole measurements of tiny models: the log, early ends, and resuming after a kill."""
 
 import signal
 import subprocess
@@ -36,12 +36,12 @@ def places(blocks: list[Block]) -> list[tuple[int, int, int]]:
 
 
 def unheard(_line: str) -> None:
-    """Nobody listens."""
+    """Ignores a progress line."""
 
 
 @pytest.fixture(autouse=True)
 def _known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passes are measured for one measurement alone, which is made before: it takes seconds."""
+    """Fixes cost curves, since measuring one takes seconds; only the module-scoped `whole` measures its own."""
     monkeypatch.setattr(header, "cost_curve", lambda *_: KNOWN_COSTS)
 
 
@@ -152,7 +152,7 @@ def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, who
 
 
 def after_a_kill(arguments: list[str], log: Path, blocks: int, delay_s: float) -> int:
-    """Ends the process some time after so many blocks, if it is still at work then; returns its exit code."""
+    """Kills the process `delay_s` after the log has `blocks` blocks, if it still runs; returns its exit code."""
     process = subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""The lanes: what the paper's rows are in this engine's parameters."""
+"""The lanes: the paper's rows in the engine's parameters."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The file that a stopped measurement goes on from, whatever stopped it."""
+"""The log from which a stopped measurement resumes, for every cause of the stop."""
 
 import resource
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def kept(path: Path) -> PaperLog:
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file can be larger, as if the disk were full: what is beyond is not written."""
+    """Limits the size of files, as a full disk does: bytes beyond `size` are not written."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""Quotients are taken within blocks, of texts that are the same."""
+"""Ratios are taken within blocks, between turns with the same text."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_a_text_of_another_length_is_another_text() -> None:
 
 
 def test_a_spread_is_taken_anew_in_every_sample() -> None:
-    """One prompt far from all others is a spread by itself, and samples without it have next to none."""
+    """With one prompt far from all others, the spread depends on that prompt; samples without it have almost none."""
     far = {Place(0, "x", number): 100.0 if number == 0 else number % 3 for number in range(30)}
     near = {Place(0, "x", number): float((number * 7) % 5) for number in range(30)}
     found = spread_quotient(far, near, 0)

@@ -1,4 +1,4 @@
-"""The paper's numbers are those that it prints, and those that mislead say so."""
+"""The paper's numbers equal its printed ones, and misleading numbers are marked."""
 
 import csv
 from importlib.resources import files

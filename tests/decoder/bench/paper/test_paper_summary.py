@@ -1,4 +1,4 @@
-"""From blocks to cells: means as the paper takes them, and who has a speed."""
+"""From blocks to cells: the paper's means, and the lanes that have a speed."""
 
 from collections.abc import Mapping
 from statistics import pstdev
@@ -44,7 +44,7 @@ def figures(tokens: int, rounds: int, seconds: float, **changes: Any) -> Figures
 def reported(
     texts: Mapping[str, list[list[Figures]]], lanes: tuple[Lane, ...] = (AR, LINEAR, TREE, OWN)
 ) -> PaperReport:
-    """By lane, prompt by prompt its figures at both lengths, or at one."""
+    """A report of each lane's figures; `texts` has for each lane and prompt the figures at both lengths, or at one."""
     lengths = (4, 8)[-len(texts["ar"][0]) :]
     experiment = PaperExperiment(
         name="main", data_set="wikitext", most=8, prompts=2, lanes=tuple(lane.name for lane in lanes), lengths=lengths

@@ -1,4 +1,4 @@
-"""The tables: the paper's rows with our numbers beside it, no speed for a text that is another, noise and hardware."""
+"""The tables: our numbers beside the paper's, no speed for a different text, noise and hardware."""
 
 import pytest
 from msgspec import structs
@@ -20,7 +20,7 @@ def usual() -> dict[str, Table]:
 
 
 def row(table: Table, first: str) -> dict[str, Cell]:
-    """By title; a column of the paper by that which it stands beside."""
+    """Cells by column title; a column of the paper is named after the column to its left."""
     cells = next(cells for cells in table.rows if cells[0] == first)
     titles: list[str] = []
     for column in table.columns:

@@ -1,4 +1,4 @@
-"""A report as files: readable as a page, as data, and complete or absent."""
+"""A report is written as a page and as data, either completely or not at all."""
 
 import csv
 import errno

@@ -1,4 +1,4 @@
-"""Whole measurements of tiny models, of all experiments and yet done in a second or two."""
+"""Measurements of tiny models: all experiments in a second or two."""
 
 import sys
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper
 
 
 def readied(request: OnPaper, note: Callable[[str], None]) -> Prepared:
-    """A measurement before its first turn, whose log nobody holds."""
+    """A measurement before its first turn; its log is no longer locked."""
     with prepared(request, note) as ready:
         return ready
 
@@ -59,11 +59,11 @@ def done(request: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prep
 
 
 KNOWN_COSTS = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-"""In place of a curve that takes seconds to measure."""
+"""Replaces a cost curve that takes seconds to measure."""
 
 
 def main() -> None:
-    """Measures the pair that the command line names, for a test that ends such a process."""
+    """Measures the pair that the command line names, for a test that kills this process."""
     vars(header)["cost_curve"] = lambda *_: KNOWN_COSTS
     target, draft, log = map(Path, sys.argv[1:])
     extent = replace(EXTENT, experiments=("main",), prompts=3, repeats=3, warm_up=0)

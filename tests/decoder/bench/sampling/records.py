@@ -1,4 +1,4 @@
-"""Records of a measurement that nobody made."""
+"""Made-up records of a measurement."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def header(those: SamplingRequest) -> Header:
 def expected(
     those: SamplingRequest, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]
 ) -> Expected:
-    """One text, on which all shapes but those that are named bring one token."""
+    """Expected tokens on one text: 1 for every shape, except those in `tokens`."""
     return Expected(
         place=place,
         roots=1,

@@ -1,4 +1,4 @@
-"""Whole comparisons on tiny models: closed forms at real roots, real rounds, and going on after a kill."""
+"""Whole comparisons of tiny models: closed forms at real roots, real rounds, and resuming after a kill."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: Tin
 
 
 def test_a_verifier_that_is_always_right_accepts_whole_trees(tiny_models: TinyModels) -> None:
-    """A draft that is the target itself: naive refuses nothing."""
+    """The draft is the target itself, so naive verification rejects nothing."""
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     twins = type(engine.pair)(**{**vars(engine.pair), "draft": engine.pair.target})
     found = expected(twins, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:])

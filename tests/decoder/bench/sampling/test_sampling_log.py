@@ -1,4 +1,4 @@
-"""The file that a stopped measurement goes on from."""
+"""The log from which a stopped measurement resumes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""From records to best shapes, means, claims and tables, on numbers whose truth is known."""
+"""From records to best shapes, means, claims and tables, with numbers whose true results are known."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is compared: tasks, settings, verifiers, shapes, and what a round of a shape costs."""
+"""The contents of a comparison: tasks, settings, verifiers, shapes, and the cost of a round of each shape."""
 
 from pathlib import Path
 

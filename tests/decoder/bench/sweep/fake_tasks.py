@@ -1,4 +1,4 @@
-"""What workers without models do; here, so that their processes can import it."""
+"""Tasks of workers without models, in a module that worker processes can import."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def killed(_setting: Setting) -> Any:
 
 
 def first_is_killed(setting: Setting) -> Any:
-    """The worker of the first setting is killed once another measures."""
+    """Kills the worker of the first setting after another worker has started to measure."""
     time.sleep(2)
     if setting == mixed(request())[0]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def first_is_killed(setting: Setting) -> Any:
 
 
 def main(folder: str) -> None:
-    """A program that has a worker."""
+    """A program that starts a worker."""
     for said in working(task(Path(folder), slow), 1, 0.1):
         if isinstance(said, Joined):
             sys.stdout.write(f"{said}\n")

@@ -1,4 +1,4 @@
-"""A worker without models, as a program: database URL, a log of what it began, seconds of a measurement, grace."""
+"""A worker program without models; arguments: database URL, log of started settings, seconds per measurement, grace."""
 
 import sys
 import time

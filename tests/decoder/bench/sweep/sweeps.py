@@ -1,4 +1,4 @@
-"""What tests of sweeps share: a question of 24 settings, results without models, and workers to be killed."""
+"""Shared parts of the sweep tests: a request of 24 settings, results without models, and workers to kill."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 AXES = {"D": (3, 4, 5), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
 HEARTBEAT_S, GRACE_S = 1, 4
 NEVER_S = 1000
-"""A grace in which no worker is thought dead, however long it waits for its turn."""
+"""A grace so long that no worker is considered dead while it waits for its turn."""
 
 
 def request(**changes: Any) -> SweepRequest:
@@ -58,7 +58,7 @@ def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
 
 
 def fake_result(setting: Setting) -> Outcome:
-    """The same for the same setting, in every process."""
+    """A result that depends only on the setting, in every process."""
     return outcome(1 + hashlib.sha256(setting.key.encode()).digest()[0] / 256)
 
 
@@ -70,19 +70,19 @@ def sweep_in(
     heartbeat_s: float = HEARTBEAT_S,
     grace_s: float = NEVER_S,
 ) -> Sweep:
-    """A study as one worker sees it."""
+    """A study as one worker opens it."""
     database = understood(url)
     make(database)
     return joined(database, question or request(), name, heartbeat_s, grace_s)
 
 
 def states(sweep: Sweep) -> list[str]:
-    """Of all settings, in the order of the grid."""
+    """States of all settings, in grid order."""
     return [trial.state for trial in read(sweep).trials]
 
 
 def done(sweep: Sweep) -> list[Trial]:
-    """Settings with a result that has a speed."""
+    """Settings whose result has a speed."""
     return [trial for trial in read(sweep).trials if trial.state == "done"]
 
 
@@ -91,7 +91,7 @@ def sqlite_in(folder: Path) -> str:
 
 
 class FakeWorker:
-    """A process that works as every worker does, but for what it measures."""
+    """A worker process with a fake measurement."""
 
     def __init__(self, url: str, log: Path, measure_s: float = 0.02, grace_s: int = GRACE_S) -> None:
         self._log = log
@@ -103,7 +103,7 @@ class FakeWorker:
         )
 
     def wait_for_measurements(self, count: int) -> None:
-        """Until so many more were begun, by whoever writes the same log."""
+        """Waits until `count` more measurements have started, by any worker with the same log."""
         before, deadline = len(header(self._log)), time.monotonic() + 60
         while len(header(self._log)) < before + count and self.process.poll() is None:
             assert time.monotonic() < deadline
@@ -114,21 +114,21 @@ class FakeWorker:
         self.process.communicate()
 
     def ended(self) -> tuple[int, str]:
-        """Exit code and what it said."""
+        """Exit code and error output."""
         _, said = self.process.communicate(timeout=120)
         return self.process.returncode, said
 
 
 def header(log: Path) -> list[str]:
-    """The keys of all measurements that were begun, with repetitions."""
+    """Keys of all started measurements, with repetitions."""
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
 def results(url: str) -> dict[str, Trial]:
-    """All settings with a result, by their keys."""
+    """All settings with a result, by key."""
     return {trial.setting.key: trial for trial in done(sweep_in(url))}
 
 
 def finished(url: str) -> Counter[str]:
-    """How often each setting has a result."""
+    """Number of results of each setting."""
     return Counter(trial.setting.key for trial in done(sweep_in(url)))

@@ -1,4 +1,4 @@
-"""One setting on tiny models: its figures, and what has no speed."""
+"""One setting measured on tiny models: its figures, and results without a speed."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
 
 
 def differing_on(monkeypatch: pytest.MonkeyPatch, *ties: bool | None) -> None:
-    """Lets the texts of so many first prompts differ from ar's."""
+    """Makes the text of the first prompts differ from the text of ar, one prompt for each element of `ties`."""
 
     def same(samples: Samples, name: str) -> list[int]:
         return samples.prompts[len(ties) :] if name == "setting" else samples.prompts

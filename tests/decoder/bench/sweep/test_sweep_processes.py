@@ -1,4 +1,4 @@
-"""Workers in processes of their own, and the one that started them."""
+"""Worker processes, and the process that starts them."""
 
 import os
 import subprocess
@@ -94,7 +94,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 def _worker(folder: Path) -> int:
-    """The process that holds a setting."""
+    """Id of the worker process that measures a setting."""
     while True:
         report = looked_up(understood(sqlite_in(folder)), None)
         for trial in report.trials:

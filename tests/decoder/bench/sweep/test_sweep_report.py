@@ -1,4 +1,4 @@
-"""What a database holds, as maps and tables."""
+"""Contents of a database as maps and tables."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SMALL = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 
 
 
 def report(trials: Sequence[Trial] = (), question: SweepRequest = SMALL) -> SweepReport:
-    """A report in which all but these are waiting."""
+    """A report of these trials; all other settings are waiting."""
     known = {trial.setting.key: trial for trial in trials}
     return SweepReport(
         study="fixed-0123",

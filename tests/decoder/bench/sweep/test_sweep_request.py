@@ -1,4 +1,4 @@
-"""One question is one study."""
+"""Each request has one study."""
 
 from typing import Any
 

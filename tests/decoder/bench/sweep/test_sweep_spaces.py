@@ -1,4 +1,4 @@
-"""Grids: which settings a space has, what each decodes by, and what is refused."""
+"""Grids: the settings of a space, the method of each setting, and refused values."""
 
 from typing import cast
 

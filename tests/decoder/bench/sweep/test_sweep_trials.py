@@ -1,4 +1,4 @@
-"""Who measures which setting: taken once, kept once, given back, and free again when a worker has died."""
+"""Workers claim settings: claimed once, kept once, returned, and free again after a worker died."""
 
 import sqlite3
 import time
@@ -31,7 +31,7 @@ from tests.decoder.bench.sweep.sweeps import done, outcome, request, sqlite_in, 
 
 FEW = request(axes={"D": (3, 4), "B": (2,), "tau": (0.05,), "T": (9,)})
 AT_ONCE_S = 1
-"""A grace that is soon over."""
+"""A grace that ends soon."""
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_lease_that_is_prolonged_does_not_run_out(database: str) -> None:
 
 
 def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
-    sweep = sweep_in(database, FEW, grace_s=-1)  # every lease has run out when it begins
+    sweep = sweep_in(database, FEW, grace_s=-1)  # each lease has expired when it starts
     for _ in range(2 * LIVES):
         assert claimed(sweep)
     assert claimed(sweep) is None

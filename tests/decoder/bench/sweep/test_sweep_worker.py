@@ -1,4 +1,4 @@
-"""One worker in this process: what it measures, and what it leaves behind when it is stopped."""
+"""One worker in this process: its measurements, and the database after it is stopped."""
 
 from pathlib import Path
 from typing import Any

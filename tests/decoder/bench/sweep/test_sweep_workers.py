@@ -1,4 +1,4 @@
-"""Workers in processes of their own on one database: killed, resumed, at once, and with the database going away."""
+"""Worker processes on one database: killed, resumed, concurrent, and with a lost database."""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""Metadata of GGUF files is read without llama.cpp, and every broken file is refused in one sentence."""
+"""Metadata of GGUF files is read without llama.cpp, and each broken file is refused in one sentence."""
 
 import re
 import struct
@@ -20,7 +20,7 @@ from tests.gguf_states import LAYERS
 
 STRING, UINT32, ARRAY = 8, 4, 9
 HEADERS = 64
-"""Most bytes beside the numbers of a row and a state in llama.cpp's copy of its memory."""
+"""Largest overhead, in bytes, of a row and a state in llama.cpp's copy of its memory."""
 
 
 def text(value: str) -> bytes:
@@ -39,7 +39,7 @@ ARCHITECTURE = text("general.architecture") + number(STRING) + text("llama")
 
 
 def file_of(values: Mapping[str, Any], tensors: tuple[str, ...] = ("token_embd.weight",)) -> GgufFile:
-    """Metadata of a model that can be decoded, with other values."""
+    """A file with the metadata of a supported model, changed by `values`."""
     usual: dict[str, Any] = {
         "general.architecture": "llama",
         "general.file_type": 15,
@@ -174,7 +174,7 @@ def test_a_file_is_described_for_the_doctor(gguf_pair: GgufPair) -> None:
 
 @needs_llama_cpp
 def test_what_llama_cpp_refuses_is_refused_with_its_reason(gguf_pair: GgufPair, tmp_path: Path) -> None:
-    import torch  # noqa: PLC0415 - for this test alone
+    import torch  # noqa: PLC0415 - only this test needs it
 
     whole, path = gguf_pair.draft().read_bytes(), tmp_path / "m.gguf"
     for content, why in (

@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file splits and joins texts as the tokenizer from which the file was written."""
+"""The tokenizer of a GGUF file encodes and decodes texts as the tokenizer it was converted from."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A panel: what it patches, what it leaves to Textual, and when nothing lies over it."""
+"""A panel: rows it patches itself, rows left to Textual, and the check that nothing covers it."""
 
 from collections.abc import Mapping
 
@@ -19,13 +19,13 @@ PLACE = Offset(0, 0)
 
 
 def speeds(scene: Scene, width: int, height: int) -> Rows:
-    """A row that changes with the speed, between rows that never do."""
+    """A row that changes with the speed, between constant rows."""
     del width
     return [(("top", "plain"),), ((f"speed {scene.speed:.0f}", "good"),), *[()] * (height - 2)]
 
 
 class Panels(App[None]):
-    """Two panels beside each other."""
+    """Two panels side by side."""
 
     CSS = "Screen { layout: horizontal; } Canvas { width: 1fr; height: 4; }"
 
@@ -38,14 +38,14 @@ class Panels(App[None]):
 
 
 def patched(canvas: Canvas, scene: Scene, place: Offset = PLACE, inks: Mapping[Ink, Style] = INKS) -> str:
-    """What the terminal is told."""
+    """Output that patches the terminal."""
     frame = Frame()
     canvas.patch(scene, inks, place, frame)
     return frame.text()
 
 
 def text_of(canvas: Canvas) -> list[str]:
-    """What Textual would show of a panel."""
+    """The panel's text as rendered by Textual."""
     return [strip.text.rstrip() for strip in canvas.render_lines(Region(0, 0, *canvas.size))]
 
 
@@ -112,7 +112,7 @@ async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
 
 
 def counted(scene: Scene, width: int, height: int) -> Rows:
-    """Numbered rows, of which the speed is the first, between two that stay."""
+    """Numbered rows, starting with the speed, between two constant rows."""
     del width
     body: Rows = [((f"row {int(scene.speed) + y}", "good"),) for y in range(height - 2)]
     return [(("top", "plain"),), *body, (("bottom", "plain"),)]
