@@ -15,10 +15,10 @@ from tests.decoder.laws.mistakes import MISTAKES
 from tests.decoder.laws.toy import texts
 
 SHORT = {
-    "block, iid (1, 0, 3), T 1, top-p 1, neox": 500,
-    "specinfer, iid (2, 0, 2), T 1, top-p 0.9, llama": 500,
-    "traversal, delayed (2, 1, 1), T 1, top-p 0.9, neox": 1000,
-    "nss, dynatree, T 1, top-p 1, neox": 500,
+    "block, iid (1, 0, 3), T 1, top-p 1, neox": 300,
+    "specinfer, iid (2, 0, 2), T 1, top-p 0.9, llama": 300,
+    "traversal, delayed (2, 1, 1), T 1, top-p 0.9, neox": 500,
+    "nss, dynatree, T 1, top-p 1, neox": 300,
 }
 """Number of texts of each case."""
 SEEN_SOON = {

@@ -40,13 +40,17 @@ def prompt_of(tiny_models: TinyModels, family: str) -> list[int]:
     return tiny_models.prompt_tokens(tiny_models.pair(name(family, LAYOUT[family])), PROMPT)
 
 
+LONG = {("llama", Sampling()), ("neox", Sampling(0.8))}
+"""Texts that fill the context."""
+
+
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)], ids=str)
 @pytest.mark.parametrize("family", LAYOUT)
-def test_every_method_writes_a_long_text_of_plain_decoding(
+def test_every_method_writes_the_text_of_plain_decoding(
     tiny_models: TinyModels, family: str, sampling: Sampling
 ) -> None:
     saved, prompt = tiny_models.pair(name(family, LAYOUT[family])), prompt_of(tiny_models, family)
-    count = tiny.CONTEXT - len(prompt) - 8
+    count = tiny.CONTEXT - len(prompt) - 8 if (family, sampling) in LONG else 40
     config = RunConfig(METHODS, count, 3, dynatree=BUSHY, parameters={SAMPLING: sampling})
     module = tiny_models.plain(saved.target, "float32")
     plain = Eagle3Oracle(module, module, tiny.CONTEXT, sampling=sampling, seed=3, folder=saved.draft)

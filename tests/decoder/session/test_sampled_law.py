@@ -15,7 +15,7 @@ from tests.decoder.laws.cases import deterministic
 from tests.decoder.laws.joint_law import compare
 from tests.decoder.laws.toy import Setting, sampled, texts
 
-TEXTS = 600
+TEXTS = 400
 SETTINGS = {
     "a tree": deterministic("dynatree", "coupled", Sampling(0.7), "neox"),
     "a chain, top-p": deterministic("linear", "coupled", Sampling(1.0, 0, 0.9), "llama"),

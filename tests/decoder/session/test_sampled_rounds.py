@@ -92,7 +92,7 @@ def replace_methods(config: RunConfig, *methods: str) -> RunConfig:
 def test_a_turn_changes_the_texts_of_all_methods_at_one_position(
     tiny_models: TinyModels, name: str, value: float, begun: float
 ) -> None:
-    config = RunConfig(COUPLED, 60, temperature=begun)
+    config = RunConfig(COUPLED, 40, temperature=begun)
     before, steering, events = play(tiny_models, config), Steering(), []
     engine, turned_at = tiny_models.loaded(tiny_models.pair("neox"), "float32"), 0
     for event in decode(engine, PROMPT, config, steering):

@@ -54,7 +54,7 @@ def test_a_chance_to_be_accepted_falls_with_depth_and_adds_up_to_what_happens(na
     reach, draws = tree_statistics(name, drawn, arrays[0], arrays[1], [1])
     assert reach[0] == pytest.approx(1)
     assert all(0 <= reach[node] <= reach[parent] + 1e-12 for node, parent in enumerate(tree.parents) if node)
-    generator, times = PhiloxGenerator(3, 2), 1500
+    generator, times = PhiloxGenerator(3, 2), 800
     counts = np.zeros(len(tree))
     for _ in range(times):
         counts[[0, *VERIFIERS[name].on_device(drawn, *rows, generator)[0]]] += 1

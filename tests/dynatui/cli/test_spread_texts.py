@@ -44,7 +44,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
 def test_three_processes_write_what_one_writes(
     pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--methods", SPREAD, "--max-new-tokens", "16"]
+    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
+    asked += ["--methods", "ar,dynatree,auto"]
     found = spread_as_whole(asked, 3, tmp_path, capsys)
     assert found["ranks"] == ["cpu"] * 3
     assert len(found["peak_bytes_by_rank"]) == 3
@@ -152,6 +153,7 @@ def test_rounds_after_texts_of_given_lengths_are_measured_over_several_processes
     assert "Growth relative to 8 tokens:" in done.printed
 
 
+@pytest.mark.soak
 def test_a_measurement_that_torchrun_has_started_is_one_and_kept_once(
     pairs: dict[str, TinyPair], tmp_path: Path
 ) -> None:

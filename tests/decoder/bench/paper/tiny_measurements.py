@@ -66,7 +66,7 @@ def main() -> None:
     """Measures the pair that the command line names, for a test that kills this process."""
     vars(header)["cost_curve"] = lambda *_: KNOWN_COSTS
     target, draft, log = map(Path, sys.argv[1:])
-    extent = replace(EXTENT, experiments=("main",), prompts=3, repeats=3, warm_up=0)
+    extent = replace(EXTENT, experiments=("main",), prompts=2, repeats=2, warm_up=0)
     done(job(tiny.TinyPair(target, draft), extent, log=log))
 
 
