@@ -1,7 +1,7 @@
 """Multiply-adds of forward passes; their growth with the text length is compared with the growth of round times.
 
-Counts the work that a model's shape requires, not what an implementation does: padding rows do not count, and a key
-that a row reads twice counts once. Measures no time.
+This module counts the work that a model's shape requires, not the work of an implementation: padding rows do not count,
+and a key that a row reads twice counts once. It measures no time.
 """
 
 from typing import Any

@@ -1,4 +1,6 @@
-"""Database shared by several processes: an SQLite file or a PostgreSQL server. Independent of the stored data.
+"""Database shared by several processes: an SQLite file or a PostgreSQL server.
+
+This module does not depend on the stored data.
 
 Statements within `Database.alone` are one exclusive transaction: transactions of other processes wait for its end. Each
 transaction opens a new connection, so that after a short outage of the server the next transaction succeeds.
@@ -16,7 +18,9 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Maximum wait for another worker's transaction, in seconds; less than a lease, so that no lease expires meanwhile."""
+"""Maximum wait for another worker's transaction, in seconds; shorter than a worker's lease of a setting, so that no
+lease expires during the wait.
+"""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -39,7 +43,9 @@ class Dialect:
     hole: str
     """Placeholder for a value in a statement."""
     alone: tuple[str, ...]
-    """Statements that begin an exclusive transaction; in others, two workers could read the same state, then write."""
+    """Statements that begin an exclusive transaction; without them, two workers could read the same state and then both
+    write.
+    """
     now: str
     has_table: str
 
@@ -60,7 +66,7 @@ SERVER = Dialect(
 
 @dataclass(frozen=True)
 class Transaction:
-    """Transaction: statements that take effect together or not at all; `?` is the placeholder in both dialects."""
+    """Transaction: statements that take effect together or not at all; in both dialects, `?` stands for a value."""
 
     cursor: Any
     """Cursor of the SQLite or PostgreSQL driver."""
@@ -162,7 +168,7 @@ class Database:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Raises errors of the driver as one-line errors of this package."""
+        """Converts errors of the driver into one-line errors of this package."""
         kind: type[Exception] = sqlite3.Error if self.file is not None else driver().Error
         try:
             yield

@@ -66,7 +66,7 @@ def utc_now() -> str:
 
 
 def unlike(one: Machine, other: Machine) -> list[str]:
-    """Differences that make times of two machines incomparable, in words: "cores 2, here 4".
+    """Differences that make the times of two machines incomparable, in words such as "cores 2, here 4".
 
     Thread counts, which are chosen for each text, and load averages are not compared.
     """
@@ -79,13 +79,13 @@ def unlike(one: Machine, other: Machine) -> list[str]:
 
 
 def source_commit() -> str | None:
-    """Commit of the running source tree, with "-dirty" if files were changed since; None outside a git checkout."""
+    """Commit of the running source tree, with "-dirty" if files differ from the commit; None outside a git checkout."""
     root = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():
         return None
     named = [git, "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    described = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no word is a user's
+    described = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no user input
     return described.stdout.strip() or None
 
 
@@ -128,9 +128,9 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads: all, but the input embedding only if it is tied to the head."""
+    """Bytes of weights that one forward pass reads: all weights, except an input embedding not tied to the head."""
     module = model.hf.skeleton
-    # Quantised matrices are buffers in some modules.
+    # In some modules, quantised matrices are buffers and not parameters.
     weights = (*module.parameters(), *module.buffers()) if model.hf.quantised else module.parameters()
     total: int = sum(weight.numel() * weight.element_size() for weight in weights)
     embedding, head = module.get_input_embeddings(), module.get_output_embeddings()

@@ -1,4 +1,4 @@
-"""Reports as text of at most 80 columns. Only formats numbers that other modules compute."""
+"""Reports as text of at most 80 columns. This module only formats numbers that other modules compute."""
 
 from collections.abc import Callable, Sequence
 
@@ -238,7 +238,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
 
 
 def _verdict(difference: Difference) -> str:
-    """Verdict of float32 on the first two tokens that differ."""
+    """Verdict of float32 on the first pair of tokens that differ."""
     match difference.near_tie:
         case None:
             return "one is shorter" if difference.judged else "not judged"

@@ -99,7 +99,7 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
 
 
 def lane_name(draft: str, method: str) -> str:
-    """Name of the contender that decodes by this method with this draft."""
+    """Name of the contender that decodes with this method and this draft."""
     return f"{draft} {method}"
 
 
@@ -126,7 +126,7 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """See `_guesses`; the target reads the text too, since the head needs the target's states."""
+    """See `_guesses`; here the target also reads the text, since the head needs the target's states."""
     whole, states, best = [*prompt, *text], LayerStates(head.layers), list[int]()
     tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
     cache = tapped.new_cache(len(whole))

@@ -2,7 +2,7 @@
 
 A setting may be the best of many on the texts of the search only by chance. Therefore the best setting is checked on
 texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
-Knows only token ids.
+This module handles only token ids.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Passages:
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Number of different prompts. Passages of one prompt resemble each other; confidence intervals ignore this."""
+    """Number of different prompts. Passages of one prompt resemble each other, which confidence intervals ignore."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
@@ -81,7 +81,7 @@ def _distinct(prompts: Sequence[Sequence[int]]) -> list[Tokens]:
 
 
 def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-    """For all prompts together: the earlier half of each prompt's passages, and the later half."""
+    """The earlier halves of all prompts' passages, and the later halves."""
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)

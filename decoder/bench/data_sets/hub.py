@@ -1,4 +1,7 @@
-"""Download of data files from the Hugging Face hub into its local cache, once. Independent of the data set."""
+"""Download of data files from the Hugging Face hub into its local cache; each file is downloaded only once.
+
+This module does not depend on the data set.
+"""
 
 import errno
 from dataclasses import dataclass

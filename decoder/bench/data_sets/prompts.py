@@ -14,7 +14,7 @@ from decoder.errors import PromptError, quoted, require, shortened
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
-    """First prompts of each data set, not truncated; a data set that is named twice is loaded once.
+    """First prompts of each data set. The prompts are not truncated. A data set that is named twice is loaded once.
 
     Args:
         names: Names of data sets, from `NAMES`.

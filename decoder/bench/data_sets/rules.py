@@ -1,4 +1,4 @@
-"""Conversion of a data set's rows into prompts, as in the code of DynaTree's authors. Reads no file."""
+"""Conversion of a data set's rows into prompts, as in the code of DynaTree's authors. This module reads no file."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain

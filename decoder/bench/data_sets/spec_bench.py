@@ -28,7 +28,7 @@ TASKS = (
 
 
 class _Question(msgspec.Struct):
-    """Line of the questions file: only the fields that are used here."""
+    """Line of the questions file, with only the fields that are used here."""
 
     category: str
     turns: list[str]

@@ -1,6 +1,6 @@
 """The paper's experiments on given data sets: their lanes, prompts and text lengths.
 
-Independent of models: the caller ensures that the lengths fit into the models' context.
+This module does not depend on models, so the caller must ensure that the lengths fit into the models' context.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,10 @@ ALL_LANES = (
 
 @dataclass(frozen=True)
 class Extent:
-    """Size of the measurement: experiments, lanes, and numbers of prompts and tokens. Defaults are the paper's."""
+    """Size of the measurement: experiments, lanes, and numbers of prompts and tokens.
+
+    Default values are the paper's.
+    """
 
     experiments: tuple[str, ...] = NAMES
     lanes: tuple[str, ...] | None = None
@@ -225,7 +228,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used there without saying so."""
+    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used on it without stating so."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

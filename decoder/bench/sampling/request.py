@@ -1,4 +1,4 @@
-"""Request of a comparison: sampling settings, verifiers and tree shapes. Independent of models."""
+"""Request of a comparison: sampling settings, verifiers and tree shapes. This module does not depend on models."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +17,7 @@ BY_ROLLOUTS = "traversal"
 DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
 """Kinds of drafting in which trees have the same shape in every round."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""Upper limits of K and L, since the measurement's duration grows with the number of shapes."""
+"""Upper limits of K and L; there are limits because the measurement's duration grows with the number of shapes."""
 
 
 class Place(NamedTuple):

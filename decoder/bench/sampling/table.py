@@ -152,8 +152,8 @@ def agreements(rows: Sequence[Agreement]) -> Table:
         (Column("expected", "number", 2, 10), lambda each: each.expected),
     ]
     notes = (
-        "Expected: mean over roots. Decoded: mean over rounds; a text's last one is cut.",
-        "Passages with few accepted tokens have more rounds and lower the second mean.",
+        "Expected: mean over roots. Decoded: mean over rounds; the last round is cut.",
+        "Passages with few accepted tokens have more rounds and lower the decoded mean.",
     )
     title = "Tokens a round: of decoded texts, and by closed forms on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)
