@@ -52,7 +52,7 @@ class _Bursts(BaseStreamer):
         self._prompt_seen = True
 
     def end(self) -> None:
-        """Called at the end of the text."""
+        """Does nothing at the end of the text."""
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:

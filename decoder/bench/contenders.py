@@ -54,7 +54,8 @@ class Contender:
 
     name: str
     group: str
-    """Method or baseline, such as `linear`, of which this contender is a setting; `name` if there is no other setting.
+    """Method or baseline, such as `linear`, of which this contender is a setting; equal to `name` if it is the only
+    setting.
     """
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
@@ -181,7 +182,7 @@ def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
         pieces=[""] * len(outcome.tree.tokens),
         accepted=outcome.accepted[
             : len(outcome.committed) - 1
-        ],  # the last token is the target's own, not an accepted one
+        ],  # the last token is the target's own, not an accepted token
         committed=outcome.committed,
         text="",
     )

@@ -178,7 +178,7 @@ class Database:
     def _connected(self) -> Any:
         if self.file is not None:
             return _connected_to_file(self.file, "rw")
-        # with autocommit, only the statements of `_transaction` begin and end transactions, as for SQLite
+        # with autocommit, only the statements of `_transaction` begin and end transactions, as in SQLite
         return driver().connect(self.url.replace(POSTGRES, "postgresql", 1), autocommit=True, **PATIENT)
 
 
@@ -206,7 +206,7 @@ def understood(url: str) -> Database:
 def driver() -> Any:
     """Driver of PostgreSQL; raises DatabaseError if it is not installed."""
     try:
-        import psycopg  # noqa: PLC0415 - an extra
+        import psycopg  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise DatabaseError(
             "PostgreSQL needs psycopg, which cannot be imported here; run pip install 'dynatui[postgres]'"
@@ -216,7 +216,7 @@ def driver() -> Any:
 
 def _is_url(text: str) -> bool:
     try:
-        _ = urlsplit(text).port  # raises ValueError
+        _ = urlsplit(text).port  # raises ValueError for some invalid URLs
     except ValueError:
         return False
     return "://" in text

@@ -62,7 +62,7 @@ class OnRounds:
     """Loader (passes=..., report=...) -> engine whose draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
-    """Lengths of the texts in tokens; the later lengths are compared with the first."""
+    """Lengths of the texts in tokens; each later length is compared with the first length."""
     config: RunConfig
     repeats: int = 9
 
@@ -141,7 +141,10 @@ def _peaks(pair: Pair, samples: Samples) -> list[int]:
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """Prompts for warm-up: the first prompt on a CPU; all prompts on an accelerator, as each new size needs a graph."""
+    """Prompts for warm-up: on a CPU the first prompt; on an accelerator all prompts.
+
+    An accelerator captures a CUDA graph for each new size, and all these graphs must be captured before the first turn.
+    """
     return prompts[:1] if pair.target.device.type == "cpu" else longest_first(prompts)
 
 

@@ -1,4 +1,4 @@
-"""Contenders that decode greedily with llama.cpp's own server, plain or speculative; it is called without HTTP.
+"""Contenders for greedy decoding, plain or speculative, by llama.cpp's own server, which is called without HTTP.
 
 The engine is not used. The time of a text is the time that the server reports; as for transformers' baselines, prefill
 ends with the first token, which does not count in rates.
@@ -51,7 +51,7 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
 
 
 class _Server:
-    """llama.cpp's server, which decodes one text at a time; the first text starts it."""
+    """llama.cpp's server, which decodes one text at a time; it is started when the first text is decoded."""
 
     def __init__(self, target: str, draft: str | None, drafted: int) -> None:
         """Describes a server for the model file `target`; the model file `draft`, if given, drafts up to `drafted`

@@ -121,7 +121,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     times = []
     for _ in range(SERIES):
         start = clock.now()
-        for _ in range(COPIES):  # back to back, so that launch and synchronisation hardly count
+        for _ in range(COPIES):  # copies run back to back, so that launch and synchronisation hardly add time
             target.copy_(source)
         times.append(clock.now() - start)
     return 2 * size * COPIES / median(times)
@@ -153,13 +153,13 @@ def begin_peak(device: torch.device) -> None:
     """Resets the peak memory to the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # gives freed memory back to the system, so that it does not count
+        ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system, so that it does not count as used
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes Linux reset the peak
 
 
 def _processor() -> str:
-    """Name of the processor, if the system reports it."""
+    """Name of the processor; if the system does not report it, the processor's architecture."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()

@@ -109,7 +109,7 @@ class Experiment:
 
 
 def endless(engine: Engine) -> Engine:
-    """Engine whose texts ignore the end-of-text token, so that all have the same length."""
+    """Engine whose texts ignore the end-of-text token, so that all texts have the same length."""
     return replace(engine, pair=replace(engine.pair, eos=frozenset()))
 
 

@@ -88,7 +88,7 @@ class RecordLog(Generic[H, R]):
         return [record for record in self.records if isinstance(record, kind)]
 
     def begin(self, header: H, *, complete: bool = False) -> H:
-        """Header of the log; if the log has none yet, the given header is written.
+        """Header of the log; if the log has no header yet, the given header is written and returned.
 
         Args:
             header: Header of this measurement.
@@ -127,7 +127,7 @@ class RecordLog(Generic[H, R]):
 
     def _take(self, line: H | R) -> None:
         if isinstance(line, LogHeader):
-            self.header = line  # type: ignore[assignment]  # the only kind of header
+            self.header = line  # type: ignore[assignment]  # the decoder's only type of header is H
         else:
             self.records.append(line)
 

@@ -26,7 +26,7 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Number of children of every node that has children; the last such node may have fewer."""
+        """Number of children of every node that has children; the last of these nodes may have fewer children."""
         return -(-(self.rows - 1) // self.depth)
 
 

@@ -104,7 +104,7 @@ def lane_name(draft: str, method: str) -> str:
 
 
 def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    """Share of the texts' tokens that are the draft's most probable token after all tokens before them."""
+    """Share of the texts' tokens that equal the draft's most probable token after all preceding tokens."""
     return fmean(
         float(token == guess)
         for prompt, text in zip(prompts, texts, strict=True)

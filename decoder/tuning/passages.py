@@ -1,7 +1,7 @@
 """Prompts cut into passages: some for the search, others for the check.
 
-A setting may be the best of many on the texts of the search only by chance. Therefore the best setting is checked on
-texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
+Of many settings, one may be the best on the texts of the search only by chance. Therefore the best setting is checked
+on texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
 This module handles only token ids.
 """
 
@@ -37,8 +37,8 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
     Args:
         prompts: Token ids.
-        length: Tokens decoded after each passage; if prompts are long enough, two passages of one prompt are at least
-            this many tokens apart.
+        length: Number of tokens decoded after each passage; if prompts are long enough, two passages of one prompt are
+            at least this many tokens apart.
 
     Raises:
         PromptError: The prompts are too few or too short.

@@ -18,7 +18,7 @@ a good candidate loses by chance, similar settings are tried later.
 ENOUGH = 6
 """Minimum number of texts for a candidate to win."""
 FAR_BELOW = 0.9
-"""A candidate whose mean ratio is below this loses, even after only two texts."""
+"""A candidate whose mean ratio is below this value loses, even after only two texts."""
 
 
 class Decision(Enum):

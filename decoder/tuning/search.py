@@ -91,7 +91,7 @@ class State:
     """Progress of a search."""
 
     leaders: Mapping[str, Leader]
-    """Best setting of each method so far, by method."""
+    """Best setting of each method so far, by name of the method."""
     trials: int = 0
     """Number of finished trials, including those of pruned, wrong and too large settings."""
     pruned: int = 0

@@ -45,7 +45,7 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
     if url is None:
         yield None
         return
-    from decoder.tuning.optuna_database import opened  # noqa: PLC0415 - imports an extra
+    from decoder.tuning.optuna_database import opened  # noqa: PLC0415 - imports an optional dependency
 
     with opened(understood(url)) as storage:
         yield storage
@@ -66,7 +66,7 @@ class Study:
             ConfigError: Optuna is not installed.
         """
         require_optuna()
-        import optuna  # noqa: PLC0415 - an extra
+        import optuna  # noqa: PLC0415 - an optional dependency
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space = space
@@ -123,6 +123,6 @@ class Study:
         """Converts errors of the database into one-line errors of this package."""
         if self._storage is None:
             return nullcontext()
-        from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an extra
+        from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an optional dependency
 
         return reported(understood(self._storage.engine.url.render_as_string(hide_password=False)))

@@ -18,7 +18,7 @@ from decoder.tuning.search import Block, PassageResult, Setting
 
 
 class Turns:
-    """Runs turns: one setting decodes one passage. Must be closed after use."""
+    """Runs turns, in each of which one setting decodes one passage. A `Turns` object must be closed after use."""
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]], attempts: int = 1) -> None:
         """Begins a run.

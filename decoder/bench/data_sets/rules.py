@@ -12,7 +12,7 @@ OPENING = 1_000
 def paragraphs(rows: Iterable[str]) -> Iterator[str]:
     """Prompts of WikiText: rows up to the next empty row or heading, joined by spaces.
 
-    A paragraph shorter than `SHORTEST` is joined with the following one.
+    A paragraph shorter than `SHORTEST` is joined with the following paragraph.
 
     Args:
         rows: Rows including their line breaks, as in the data set.

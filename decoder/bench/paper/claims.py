@@ -192,7 +192,7 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """Claim that the lane `own` is better than every rival; the claim shows its quotient with the best rival."""
+    """Claim that the lane `own` is better than every rival; the claim shows the quotient with the best rival."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}

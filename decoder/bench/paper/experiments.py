@@ -188,7 +188,7 @@ def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> 
 
 
 def _sensitivity(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment `sensitivity`: DynaTree with other thresholds, breadths, depths; plain decoding; a fixed tree."""
+    """Experiment `sensitivity`: DynaTree with various thresholds, breadths and depths; plain decoding; a fixed tree."""
     lanes = (rows[AR], rows[UNTUNED], *sensitivity(extent.thresholds, extent.breadths, extent.depths))
     return Plan(lanes, (_experiment("sensitivity", extent, texts, lanes),))
 
@@ -228,7 +228,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used on it without stating so."""
+    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used, but did not report."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

@@ -40,7 +40,7 @@ class OnPaper(OnPair):
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether texts of `extent.length` tokens that exceed the context are an error; otherwise they are shortened."""
+    """Whether it is an error if texts of `extent.length` tokens exceed the context; otherwise, texts are shortened."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
@@ -179,7 +179,7 @@ def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """Extent with a text length of at most `room` tokens; raises a ConfigError if the length must not be reduced."""
+    """Extent with texts of at most `room` tokens; raises ConfigError if texts are longer and `must_fit` is set."""
     if job.extent.length <= room:
         return job.extent
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"

@@ -45,7 +45,7 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[str, ...]
     """Names of the lanes; the first is `ar`, plain decoding."""
     lengths: tuple[int, ...]
-    """Text lengths, in new tokens and ascending order, at which results are recorded; texts have the last length.
+    """Text lengths, in new tokens and ascending order, at which results are recorded; all texts have the last length.
 
     The first T tokens of a greedy text do not depend on its final length, so one decoding gives the results at all
     lengths.

@@ -1,4 +1,4 @@
-"""The paper's tables with figures measured here, next to the paper's own numbers where it has any.
+"""The paper's tables with figures measured here, next to the paper's own numbers, if there are any.
 
 All functions are pure.
 

@@ -14,7 +14,7 @@ from decoder.bench.sampling.averages import Values, mean, ratio
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Claim of the paper, with the paper's quotient and the measured one."""
+    """Claim of the paper, with the paper's quotient and the measured quotient."""
 
     says: str
     paper: float | None

@@ -284,7 +284,7 @@ def _claims(
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
-    """Values of the contests with one drafting and any number of rollouts, by verifier."""
+    """Values of the contests with one kind of drafting and any number of rollouts, by verifier."""
     return {
         contest.verifier: each for contest, each in values.items() if contest.drafting == drafting and contest.k is None
     }
@@ -307,7 +307,7 @@ def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Va
 
 
 def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:
-    """Median tokens per second, not counting the time that threads waited for a processor, if known."""
+    """Median tokens per second, without the time in which threads waited for a processor, if this time is known."""
     return median(turn.tokens / (turn.decode_s * (1 - (turn.waited or 0) / threads)) for turn in turns)
 
 

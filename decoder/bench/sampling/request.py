@@ -57,7 +57,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     repeats: int
     """Number of times that each text is decoded, with different seeds."""
     selectors: tuple[str, ...] = ()
-    """Selectors of tree shapes: for each, the verifier it was trained for and the SHA-256 of its file."""
+    """Selectors of tree shapes: for each selector, the verifier it was trained for and the SHA-256 of its file."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.verifiers if name not in VERIFIER_NAMES]

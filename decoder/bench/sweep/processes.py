@@ -146,7 +146,7 @@ def _worker(task: Task, pipe: Connection) -> None:
     except DecoderError as error:
         pipe.send(error)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process ends now; a second exit must not interrupt this
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not interrupt the end
 
 
 def _end_with_parent() -> None:

@@ -55,11 +55,11 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Claim:
-    """Claim of a worker on a setting that it measures."""
+    """Claim of a worker on a setting that the worker measures."""
 
     setting: Setting
     number: int
-    """Number of the claim, counted from 0 over the study."""
+    """Number of the claim; in each study, claims are numbered from 0."""
 
 
 def require_sweeps(database: Database) -> None:

@@ -11,7 +11,7 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""Name in the paper of the data set that is shown in the paper's figures of a single data set."""
+"""The paper's name of the data set that is shown in its figures with only one data set."""
 DYNATREE = "DynaTree"
 """Name of the row for the complete method in the paper's tables."""
 EARLY_LENGTH = 500
