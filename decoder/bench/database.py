@@ -195,7 +195,10 @@ def understood(url: str) -> Database:
     """
     scheme, _, rest = url.partition("://")
     require(_is_url(url), f"--storage is {quoted(url)}, which is not a database URL; give {EXAMPLES}")
-    require(scheme in (*_SERVERS, "sqlite"), f"--storage is a database of {quoted(scheme)}; give {EXAMPLES}")
+    require(
+        scheme in (*_SERVERS, "sqlite"),
+        f"--storage names a database of the kind {quoted(scheme)}, which is not supported; give {EXAMPLES}",
+    )
     if scheme in _SERVERS:
         return Database(f"{POSTGRES}://{rest}", None)
     name = unquote(rest.partition("?")[0].partition("/")[2])

@@ -122,7 +122,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
     in_torch = not any(model.computed_by for model in pair.models.values())
-    require(in_torch, "rounds after random tokens need models in torch, and one model is a GGUF file; measure texts")
+    require(in_torch, "rounds after random tokens need models in torch, and one is a GGUF file; measure texts instead")
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]

@@ -129,7 +129,7 @@ def loaded_pair(
     """Pair loaded by `load_pair`, but with a random draft; `compiled` applies to the pair with the random draft."""
     require_whole_draft("a draft that guesses at random", target, draft)
     in_torch = not any(is_gguf(name) for name in (target, draft) if name)
-    require(in_torch, "a draft that guesses at random is for models in torch, and one is a GGUF file; leave it out")
+    require(in_torch, "a draft that guesses at random needs models in torch, and one is a GGUF file; leave it out")
     require_gpu_layers({}, gpu_layers)
     if tensor_parallel > 1:
         require_partial_weights(exact=exact, compiled=compiled)
@@ -189,7 +189,8 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     """
     if length + more > pair.context:
         raise ConfigError(
-            f"{length} random tokens and {more} new and drafted ones exceed the context of {pair.context}; give fewer"
+            f"{length} random tokens and {more} new and drafted tokens exceed the context of {pair.context} tokens; "
+            "give fewer"
         )
     ids: list[int] = torch.randint(pair.vocabulary, (length,), generator=torch.Generator().manual_seed(SEED)).tolist()
     return ids
@@ -209,7 +210,9 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
             _fill_biases(module)
     except Exception as error:  # the model family's own code checks the config, and can raise any exception
         if not memory_is_full(error):
-            raise ConfigError(f"{name} gives no language model ({_short(error)}); give another config.json") from error
+            raise ConfigError(
+                f"{name} is not the configuration of a language model ({_short(error)}); give another config.json"
+            ) from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
     return module.eval()
 

@@ -198,8 +198,8 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
     if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
         raise PairError(
-            f"{draft} has another tokenizer than {job.target}, and drafts are ranked by the target's tokens that they "
-            "guess; choose drafts with the target's tokenizer"
+            f"{draft} has another tokenizer than {job.target}, and drafts are ranked by how many of the target's "
+            "tokens they guess; choose drafts with the target's tokenizer"
         )
     if loaded:
         return with_draft(loaded, job.target, draft, draft_dtype=job.draft_dtype, report=note)

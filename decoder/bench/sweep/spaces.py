@@ -90,7 +90,7 @@ class Space:
         count = 1
         for values in axes.values():
             count *= len(values)
-        require(count <= MOST_SETTINGS, f"the grid has {count} settings; leave {MOST_SETTINGS} or fewer")
+        require(count <= MOST_SETTINGS, f"the grid has {count} settings; give axes with {MOST_SETTINGS} or fewer")
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
         settings = tuple(Setting(point) for point in points if self.possible(point))
         require(bool(settings), f"no setting of these axes is possible; {self.about}")

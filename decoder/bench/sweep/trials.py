@@ -70,11 +70,15 @@ def require_sweeps(database: Database) -> None:
     """
     file = database.file
     if file is not None and not file.is_file():
-        raise DatabaseError(f"there is no database {shortened(file)}; run a sweep first, or name its --storage")
+        raise DatabaseError(
+            f"there is no database {shortened(file)}; run a sweep first, or let --storage name the database of a sweep"
+        )
     with database.reading() as transaction:
         _refuse_earlier(database, transaction)
         if not transaction.has_table("sweeps"):
-            raise DatabaseError(f"{database.shown} holds no sweep; run one first, or name its --storage")
+            raise DatabaseError(
+                f"{database.shown} holds no sweep; run a sweep first, or let --storage name the database of a sweep"
+            )
 
 
 def make(database: Database) -> None:
@@ -130,7 +134,7 @@ def existing(database: Database, study: str | None) -> Sweep:
         known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
     if study is None:
         require(len(known) > 0, "the database holds no study; run a sweep first")
-        require(len(known) == 1, f"the database holds {', '.join(known)}; let --study name one")
+        require(len(known) == 1, f"the database holds {', '.join(known)}; let --study name one of them")
     elif study not in known:
         raise ConfigError(f"there is no study {quoted(study)}; the database holds {', '.join(known) or 'none'}")
     name = study or next(iter(known))
