@@ -1,1 +1,1 @@
-"""Measurements of speed: methods and transformers decode texts in turns; rounds verify trees of given sizes."""
+"""Measurements of speed: methods and baselines decode texts in turns, or rounds verify trees of given sizes."""

@@ -1,7 +1,7 @@
 """Multiply-adds of forward passes; their growth with the text length is compared with the growth of round times.
 
-Counts the work that a model's shape requires, not what an implementation does: padding rows do not count, and a key
-that a row reads twice counts once. Measures no time.
+This module counts the work that a model's shape requires, not the work of an implementation: padding rows do not count,
+and a key that a row reads twice counts once. It measures no time.
 """
 
 from typing import Any
@@ -21,13 +21,13 @@ class Work(msgspec.Struct, frozen=True):
     """Number of rows whose logits were computed."""
 
     def since(self, before: "Work") -> "Work":
-        """Work since an earlier count."""
+        """Work done since the earlier count `before`."""
         earlier = msgspec.structs.astuple(before)
         return Work(*(now - then for now, then in zip(msgspec.structs.astuple(self), earlier, strict=True)))
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Multiply-adds of one model by kind of work."""
+    """Multiply-adds of one model for each kind of work."""
 
     matrices: int
     """Multiply-adds of one row in all weight matrices except the head's; in a mixture of experts, all experts count.
@@ -43,7 +43,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """Multiply-adds of target and draft by kind of work."""
+    """Multiply-adds of target and draft for each kind of work."""
 
     target: Shape
     draft: Shape
@@ -54,7 +54,7 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 def shape(module: Any) -> Shape:
-    """Multiply-adds of a Hugging Face model by kind of work, from the shapes of its weights."""
+    """Multiply-adds of a Hugging Face model for each kind of work, from the shapes of its weights."""
     config = module.config.get_text_config()
     head = module.get_output_embeddings().weight
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}

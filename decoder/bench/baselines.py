@@ -1,8 +1,8 @@
 """Baselines of transformers, each in several settings: plain `generate`, assisted generation and prompt lookup.
 
-All run on the pair's own modules, on the caller's thread. The best setting depends on models and machine, so all
-settings are measured and the table names the best. The prefill ends when the first tokens arrive; these tokens do not
-count in tokens/s.
+All baselines run on the pair's own modules, on the caller's thread. The best setting depends on models and machine, so
+all settings are measured and the table names the best setting. The prefill ends when the first tokens arrive; these
+tokens do not count in tokens/s.
 """
 
 import copy
@@ -29,11 +29,13 @@ ASSISTED: dict[str, dict[str, float]] = {
     "3/0": {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.0},
     "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
 }
-"""Settings by name "drafted tokens/confidence below which drafting stops"; the first is transformers' default."""
+"""Settings by name; a name is the number of drafted tokens, a slash, and the confidence below which drafting stops. The
+first setting is transformers' default.
+"""
 LOOKED_UP = (5, 10)
 """Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
-"""Arguments that make `generate` draft; the number of its draft passes is then unknown."""
+"""Arguments with which `generate` drafts tokens; the number of draft passes is then unknown."""
 
 
 class _Bursts(BaseStreamer):
@@ -44,13 +46,13 @@ class _Bursts(BaseStreamer):
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Receives the prompt first, then each burst."""
+        """Receives the prompt first, then each burst of tokens."""
         if self._prompt_seen:
             self.bursts.append((value.flatten().tolist(), time.perf_counter()))
         self._prompt_seen = True
 
     def end(self) -> None:
-        """Called at the end of the text."""
+        """Does nothing at the end of the text."""
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:

@@ -1,7 +1,7 @@
 """Contenders of a benchmark: each has a name and a function that decodes and times one text.
 
-Methods of this project run in the same sessions as in the terminal app and in the library. Independent of prompts and
-statistics.
+Methods of this project run in the same sessions as in the terminal app and in the library. This module does not depend
+on prompts or statistics.
 """
 
 import time
@@ -24,9 +24,9 @@ from decoder.session.protocol import Outcome
 from decoder.system.device import Stopwatch
 
 PromptRead = Callable[[torch.device], None]
-"""Callback between prefill and first round, outside all timed sections; receives the device."""
+"""Callback that is called with the device between prefill and first round, outside all timed sections."""
 BASELINE = "ar"
-"""Name of plain decoding, the contender with which text and speed of all others are compared."""
+"""Name of plain decoding, the contender with which the texts and speeds of all other contenders are compared."""
 INEXACT = "not exact"
 """Group of the contenders that decode without batch-invariant passes, to show the cost of exactness."""
 PROMPT_LOOKUP = "prompt lookup"
@@ -45,7 +45,7 @@ class Trial:
     kv_bytes: int | None = None
     """Bytes of both models' KV caches; None if unknown."""
     waits: int | None = None
-    """Host waits for the device during rounds; None if not counted."""
+    """Number of times that the host waited for the device during rounds; None if not counted."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Contender:
 
     name: str
     group: str
-    """Method or baseline of which this contender is a setting, such as `linear`; `name` if it is the only setting."""
+    """Method or baseline, such as `linear`, of which this contender is a setting; equal to `name` if it is the only
+    setting.
+    """
     run: Callable[[Engine, Sequence[int]], Trial]
     """(engine, prompt ids) -> trial of the text, decoded to its end."""
     settings: Mapping[str, Any]
@@ -87,7 +89,7 @@ def sweep(
 
     Args:
         methods: Names from the registry.
-        config: The length limit, and parameters of methods without settings.
+        config: Length limit, and the parameters of methods that `settings` does not contain.
         settings: Parameters by method, then by the suffix of the contender's name.
     """
     contenders = [own(BASELINE, BASELINE, BASELINE, config)]
@@ -102,7 +104,7 @@ def sweep(
 
 
 def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
-    """Copies of `ar` and of every adaptive tree that decode on an engine without batch-invariant passes."""
+    """Copies of `ar` and of all adaptive trees; the copies decode on `engine`, whose passes are not batch-invariant."""
 
     def run(contender: Contender) -> Callable[[Engine, Sequence[int]], Trial]:
         return lambda _, prompt_ids: contender.run(engine, prompt_ids)
@@ -124,8 +126,9 @@ def decoded(
     """Decodes one text to its end.
 
     The clock is read outside the session, so that all of a session's work is timed; the session reports the times of
-    the parts of a round. The device is synchronised only at the start and the end. If the rounds report more time in
-    total than the clock, part of their time passed before the clock started, and the rounds' total is used.
+    the parts of a round. The device is synchronised only at the start and end of the prefill and of all rounds. If the
+    rounds report more time in total than the clock, part of their time passed before the clock started, and the rounds'
+    total is used.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
@@ -149,7 +152,13 @@ def decoded(
 
 
 def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:
-    """Totals after each round, from its outcome and the seconds since the first round began."""
+    """Totals after each round.
+
+    Args:
+        prefill_s: Seconds of the prefill.
+        method: Name of the method.
+        outcomes: Each round's outcome, and the time of its end in seconds since the first round began.
+    """
     rounds = (as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes))
     return tuple(accumulate(rounds, tally_round, initial=Tally(prefill_s=prefill_s)))[1:]
 
@@ -173,7 +182,7 @@ def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
         pieces=[""] * len(outcome.tree.tokens),
         accepted=outcome.accepted[
             : len(outcome.committed) - 1
-        ],  # the last token is the target's own, not an accepted one
+        ],  # the last token is the target's own, not an accepted token
         committed=outcome.committed,
         text="",
     )

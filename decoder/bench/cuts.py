@@ -1,7 +1,9 @@
-"""Totals of a run with fewer new tokens, computed from the totals after each round of a longer run. Pure.
+"""Totals of a run with fewer new tokens, computed from the totals after each round of a longer run.
 
-This is exact, because a greedy text of T tokens begins with all shorter ones, and no round depends on the number of
-tokens still to come.
+All functions are pure.
+
+The result is exact: the first T tokens of a greedy text do not depend on its length limit, and no round depends on the
+number of tokens still to come.
 """
 
 from bisect import bisect_left
@@ -15,7 +17,7 @@ from decoder.tree import share_of_depth
 
 
 def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
-    """Totals of a trial at each of these lengths; only the last has the peak memory, measured over the whole turn."""
+    """Totals of a trial at each of these lengths; only the last totals include the peak memory of the whole turn."""
     cuts = [cut(trial.after, length) for length in lengths]
     if cuts:
         cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
@@ -25,7 +27,7 @@ def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
 def cut(after: Sequence[Tally], length: int) -> Tally:
     """Totals after `length` new tokens; tokens and accepted nodes beyond that length are removed from the last round.
 
-    A shorter text is not cut.
+    A text with fewer tokens is not cut.
 
     Args:
         after: Totals after each round, at least one.

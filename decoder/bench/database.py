@@ -1,4 +1,6 @@
-"""Database shared by several processes: an SQLite file or a PostgreSQL server. Independent of the stored data.
+"""Database shared by several processes: an SQLite file or a PostgreSQL server.
+
+This module does not depend on the stored data.
 
 Statements within `Database.alone` are one exclusive transaction: transactions of other processes wait for its end. Each
 transaction opens a new connection, so that after a short outage of the server the next transaction succeeds.
@@ -16,7 +18,9 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Maximum wait for another worker's transaction, in seconds; less than a lease, so that no lease expires meanwhile."""
+"""Maximum wait for another worker's transaction, in seconds; shorter than a worker's lease of a setting, so that no
+lease expires during the wait.
+"""
 PATIENT = {
     "connect_timeout": 10,
     "options": f"-c lock_timeout={PATIENCE_S}s",
@@ -39,7 +43,9 @@ class Dialect:
     hole: str
     """Placeholder for a value in a statement."""
     alone: tuple[str, ...]
-    """Statements that begin an exclusive transaction; in others, two workers could read the same state, then write."""
+    """Statements that begin an exclusive transaction; without them, two workers could read the same state and then both
+    write.
+    """
     now: str
     has_table: str
 
@@ -60,7 +66,7 @@ SERVER = Dialect(
 
 @dataclass(frozen=True)
 class Transaction:
-    """Transaction: statements that take effect together or not at all; `?` is the placeholder in both dialects."""
+    """Transaction: statements that take effect together or not at all; in both dialects, `?` stands for a value."""
 
     cursor: Any
     """Cursor of the SQLite or PostgreSQL driver."""
@@ -162,7 +168,7 @@ class Database:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Raises errors of the driver as one-line errors of this package."""
+        """Converts errors of the driver into one-line errors of this package."""
         kind: type[Exception] = sqlite3.Error if self.file is not None else driver().Error
         try:
             yield
@@ -172,7 +178,7 @@ class Database:
     def _connected(self) -> Any:
         if self.file is not None:
             return _connected_to_file(self.file, "rw")
-        # with autocommit, only the statements of `_transaction` begin and end transactions, as for SQLite
+        # with autocommit, only the statements of `_transaction` begin and end transactions, as in SQLite
         return driver().connect(self.url.replace(POSTGRES, "postgresql", 1), autocommit=True, **PATIENT)
 
 
@@ -189,7 +195,10 @@ def understood(url: str) -> Database:
     """
     scheme, _, rest = url.partition("://")
     require(_is_url(url), f"--storage is {quoted(url)}, which is not a database URL; give {EXAMPLES}")
-    require(scheme in (*_SERVERS, "sqlite"), f"--storage is a database of {quoted(scheme)}; give {EXAMPLES}")
+    require(
+        scheme in (*_SERVERS, "sqlite"),
+        f"--storage names a database of the kind {quoted(scheme)}, which is not supported; give {EXAMPLES}",
+    )
     if scheme in _SERVERS:
         return Database(f"{POSTGRES}://{rest}", None)
     name = unquote(rest.partition("?")[0].partition("/")[2])
@@ -200,7 +209,7 @@ def understood(url: str) -> Database:
 def driver() -> Any:
     """Driver of PostgreSQL; raises DatabaseError if it is not installed."""
     try:
-        import psycopg  # noqa: PLC0415 - an extra
+        import psycopg  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise DatabaseError(
             "PostgreSQL needs psycopg, which cannot be imported here; run pip install 'dynatui[postgres]'"
@@ -210,7 +219,7 @@ def driver() -> Any:
 
 def _is_url(text: str) -> bool:
     try:
-        _ = urlsplit(text).port  # raises ValueError
+        _ = urlsplit(text).port  # raises ValueError for some invalid URLs
     except ValueError:
         return False
     return "://" in text

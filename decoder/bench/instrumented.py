@@ -118,11 +118,11 @@ def kv_bytes(session: Session) -> int | None:
 
 @runtime_checkable
 class TellsWaits(Protocol):
-    """Session that counts host waits for the device."""
+    """Session that counts how often the host waits for the device."""
 
     waits: int
 
 
 def waits(session: Session) -> int | None:
-    """Host waits for the device in rounds so far; None if not counted."""
+    """Number of times that the host has waited for the device in rounds so far; None if not counted."""
     return session.waits if isinstance(session, TellsWaits) else None

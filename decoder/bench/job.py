@@ -1,6 +1,6 @@
-"""Complete measurements of `dynatui bench speed`: loads the models, runs a plan of turns, reports the samples.
+"""Complete measurements of `dynatui bench speed`: each loads the models, runs the planned turns and reports samples.
 
-An interruption ends a measurement early; complete blocks are reported.
+If a measurement is interrupted, it ends early and reports the complete blocks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ class OnTexts(OnPair):
     compiled: bool = False
     """Whether compiled passes are tried, and kept if they are faster."""
     tensor_parallel: int = 1
-    """Number of processes over which the target is split; with several, transformers' baselines are left out."""
+    """Number of processes over which the target is split; if it is above 1, transformers' baselines are left out."""
     with_baselines: bool = True
     random_draft: bool = False
     """Whether the draft guesses at random, so that drafting gains nothing."""
@@ -62,7 +62,7 @@ class OnRounds:
     """Loader (passes=..., report=...) -> engine whose draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
-    """Lengths of the texts in tokens; the later lengths are compared with the first."""
+    """Lengths of the texts in tokens; each later length is compared with the first length."""
     config: RunConfig
     repeats: int = 9
 
@@ -72,7 +72,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
 
     Raises:
         DecoderError: A prompt does not fit into the context, or models or device fail.
-        KeyboardInterrupt: Interrupted before anything was complete.
+        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
     if is_model_free(job.draft):
         require_model_free(job.methods)
@@ -115,14 +115,14 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
 
     Raises:
         DecoderError: A tree size is impossible, a text is too long, or models or device fail.
-        KeyboardInterrupt: Interrupted before anything was complete.
+        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
     contenders = sizes.contenders(job.config, job.sizes)
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
     in_torch = not any(model.computed_by for model in pair.models.values())
-    require(in_torch, "rounds after random tokens need models in torch, and one model is a GGUF file; measure texts")
+    require(in_torch, "rounds after random tokens need models in torch, and one is a GGUF file; measure texts instead")
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
@@ -133,7 +133,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:
-    """Peak memory in bytes by rank; the first rank's peak is the highest over all turns."""
+    """Peak memory of each rank in bytes; the first rank's peak is the highest over all turns."""
     if not pair.target.ranks:
         return []
     first, *others = pair.target.ranks.peak_bytes()
@@ -141,7 +141,10 @@ def _peaks(pair: Pair, samples: Samples) -> list[int]:
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """Prompts for warm-up: the first on a CPU; all on an accelerator, which captures a CUDA graph for each new size."""
+    """Prompts for warm-up: on a CPU the first prompt; on an accelerator all prompts.
+
+    An accelerator captures a CUDA graph for each new size, and all these graphs must be captured before the first turn.
+    """
     return prompts[:1] if pair.target.device.type == "cpu" else longest_first(prompts)
 
 

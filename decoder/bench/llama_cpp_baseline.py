@@ -1,7 +1,7 @@
-"""llama.cpp's own greedy decoding as contenders, plain and speculative: its server, called without HTTP.
+"""Contenders for greedy decoding, plain or speculative, by llama.cpp's own server, which is called without HTTP.
 
-Nothing of the engine takes part. The time of a text is the time that the server reports; as for transformers'
-baselines, prefill ends with the first token, which does not count in rates.
+The engine is not used. The time of a text is the time that the server reports; as for transformers' baselines, prefill
+ends with the first token, which does not count in rates.
 """
 
 import functools
@@ -22,15 +22,19 @@ from decoder.run.config import RunConfig
 
 NAME = "llama.cpp"
 DRAFTED = (1, 2, 3, 5)
-"""Settings of the server's speculative decoding: most drafted tokens a round; 3 is llama.cpp's default."""
+"""Settings of the server's speculative decoding: maximum number of drafted tokens per round; llama.cpp's default is 3.
+"""
 SILENT = -1
 """Verbosity at which the server writes nothing."""
 MS = 1e-3
-"""Seconds of a millisecond."""
+"""One millisecond in seconds."""
 
 
 def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft: str | None) -> list[Contender]:
-    """The contenders for greedy decoding, if `target` is a GGUF file; speculative ones if `draft` is one too."""
+    """Contenders for greedy decoding if `target` is a GGUF file, else none.
+
+    Speculative contenders are included only if `draft` is also a GGUF file and the pair needs no token translation.
+    """
     if target is None or not is_gguf(target) or config.sampling.temperature:
         return []
     drafts = DRAFTED if draft is not None and is_gguf(draft) and not pair.translation else ()
@@ -47,10 +51,12 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
 
 
 class _Server:
-    """llama.cpp's server, which decodes one text at a time; the first text starts it."""
+    """llama.cpp's server, which decodes one text at a time; it is started when the first text is decoded."""
 
     def __init__(self, target: str, draft: str | None, drafted: int) -> None:
-        """Describes a server for the file `target`; the file `draft`, if any, drafts up to `drafted` tokens a round."""
+        """Describes a server for the model file `target`; the model file `draft`, if given, drafts up to `drafted`
+        tokens per round.
+        """
         self._target, self._draft, self._drafted = target, draft, drafted
 
     def complete(self, prompt_ids: Sequence[int], most_tokens: int, **options: Any) -> Any:
@@ -67,7 +73,7 @@ class _Server:
         params.verbosity, params.warmup, params.fit_params = SILENT, False, False
         params.n_parallel, params.n_ctx = 1, gguf_file(self._target).size("context_length") or 0
         params.model.path = self._target
-        # The engine's own contexts have none either, and small models are faster without on a CPU.
+        # Flash attention is off, as in the engine's own contexts; on a CPU, small models are faster without it.
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         models = [params]
         if self._draft:
@@ -80,16 +86,17 @@ class _Server:
             if file and gguf_file(file).in_float32:
                 model.cache_type_k = model.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         server = xllamacpp.Server(params)
-        bindings.listen()  # The server has replaced the receiver of messages.
+        # Creating the server replaces our handler of llama.cpp's log messages, so it is installed again.
+        bindings.listen()
         return server
 
 
 def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
     timed = server.complete(prompt_ids, config.max_new_tokens)
-    # Token ids come only with log-probabilities, which take time.
+    # The server returns token ids only with log-probabilities, which take time, so this second call is not timed.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]
     if named["text"] != timed["choices"][0]["text"]:
-        raise ModelError("llama.cpp's server writes two greedy texts after one prompt, so its times fit neither")
+        raise ModelError("llama.cpp's server wrote two different greedy texts after one prompt, so it cannot be timed")
     tokens, times = [token["id"] for token in named["logprobs"]["content"]], timed["timings"]
     accepted = times.get("draft_n_accepted", 0)
     return Trial(

@@ -66,7 +66,7 @@ def utc_now() -> str:
 
 
 def unlike(one: Machine, other: Machine) -> list[str]:
-    """Differences that make times of two machines incomparable, in words: "cores 2, here 4".
+    """Differences that make the times of two machines incomparable, in words such as "cores 2, here 4".
 
     Thread counts, which are chosen for each text, and load averages are not compared.
     """
@@ -79,13 +79,13 @@ def unlike(one: Machine, other: Machine) -> list[str]:
 
 
 def source_commit() -> str | None:
-    """Commit of the running source tree, with "-dirty" if files were changed since; None outside a git checkout."""
+    """Commit of the running source tree, with "-dirty" if files differ from the commit; None outside a git checkout."""
     root = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():
         return None
     named = [git, "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    described = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no word is a user's
+    described = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no user input
     return described.stdout.strip() or None
 
 
@@ -121,16 +121,16 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     times = []
     for _ in range(SERIES):
         start = clock.now()
-        for _ in range(COPIES):  # back to back, so that launch and synchronisation hardly count
+        for _ in range(COPIES):  # copies run back to back, so that launch and synchronisation hardly add time
             target.copy_(source)
         times.append(clock.now() - start)
     return 2 * size * COPIES / median(times)
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads: all, but the input embedding only if it is tied to the head."""
+    """Bytes of weights that one forward pass reads: all weights, except an input embedding not tied to the head."""
     module = model.hf.skeleton
-    # Quantised matrices are buffers in some modules.
+    # In some modules, quantised matrices are buffers and not parameters.
     weights = (*module.parameters(), *module.buffers()) if model.hf.quantised else module.parameters()
     total: int = sum(weight.numel() * weight.element_size() for weight in weights)
     embedding, head = module.get_input_embeddings(), module.get_output_embeddings()
@@ -153,13 +153,13 @@ def begin_peak(device: torch.device) -> None:
     """Resets the peak memory to the memory in use now."""
     restart_peak(device)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # gives freed memory back to the system, so that it does not count
+        ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system, so that it does not count as used
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes Linux reset the peak
 
 
 def _processor() -> str:
-    """Name of the processor, if the system reports it."""
+    """Name of the processor; if the system does not report it, the processor's architecture."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()

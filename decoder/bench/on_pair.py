@@ -1,4 +1,7 @@
-"""Options and names of the measured pair, and the type of progress lines. Imports no torch."""
+"""Options and names of the measured pair, and the type of functions that receive progress lines.
+
+This module does not import torch.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ if TYPE_CHECKING:
     from decoder.models.pair import Pair
 
 Note: TypeAlias = Callable[[str], None]
-"""Receives one progress line."""
+"""Function that receives one progress line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,7 @@ def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """Names, device and dtypes of a loaded pair; empty strings if none is loaded."""
+    """Names, device and dtypes of a loaded pair; empty strings if no pair is loaded."""
     return {
         "target": pair.target_name if pair else "",
         "draft": pair.draft_name if pair else "",

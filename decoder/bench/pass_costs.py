@@ -1,4 +1,4 @@
-"""Costs of forward passes on the measuring machine, without the time that threads waited for a processor."""
+"""Costs of forward passes on the measuring machine, without the time in which threads waited for a processor."""
 
 from decoder.bench.machine import ComputingClock
 from decoder.draft.tree_size.cost_model import Costs
@@ -6,7 +6,8 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
 
 SERIES = 4
-"""Number of measurements of the same costs, up to two seconds each; the minimum counts, as disturbances only add time.
+"""Number of measurements of the same costs, up to two seconds each. The minimum is used, since disturbances only add
+time.
 """
 
 

@@ -1,4 +1,7 @@
-"""Progress of a measurement after each step, and its report at the end or after an interrupt. Imports no torch."""
+"""Progress of a measurement after each step, and its report at the end or after an interrupt.
+
+This module does not import torch.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

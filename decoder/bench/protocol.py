@@ -1,8 +1,9 @@
-"""Runner of every benchmark: contenders decode the same prompts in turns, each turn yields a sample.
+"""Runner of every benchmark: contenders decode the same prompts in turns, and each turn yields a sample.
 
-A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode a prompt
-before the next prompt, in a new random order each time, so that no contender always follows the same other contender.
-Warm-up turns, which are not counted, come first. A turn that other processes disturbed is repeated.
+A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode one prompt
+before any of them decodes the next prompt. Their order is random and new for each prompt, so that no contender always
+follows the same other contender. Warm-up turns, which are not counted, come first. A turn that other processes
+disturbed is repeated.
 """
 
 import gc
@@ -28,7 +29,7 @@ from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
 
 DISTURBED = 0.03
-"""Largest share of a turn's time that threads may wait for a processor; a turn with a larger share is repeated."""
+"""Largest share of a turn's time in which threads may wait for a processor; a turn with a larger share is repeated."""
 ATTEMPTS = 3
 """Largest number of attempts at a turn if other processes disturb it."""
 Tokens: TypeAlias = Sequence[int]
@@ -54,19 +55,19 @@ class Sample:
     repeat: int
     tally: Tally
     at: tuple[Tally, ...] = ()
-    """Totals at each of the experiment's lengths; only the last has the peak memory, measured over the whole turn."""
+    """Totals at each of the experiment's lengths; only the last totals include the peak memory of the whole turn."""
     seen: Seen | None = None
-    """Work of both models after prefill; None if unknown. `Trial` describes this field and the next two."""
+    """Work of both models after prefill; None if unknown. `Trial` also describes the next two fields."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
-    """Share of the turn that threads waited for a processor; None if the system does not report it."""
+    """Share of the turn's time in which threads waited for a processor; None if the system does not report it."""
     same_until: int | None = WHOLE
     """Number of leading tokens that must equal those of `ar`; None if any token may differ."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
-    """All turns by repeat and prompt, with the contenders of each prompt in random order."""
+    """All turns, ordered by repeat, then by prompt; the contenders of each prompt are in random order."""
     random = Random(seed)
     for repeat in range(repeats):
         for prompt in range(prompts):
@@ -74,9 +75,9 @@ def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator
 
 
 def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
-    """All turns by repeat, with all prompts and contenders of a repeat in random order.
+    """All turns, ordered by repeat; the prompts and contenders within a repeat are in random order.
 
-    For benchmarks that compare prompts and not only contenders.
+    This order is for benchmarks that compare prompts as well as contenders.
     """
     random = Random(seed)
     for repeat in range(repeats):
@@ -102,18 +103,18 @@ class Experiment:
     attempts: int = ATTEMPTS
 
     def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
-        """Turns in their order, without those of (repeat, prompt) blocks that are already measured."""
+        """Turns in their order, without the turns of (repeat, prompt) blocks in `done`, which are already measured."""
         order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
         return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
 
 
 def endless(engine: Engine) -> Engine:
-    """Engine whose texts ignore the end-of-text token, so that all have the same length."""
+    """Engine whose texts ignore the end-of-text token, so that all texts have the same length."""
     return replace(engine, pair=replace(engine.pair, eos=frozenset()))
 
 
 def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
-    """Prompts, the longest first, since a longer text discards the CUDA graphs and memory prepared for shorter ones."""
+    """Prompts sorted from longest to shortest: a longer text discards CUDA graphs and memory made for shorter texts."""
     return sorted(prompts, key=len, reverse=True)
 
 
@@ -143,7 +144,7 @@ def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> I
         DeviceError: The device's memory is full.
     """
     gc.collect()
-    gc.freeze()  # otherwise each collection would scan the loaded models, which takes a good part of a second
+    gc.freeze()  # otherwise each collection would scan the loaded models, which takes a large part of a second
     try:
         for turn in turns:
             yield _sample(engine, experiment, turn)
@@ -164,7 +165,7 @@ def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment)
 
 
 def disturbed(waits: Iterable[float | None]) -> int:
-    """Number of turns that other processes disturbed, from the share of each turn's time that threads waited."""
+    """Number of disturbed turns; `waits` has the share of each turn's time in which threads waited for a processor."""
     return sum(waited > DISTURBED for waited in waits if waited is not None)
 
 
@@ -187,9 +188,10 @@ def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
 
 
 def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
-    """First trial whose threads hardly waited for a processor, else the trial that waited least; and its waiting share.
+    """First trial whose threads hardly waited for a processor, or else the trial whose threads waited least.
 
-    Only the time spent waiting decides, never the speed.
+    Also returns the share of the trial's time in which threads waited. The choice depends only on this share, never on
+    the speed.
     """
     trials: list[tuple[float, Trial]] = []
     while len(trials) < attempts:
@@ -219,7 +221,7 @@ def _works(engine: Engine, contender: Contender, prompt: Tokens, note: Note) -> 
 
 
 def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> Trial:
-    """Trial of one turn after garbage collection, with its peak memory."""
+    """Collects garbage, then runs one turn; the returned trial includes the peak memory."""
     gc.collect(1)
     with peak_during(engine.pair.target.device) as peak:
         try:

@@ -1,8 +1,8 @@
 """Log of a measurement, with one JSON line per record, from which a stopped measurement resumes.
 
-The first line is the header, every other line a record. Damaged lines at the end, as left by a kill, a full disk or a
-power failure, are dropped, and their results are measured again. One process at a time may write a log: see
-`opened`. Independent of the content of records.
+The first line is the header, and every other line is a record. Damaged lines at the end, as left by a killed process, a
+full disk or a power failure, are dropped, and their results are measured again. Only one process at a time may write a
+log; see `opened`. This module does not depend on the content of records.
 """
 
 import errno
@@ -34,7 +34,7 @@ class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="b
     started_at: str
     """Start of the measurement, UTC in ISO 8601."""
     commit: str | None | UnsetType = UNSET
-    """Git commit of the source tree, with -dirty if files were changed since; None outside of a git checkout.
+    """Git commit of the source tree, with "-dirty" if files differ from the commit; None outside of a git checkout.
 
     Unset if this kind of measurement does not record commits.
     """
@@ -53,7 +53,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class LogFormat(Generic[H, R]):
-    """Lines of one kind of log."""
+    """Format of the lines of one kind of log."""
 
     lines: "msgspec.json.Decoder[H | R]"
     """JSON decoder of one line."""
@@ -70,7 +70,7 @@ class RecordLog(Generic[H, R]):
         """Reads the log from its file, if there is one; to write to the file, use `opened`.
 
         Args:
-            path: File, which need not exist yet; None keeps records in memory.
+            path: File, which need not exist yet; if None, records are kept only in memory.
             kind: Format of the lines.
 
         Raises:
@@ -88,15 +88,15 @@ class RecordLog(Generic[H, R]):
         return [record for record in self.records if isinstance(record, kind)]
 
     def begin(self, header: H, *, complete: bool = False) -> H:
-        """Header of the log; if the log has none yet, the given header is written.
+        """Header of the log; if the log has no header yet, the given header is written and returned.
 
         Args:
             header: Header of this measurement.
-            complete: Whether the log has all records; a complete log is shown on any machine.
+            complete: Whether the log has all records; a complete log can be shown on any machine.
 
         Raises:
-            ConfigError: The log has another request, or cannot be written, or is incomplete and was begun on another
-                machine, whose times cannot be compared with those of this one.
+            ConfigError: The log has another request, or cannot be written, or is incomplete and was started on another
+                machine, whose times cannot be compared with times of this machine.
         """
         if self.header is None:
             self._write(header)
@@ -106,7 +106,7 @@ class RecordLog(Generic[H, R]):
                 f"{self._shown} has other values of {', '.join(other)}; give the same values, or {self._remedy}"
             )
         if not complete and (others := unlike(self.header.machine, header.machine)):
-            raise self.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
+            raise self.refused(f"was started on another machine: {'; '.join(map(shortened, others))}")
         return self.header
 
     def add(self, record: R) -> None:
@@ -127,7 +127,7 @@ class RecordLog(Generic[H, R]):
 
     def _take(self, line: H | R) -> None:
         if isinstance(line, LogHeader):
-            self.header = line  # type: ignore[assignment]  # the only kind of header
+            self.header = line  # type: ignore[assignment]  # the decoder's only type of header is H
         else:
             self.records.append(line)
 
@@ -203,7 +203,7 @@ def header_now(
     """Header of a measurement that begins or resumes a log now.
 
     Args:
-        log: Log; if the log has a header, the header's times of forward passes are kept.
+        log: Log; if it already has a header, the times of forward passes in that header are kept.
         request: Request of the measurement.
         device: Device of the target.
         costs: Function that times forward passes; called only for a new log.

@@ -40,23 +40,25 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = False
     """Whether passes are batch-invariant, so that methods agree bit for bit."""
     path: str = ""
-    """Decoding path and its reason; see `decoder.run.decoding_path`."""
+    """Decoding path; the next field has the reason for this path. See `decoder.run.decoding_path`."""
     path_reason: str = ""
     contenders: dict[str, dict[str, Any]]
-    """All parameters of each contender, by its name."""
+    """All parameters of each contender, by contender name."""
     prompts: list[list[int]]
     """Prompts as token ids."""
     max_new_tokens: int
     repeats: int
     seed: int
     temperature: float = 0.0
-    """Sampling temperature; 0 is greedy. Above 0, texts of baselines are not compared: their random numbers differ."""
+    """Sampling temperature; 0 means greedy. If it is above 0, texts of baselines, which use other random numbers, are
+    not compared.
+    """
     top_k: int = 0
     top_p: float = 1.0
 
     @property
     def place(self) -> str:
-        """Device of the pair as text; devices of all processes if the target is split over several."""
+        """Device of the pair as text; devices of all processes if the target is split over several processes."""
         return place(self.device, self.ranks)
 
 
@@ -76,9 +78,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int | None
     """Allocated bytes of both models' KV caches; None if unknown."""
     waits: int | None
-    """Host waits for the device in rounds; None if not counted."""
+    """Number of times that the host waited for the device during rounds; None if not counted."""
     waited: float | None
-    """Share of the turn that threads waited for a processor; None if unknown."""
+    """Share of the turn's time in which threads waited for a processor; None if unknown."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,13 +89,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     load_after: float | None
     peak_bytes_by_rank: list[int] = []
-    """Peak memory of each process of the target; empty if one process runs it, or a process could not report."""
+    """Peak memory of each process of the target; empty if one process runs the target, or if a process could not
+    report its peak.
+    """
     rows: list[Row]
     best_generate: str | None
     comparisons: list[Comparison]
     differences: list[Difference]
     texts: dict[int, list[int]]
-    """Tokens of `ar`, by prompt number."""
+    """Tokens of the text of `ar`, by prompt number."""
     samples: list[Record]
 
 
@@ -103,7 +107,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     load_after: float | None
     peak_bytes_by_rank: list[int] = []
-    """Peak memory of each process of the target, see `Report`."""
+    """Peak memory of each process of the target; see the same field of `Report`."""
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
@@ -136,7 +140,7 @@ def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig)
 
 
 def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
-    """Report of samples on texts; `peaks` are bytes of memory by rank."""
+    """Report of samples on texts; `peaks` has the peak memory of each rank, in bytes."""
     return Report(
         setup=setup,
         load_after=load(),
@@ -151,7 +155,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
 
 
 def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
-    """Report of rounds after random tokens; `peaks` are bytes of memory by rank."""
+    """Report of rounds after random tokens; `peaks` has the peak memory of each rank, in bytes."""
     contexts = [len(prompt) for prompt in setup.prompts]
     arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
     return RoundsReport(
@@ -166,7 +170,9 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Data for the speed limit by memory bandwidth; None on a CPU, or if several devices or llama.cpp read weights."""
+    """Data for the speed limit set by memory bandwidth; None on a CPU, if the target is split over processes, or if
+    llama.cpp computes a model.
+    """
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())
     if copied is None or pair.target.ranks or not in_torch:

@@ -1,7 +1,7 @@
-"""Cost of rounds with trees of given sizes after texts of given lengths, and its growth with the length.
+"""Cost of rounds with trees of given sizes after texts of given lengths, and growth of this cost with the length.
 
 The draft guesses at random, so a round commits one token, and tokens/s are computed for assumed numbers of tokens per
-round. Every other length is compared with the first one turn by turn, both in time and in multiply-adds.
+round. Each further length is compared with the first length turn by turn, both in time and in multiply-adds.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ from decoder.bench.statistics import Median, estimate
 from decoder.bench.summary import Bandwidth
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
-"""Assumed tokens per round for which tokens/s are computed; the last is the best value in the paper."""
+"""Assumed numbers of tokens per round, for which tokens/s are computed; the last is the best number in the paper."""
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of rounds with one tree size after one text length: mean over the rounds of a text, median over repeats."""
+    """Cost of rounds with one tree size after one text length: medians over repeats of means over a text's rounds."""
 
     name: str
     context: int
-    """Tokens of the text before the first round."""
+    """Number of tokens of the text before the first round."""
     rows: float
     """Mean number of verified rows per round."""
     levels: float
@@ -39,9 +39,9 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float
     bandwidth_share: float | None
     waits: float | None
-    """Host waits for the device per round; None if not counted."""
+    """Number of times per round that the host waits for the device; None if not counted."""
     tokens_per_second: dict[float, float]
-    """Tokens/s by assumed tokens per round, up to the maximum that such a tree can commit."""
+    """Tokens/s for each assumed number of tokens per round that a tree of this size can commit."""
     multiply_adds: float | None
     """Multiply-adds of both models in a round; None if the models' calls were not counted."""
     kv_bytes: int | None
@@ -51,7 +51,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of rounds after a longer text, divided by the cost after the first length; medians over repeats."""
+    """Cost of rounds after a longer text, divided by the cost after the first text length; medians over repeats."""
 
     name: str
     context: int
@@ -64,7 +64,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Median | None
     """Growth of the round's time divided by the growth of its multiply-adds."""
     kv_bytes: int | None
-    """KV cache bytes minus the bytes after the first length; `peak_bytes` is also such a difference."""
+    """Increase of the KV caches' bytes over the first length; `peak_bytes` is the increase of the peak memory."""
     peak_bytes: int
 
 
@@ -93,7 +93,7 @@ class _Turn:
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row for each length and contender, also if texts differ from `ar`'s: near ties are common in random text."""
+    """One row for each length and contender, even if texts differ from `ar`'s: near ties are common in random text."""
     return [
         _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
         for prompt in samples.prompts
@@ -102,7 +102,7 @@ def rounds(
 
 
 def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic) -> list[Growth]:
-    """One row for each contender and length beyond the first."""
+    """One row for each contender and each length after the first."""
     first, *others = samples.prompts
     return [
         _compared(name, (contexts[first], contexts[prompt]), _pairs(samples, name, (first, prompt), arithmetic), seed)

@@ -1,6 +1,6 @@
 """Samples of complete blocks: which texts equal `ar`'s, which contenders have a speed, and which one is fastest.
 
-Independent of reports.
+This module does not depend on reports.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
-"""Function from all figures of one text to one of them; None if the figure is unknown."""
+"""Function that takes all figures of one text and returns one quantity, or None if the quantity is unknown."""
 
 
 class Samples:
@@ -49,7 +49,7 @@ class Samples:
         return [prompt for prompt in self.same(one) if prompt in others]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
-        """One figure of a contender, by prompt and repeat."""
+        """One figure of a contender: for each prompt, a list over repeats."""
         return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
@@ -59,13 +59,15 @@ class Samples:
         return estimate(ratios(over, under), seed)
 
     def best(self, groups: Sequence[str], seed: int) -> str | None:
-        """Fastest contender of these groups."""
+        """Fastest contender in these groups; None if no contender in them has a speed."""
         speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
         known = {name: speed.value for name, speed in speeds.items() if speed is not None}
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, first text for this prompt in which a token wrongly differs from `ar`'s)."""
+        """Yields (contender, prompt, text): the contender's first text for the prompt in which a token that must equal
+        `ar`'s differs from it.
+        """
         for name in self.groups:
             for prompt in self.prompts:
                 wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self._is_right(turn))
@@ -73,11 +75,11 @@ class Samples:
                     yield name, prompt, other
 
     def all(self) -> list[Sample]:
-        """Samples of all complete blocks, by repeat and prompt."""
+        """Samples of all complete blocks, one block after the other."""
         return [sample for block in self._blocks.values() for sample in block.values()]
 
     def turns(self, name: str, prompt: int) -> list[Sample]:
-        """Samples of a contender on one prompt, by repeat."""
+        """Samples of a contender on one prompt, in the order of repeats."""
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
     def _is_right(self, turn: Sample) -> bool:

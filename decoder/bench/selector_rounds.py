@@ -1,4 +1,7 @@
-"""Measured gain of a selector: the selector and each setting's best static shape decode the same texts in turns."""
+"""Measured gain of a selector of tree shapes.
+
+For each sampling setting, the selector and the best static shape decode the same texts in turns.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +27,7 @@ class Sums:
     seconds: float = 0.0
 
     def plus(self, figures: Figures) -> "Sums":
-        """Totals with one more text."""
+        """Totals after one more text, which has these figures."""
         tokens, rounds = self.tokens + figures.committed, self.rounds + figures.rounds
         return Sums(tokens, rounds, self.seconds + figures.decode_s)
 
@@ -59,12 +62,12 @@ def realised(
     """Decodes each prompt with both ways of choosing shapes at each setting; yields the totals after each prompt.
 
     Args:
-        engine: A pair from `load_pair`.
+        engine: Engine from `load_pair`.
         prompts: Texts, decoded one after the other.
         parts: Sampling settings, each with its best static shape.
         rules: Verifier and selector.
         max_new_tokens: Length limit of each text.
-        seed: Seed of the first prompt; each further prompt adds 1.
+        seed: Seed of the first prompt; the seed of each further prompt is 1 higher.
     """
     for part in parts:
         static = replace(rules, drafting=Drafting.DELAYED, k=part.static.k, l1=part.static.l1, l2=part.static.l2)

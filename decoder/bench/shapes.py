@@ -1,7 +1,8 @@
 """Pairs with random weights, or loaded pairs with a random draft; the draft is certain, but right only by chance.
 
-Times do not depend on trained weights. The configurations in `shapes/` were published by the models' authors. The
-draft's most probable token always has a probability near 1, so that growth rules never end a path early.
+Such pairs suffice to measure times, which do not depend on trained weights. The configurations in `shapes/` were
+published by the models' authors. The draft's most probable token always has a probability near 1, so that growth rules
+never end a path early.
 """
 
 import copy
@@ -70,7 +71,7 @@ def random_pair(
 
     Args:
         target: Name of a shape, or path of a Hugging Face config.json.
-        draft: Name of a shape, or path of a config.json, for the draft.
+        draft: Name of a shape, or path of a Hugging Face config.json, for the draft.
         device: As for `load_pair`.
         dtype: As for `load_pair`; "auto" is float16 on CUDA, the dtype of Pythia.
         draft_dtype: As for `load_pair`.
@@ -81,7 +82,7 @@ def random_pair(
         report: Receives progress lines.
 
     Raises:
-        ConfigError: A shape, the device or the dtype is unknown, or nothing can be compiled.
+        ConfigError: A shape, the device or the dtype is unknown, or passes cannot be compiled as `compiled` requests.
         DeviceError: There is no such device, or its memory is full.
         PairError: The engine cannot run one of the models.
     """
@@ -125,10 +126,10 @@ def loaded_pair(
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Pair loaded by `load_pair`, but with a random draft; `compiled` compiles this draft, not the loaded one."""
+    """Pair loaded by `load_pair`, but with a random draft; `compiled` applies to the pair with the random draft."""
     require_whole_draft("a draft that guesses at random", target, draft)
     in_torch = not any(is_gguf(name) for name in (target, draft) if name)
-    require(in_torch, "a draft that guesses at random is for models in torch, and one is a GGUF file; leave it out")
+    require(in_torch, "a draft that guesses at random needs models in torch, and one is a GGUF file; leave it out")
     require_gpu_layers({}, gpu_layers)
     if tensor_parallel > 1:
         require_partial_weights(exact=exact, compiled=compiled)
@@ -184,11 +185,12 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     """Random token ids.
 
     Raises:
-        ConfigError: These tokens and `more` further ones exceed the models' context.
+        ConfigError: `length` tokens and `more` further tokens exceed the models' context.
     """
     if length + more > pair.context:
         raise ConfigError(
-            f"{length} random tokens and {more} new and drafted ones exceed the context of {pair.context}; give fewer"
+            f"{length} random tokens and {more} new and drafted tokens exceed the context of {pair.context} tokens; "
+            "give fewer"
         )
     ids: list[int] = torch.randint(pair.vocabulary, (length,), generator=torch.Generator().manual_seed(SEED)).tolist()
     return ids
@@ -206,15 +208,17 @@ def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
             _fill_biases(module)
-    except Exception as error:  # only the model family's own code knows which fields of a config are consistent
+    except Exception as error:  # the model family's own code checks the config, and can raise any exception
         if not memory_is_full(error):
-            raise ConfigError(f"{name} gives no language model ({_short(error)}); give another config.json") from error
+            raise ConfigError(
+                f"{name} is not the configuration of a language model ({_short(error)}); give another config.json"
+            ) from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
     return module.eval()
 
 
 def _fill_biases(module: Any) -> None:
-    """Fills biases with random numbers, since passes would skip the biases of a new module, which are 0."""
+    """Fills biases with random numbers; in a new module they are 0, and passes skip biases of 0."""
     for name, weight in module.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(weight, std=BIAS)
@@ -236,14 +240,14 @@ def _read(path: Path) -> Any:
         return AutoConfig.for_model(**json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; give a model's config.json") from None
-    except Exception as error:  # each model family checks its fields in its own way
+    except Exception as error:  # each model family checks its fields in its own code, which can raise any exception
         raise ConfigError(
             f"{shortened(path)} is not a model's configuration ({_short(error)}); give a model's config.json"
         ) from error
 
 
 def _short(error: Exception) -> str:
-    """Error text without its lists of all valid values."""
+    """Beginning of an error's text, without the lists of all valid values that follow in some errors."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return shorten(" ".join(lines[:2]).rstrip("."), 160, placeholder=" ...")
 

@@ -13,7 +13,8 @@ from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, o
 from decoder.tree_rules import tree_rule
 
 OVERALL = 1e-9
-"""Smallest path probability of a node that may have children: practically no limit."""
+"""Smallest path probability with which a node may have children; it is so small that it excludes practically no node.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Number of children of every node that has children; the last such node may have fewer."""
+        """Number of children of every node that has children; the last of these nodes may have fewer children."""
         return -(-(self.rows - 1) // self.depth)
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Plain decoding, and rounds with a tree of each size; peak memory is that of the rounds, without prefill."""
+    """Contenders: plain decoding, and one for each tree size. Their peak memory is that of rounds, without prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
@@ -38,7 +39,7 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """Sizes of the passes in these rounds, for which CUDA graphs are captured or passes compiled."""
+    """Sizes of the passes in these rounds; for each size, a CUDA graph is captured or a pass is compiled."""
     runs = (run_of(size, config) for size in sizes)
     rules = (tree_rule(run.rules(method)) for method, run in runs)
     return of_sizes(
@@ -47,10 +48,10 @@ def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
-    """Refuses sizes of trees in which a node would have more children than the vocabulary has tokens.
+    """Rejects tree sizes with which a node would have more children than the vocabulary has tokens.
 
     Raises:
-        ConfigError: There is such a size.
+        ConfigError: `sizes` contains such a size.
     """
     for size in sizes:
         if size.siblings > vocabulary:
@@ -64,7 +65,7 @@ def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     """Method and parameters with which every tree has this size.
 
     Raises:
-        ConfigError: No tree has this depth and size.
+        ConfigError: No tree has this depth and this number of rows.
     """
     depth, drafted = size.depth, size.rows - 1
     if not 1 <= depth <= drafted:

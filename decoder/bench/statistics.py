@@ -1,4 +1,4 @@
-"""Medians with bootstrap intervals. Pure.
+"""Medians with bootstrap intervals. All functions are pure.
 
 Values come in groups: one group per prompt, with one value per repeat. Prompts differ more than repeats do, so the
 bootstrap resamples both: repeats within each prompt, then prompts.
@@ -25,7 +25,7 @@ class Median(Interval, frozen=True, kw_only=True):
 
 
 def estimate(groups: Groups, seed: int) -> Median | None:
-    """Median over groups of each group's median, with a bootstrap interval; None if there is no value."""
+    """Median of the medians of all groups, with a bootstrap interval; None if there is no value."""
     known = [[value for value in group if value is not None] for group in groups]
     filled = [np.array(group) for group in known if group]
     if not filled:
@@ -47,9 +47,9 @@ def estimate(groups: Groups, seed: int) -> Median | None:
 
 
 def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
-    """Quotients of values measured side by side, by prompt and repeat.
+    """Quotients of values that were measured side by side: for each prompt, a list over repeats.
 
-    A pair with an unknown value has no quotient.
+    If one of the two values is unknown, their quotient is left out of the list.
     """
     return [
         [over / under for over, under in zip(above, below, strict=False) if over is not None and under is not None]

@@ -1,8 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
 If a contender's text differs from the text of `ar`, and not by design, the prompt is left out of the contender's speed.
-The difference is reported, with the result of a float32 pass that tells a near tie from an error. The functions are
-pure, except for this pass, which is given as an argument of type `Judge`.
+The difference is reported, with the result of a float32 pass that distinguishes a near tie from an error. All functions
+are pure, except for this pass, which is an argument of type `Judge`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +22,12 @@ from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
-"""(prompt number, tokens before the difference, the two tokens, whether one is from transformers) -> near-tie verdict;
-None if the difference cannot be judged."""
+"""(prompt number, tokens before the difference, the two tokens, whether a foreign contender chose one of them) ->
+near-tie verdict; None if the difference cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one contender on prompts whose text is right: medians over prompts of the medians over repeats."""
+    """Figures of one contender on prompts on which its text is right: medians over prompts of medians over repeats."""
 
     name: str
     group: str
@@ -47,27 +47,27 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     commit_ms: float | None
     host_ms: float | None
     host_share: float | None
-    """Share of a round spent in commit and host."""
+    """Share of a round's time that is commit time or host time."""
     rest_share: float | None
-    """Share of a round spent outside of both models' calls."""
+    """Share of a round's time spent outside of both models' calls."""
     target_forwards: float | None
-    """Target passes per round; the next field has the draft's."""
+    """Target passes per round; the next field has the draft passes."""
     draft_forwards: float | None
     peak_bytes: int | None
     bandwidth_share: float | None
     """Bytes of weights read per second in all forward passes, as a share of the copy bandwidth."""
     waits: float | None
-    """Host waits for the device per round; None if not counted."""
+    """Number of times per round that the host waits for the device; None if not counted."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Ratio of the speed of one contender to that of the best of several others."""
+    """Ratio of the speed of one contender to that of the best of several other contenders."""
 
     name: str
     than: str
     """Name of the best of the other contenders."""
     of: int
-    """Number of the other contenders."""
+    """Number of other contenders, among which `than` is the best."""
     kind: str
     ratio: Median
 
@@ -88,7 +88,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes of weights and copy bandwidth, from which shares of the bandwidth are computed."""
+    """Bytes of weights per pass and copy bandwidth, from which shares of the bandwidth are computed."""
 
     target_bytes: int
     draft_bytes: int
@@ -108,7 +108,8 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """All comparisons below the table: `ar` with generate, adaptive trees, parts of methods, and costs of exactness.
+    """All comparisons shown below the table: `ar` with `generate`, adaptive trees with other kinds of contenders,
+    methods with and without one part, and methods with and without exactness.
 
     Each adaptive tree is compared with the best contender of each other kind, unless the kind's texts may differ from
     `ar`'s by design.
@@ -157,7 +158,7 @@ def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
-    """Every contender and prompt without a speed, with the reason."""
+    """One difference for each contender and prompt without a speed."""
     differing = []
     verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
     for name, prompt, text in samples.differing():
@@ -185,7 +186,9 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
 
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
-    """Judge that compares the target's float32 scores after these prompts; returns None if the target is split."""
+    """Judge that compares the target's float32 scores after these prompts; its verdict is None if the target is split
+    over processes.
+    """
     score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.judgeable else None
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`

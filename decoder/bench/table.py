@@ -1,4 +1,4 @@
-"""Reports as text of at most 80 columns. Only formats numbers that other modules compute."""
+"""Reports as text of at most 80 columns. This module only formats numbers that other modules compute."""
 
 from collections.abc import Callable, Sequence
 
@@ -106,7 +106,7 @@ def _same(row: Row) -> str:
 
 
 def parts(rows: Sequence[Row]) -> Table:
-    """Table of a round's milliseconds by part, its forward passes, and memory."""
+    """Table of the milliseconds of each part of a round, of its forward passes, and of memory."""
     waits = any(row.waits is not None for row in rows)
     specs: list[Spec[Row]] = [
         (Column("milliseconds:", width=NAME), lambda row: row.name),
@@ -136,7 +136,7 @@ def _passes(row: Row) -> str:
 
 
 def compared(comparisons: Sequence[Comparison]) -> str:
-    """Lines of comparisons with the best of each kind."""
+    """Lines that compare contenders with the best contender of each kind."""
     lines = []
     for comparison in comparisons:
         among = f" ({comparison.than}, best of {comparison.of})" if comparison.of > 1 else ""
@@ -238,7 +238,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
 
 
 def _verdict(difference: Difference) -> str:
-    """Verdict of float32 on the first two tokens that differ."""
+    """Verdict of float32 on the first pair of tokens that differ."""
     match difference.near_tie:
         case None:
             return "one is shorter" if difference.judged else "not judged"

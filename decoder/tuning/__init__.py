@@ -1,1 +1,1 @@
-"""Tuning: the fastest settings for a user's prompts on a user's machine."""
+"""Tuning: a search for the fastest settings for a user's prompts on the user's machine."""

@@ -1,4 +1,4 @@
-"""Check of a tuning: compares the settings that the search found with the shipped settings, on texts that are new.
+"""Check of a tuning: compares the settings that the search found with the shipped settings, on new texts.
 
 The search has not used these texts, so only the check measures the reported gain. All settings decode each text in
 turns; `decoder.bench` computes ratios and intervals.
@@ -36,7 +36,7 @@ def rounds(
 ) -> Iterator[list[Sample]]:
     """Yields the samples of one text at a time, until `over()` is true. Each repeat has its own random order of texts.
 
-    At least `FEWEST` texts are decoded, since fewer texts give no useful interval.
+    At least `FEWEST` texts are decoded in any case, since fewer texts give no useful interval.
     """
     random, taken = Random(seed), count(1)
     for repeat in range(MOST_REPEATS):
@@ -47,8 +47,9 @@ def rounds(
 
 
 def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
-    """Speeds of these contenders, ratios of speeds, and names of contenders with wrong texts. One contender is plain
-    decoding.
+    """Speeds of these contenders, ratios of speeds, and names of contenders with wrong texts.
+
+    One of the contenders must be plain decoding.
     """
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]

@@ -99,12 +99,12 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
 
 
 def lane_name(draft: str, method: str) -> str:
-    """Name of the contender that decodes by this method with this draft."""
+    """Name of the contender that decodes with this method and this draft."""
     return f"{draft} {method}"
 
 
 def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    """Share of the texts' tokens that are the draft's most probable token after all tokens before them."""
+    """Share of the texts' tokens that equal the draft's most probable token after all preceding tokens."""
     return fmean(
         float(token == guess)
         for prompt, text in zip(prompts, texts, strict=True)
@@ -126,7 +126,7 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """See `_guesses`; the target reads the text too, since the head needs the target's states."""
+    """See `_guesses`; here the target also reads the text, since the head needs the target's states."""
     whole, states, best = [*prompt, *text], LayerStates(head.layers), list[int]()
     tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
     cache = tapped.new_cache(len(whole))
@@ -198,8 +198,8 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
     if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
         raise PairError(
-            f"{draft} has another tokenizer than {job.target}, and drafts are ranked by the target's tokens that they "
-            "guess; choose drafts with the target's tokenizer"
+            f"{draft} has another tokenizer than {job.target}, and drafts are ranked by how many of the target's "
+            "tokens they guess; choose drafts with the target's tokenizer"
         )
     if loaded:
         return with_draft(loaded, job.target, draft, draft_dtype=job.draft_dtype, report=note)

@@ -1,4 +1,4 @@
-"""A complete tuning: loads a pair, splits prompts, searches settings, checks the best of them.
+"""A complete tuning: loads a pair, splits prompts, searches settings and checks the best settings.
 
 The time is split between search and check. The check gets a fixed share of the time, or more if this share is too short
 for the minimum number of texts. Progress is only reported between texts, since drawing the screen while a text is
@@ -37,24 +37,24 @@ from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_C
 
 MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
-"""Share of the total time that is for the check."""
+"""Share of the total time that is reserved for the check."""
 SEARCHED = 3
 """Number of contenders on each text of the search: candidate, incumbent and plain decoding."""
 TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
 """Bounds of the search space. They are part of a study's name, since a study with other bounds cannot be resumed."""
 DIGITS = 12
-"""Hexadecimal digits of the digest in a study's name."""
+"""Number of hexadecimal digits of the digest in a study's name."""
 
 
 @dataclass(frozen=True)
 class OnPrompts(OnPair):
-    """Request to tune on these prompts, for so many minutes, with this run configuration."""
+    """Request to tune the settings for given prompts within a given time."""
 
     prompts: tuple[str, ...]
     config: RunConfig
     """Length limit, sampling and seed."""
     minutes: float = 5.0
-    """Time of search and check together, without loading."""
+    """Minutes for search and check together, without the loading of the models."""
     exact: bool = False
     compiled: bool = False
     storage: str | None = None
@@ -95,7 +95,7 @@ def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
         blocks_s: Seconds of each text of the search.
     """
     count = len((FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN))
-    # the first few texts are slower: caches are cold and graphs are captured
+    # the first few texts give no estimate: they are slower, since caches are cold and graphs are captured
     text_s = median(blocks_s) * count / SEARCHED if len(blocks_s) >= FEWEST else 0.0
     return max(CHECK_SHARE * whole_s, FEWEST * text_s)
 

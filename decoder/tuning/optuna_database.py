@@ -35,7 +35,7 @@ def opened(database: Database) -> Iterator[RDBStorage]:
 
 @contextmanager
 def reported(database: Database) -> Iterator[None]:
-    """Raises errors of the database or its driver as one-line errors of this package.
+    """Converts errors of the database or its driver into one-line errors of this package.
 
     Raises:
         DatabaseError: The database or its driver failed.

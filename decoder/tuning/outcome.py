@@ -1,4 +1,4 @@
-"""Progress and result of a tuning, as they are shown. Imports no torch."""
+"""Progress and result of a tuning, as they are shown. This module does not import torch."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class TuneProgress:
     checking: bool
     """Whether the search is over and the check runs."""
     left_s: float
-    """Seconds left of the search or of the check."""
+    """Seconds left for the search, or for the check if `checking`."""
     check_s: float
     """Expected seconds of the check."""
     checked: int = 0
@@ -50,7 +50,7 @@ class Tuned:
 
     conditions: Conditions
     found: DynaTree | None
-    """Best tree setting that the search found; None if none is better than the shipped one."""
+    """Best tree setting that the search found; None if it found no better setting than the shipped one."""
     chain: Linear
     """Best chain that the search found."""
     state: State

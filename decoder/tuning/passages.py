@@ -1,8 +1,8 @@
 """Prompts cut into passages: some for the search, others for the check.
 
-A setting may be the best of many on the texts of the search only by chance. Therefore the best setting is checked on
-texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
-Knows only token ids.
+Of many settings, one may be the best on the texts of the search only by chance. Therefore the best setting is checked
+on texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
+This module handles only token ids.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Passages:
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Number of different prompts. Passages of one prompt resemble each other; confidence intervals ignore this."""
+    """Number of different prompts. Passages of one prompt resemble each other, which confidence intervals ignore."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
@@ -37,8 +37,8 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
     Args:
         prompts: Token ids.
-        length: Tokens decoded after each passage; if prompts are long enough, two passages of one prompt are at least
-            this many tokens apart.
+        length: Number of tokens decoded after each passage; if prompts are long enough, two passages of one prompt are
+            at least this many tokens apart.
 
     Raises:
         PromptError: The prompts are too few or too short.
@@ -55,7 +55,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
     if min(len(search), len(check)) < FEWEST:
         raise PromptError(
             f"{counted(len(distinct), 'different prompt')} of {sum(map(len, distinct))} tokens in all cannot be split "
-            f"into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or one of "
+            f"into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or one prompt of "
             f"{2 * FEWEST * SHORTEST} tokens or more"
         )
     return Passages(search, check, len(distinct))
@@ -71,7 +71,7 @@ def whole(prompts: Sequence[Sequence[int]]) -> Passages:
     if len(distinct) < 2 * FEWEST:
         raise PromptError(
             f"{counted(len(distinct), 'different chat prompt')}, which end with the template and are not cut, cannot "
-            f"be split into texts to search on and texts to check on; give {2 * FEWEST} or more, or leave out --chat"
+            f"be split into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or omit --chat"
         )
     return Passages(tuple(distinct[::2]), tuple(distinct[1::2]), len(distinct))
 
@@ -81,7 +81,7 @@ def _distinct(prompts: Sequence[Sequence[int]]) -> list[Tokens]:
 
 
 def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-    """For all prompts together: the earlier half of each prompt's passages, and the later half."""
+    """The earlier halves of all prompts' passages, and the later halves."""
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)

@@ -1,7 +1,7 @@
 """Race of a candidate against the incumbent, text by text, until the candidate has lost or won.
 
 Candidate and incumbent decode each text one after the other, and only the ratio of their speeds is used, since the
-speed of a machine changes over minutes. Pure functions of the logarithms of these ratios.
+speed of a machine changes over minutes. All functions are pure functions of the logarithms of these ratios.
 """
 
 import math
@@ -12,13 +12,13 @@ from statistics import fmean, stdev
 from decoder.analysis.interval import COVERAGE, Interval, students_t
 
 LOSING = 0.8
-"""Coverage of the confidence interval by which a candidate loses. The coverage is low, which saves time; if a good
-candidate loses by chance, similar settings are tried later.
+"""Coverage of the confidence interval that decides whether a candidate loses. The coverage is low, which saves time; if
+a good candidate loses by chance, similar settings are tried later.
 """
 ENOUGH = 6
 """Minimum number of texts for a candidate to win."""
 FAR_BELOW = 0.9
-"""A candidate whose mean ratio is below this loses, even after only two texts."""
+"""A candidate whose mean ratio is below this value loses, even after only two texts."""
 
 
 class Decision(Enum):
@@ -44,7 +44,7 @@ def ratio(logs: Sequence[float]) -> Interval | None:
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
-    """Decision by the ratios of the candidate's speed to the incumbent's.
+    """Decision made from the ratios of the candidate's speed to the incumbent's.
 
     Args:
         logs: Natural logarithms of the ratios, one per text.

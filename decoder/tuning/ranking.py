@@ -1,4 +1,4 @@
-"""Result of a ranking of drafts. Imports no torch."""
+"""Result of a ranking of drafts. This module does not import torch."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     agreement: float
-    """Share of the target's greedy tokens that are the draft's most probable token too."""
+    """Share of the target's greedy tokens that equal the draft's most probable token."""
     cost_ratio: float
     """Time of a draft pass of one row divided by the time of a target pass of one row."""
     chain: int
@@ -32,7 +32,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """All drafts, the fastest first, and those that cannot be used."""
+    """All usable drafts, the fastest first, and the reasons why the other drafts cannot be used."""
 
     target: str
     device: str

@@ -1,8 +1,8 @@
 """Search: in each trial, a candidate races the incumbent until the candidate has won or lost.
 
 Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is its speed
-ratio to the incumbent times the incumbent's value, so that all values are relative to the shipped setting. Knows no
-models and no clock: the measuring function is an argument, and the function `over` says when the time is over.
+ratio to the incumbent times the incumbent's value, so that all values are relative to the shipped setting. This module
+uses no models and no clock: the measuring function is an argument, and the function `over` says when the time is over.
 """
 
 import math
@@ -19,7 +19,7 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""Of this many successive trials, one is for a method other than the first."""
+"""One of this many successive trials is for a method other than the first."""
 ASKS = 30
 """A study counts as exhausted after this many consecutive suggestions of settings that are already measured."""
 COMPARED_EVERY = 10
@@ -63,7 +63,7 @@ Measure = Callable[[Sequence[Setting], int], Block | None]
 
 @dataclass(frozen=True)
 class Leader:
-    """Best setting of a method so far."""
+    """Best setting of a method so far, and its measured ratios."""
 
     setting: Setting
     trial: int = INITIAL
@@ -91,11 +91,11 @@ class State:
     """Progress of a search."""
 
     leaders: Mapping[str, Leader]
-    """Best settings by method."""
+    """Best setting of each method so far, by name of the method."""
     trials: int = 0
     """Number of finished trials, including those of pruned, wrong and too large settings."""
     pruned: int = 0
-    """Number of trials ended after few texts."""
+    """Number of trials that ended early, because the candidate was clearly slower."""
     wrong: tuple[Setting, ...] = ()
     """Settings with a text that differs from the text of plain decoding; such settings cannot become leaders."""
     too_large: tuple[Setting, ...] = ()
@@ -112,8 +112,8 @@ class Search:
         """Begins with the shipped settings.
 
         Args:
-            studies: One for each method; the first gets most trials.
-            measure: Measures settings on a passage, in turns.
+            studies: One study for each method; the first study gets most trials.
+            measure: Function that measures settings on a passage, in turns.
             texts: Number of passages.
             seed: Seed of the order of passages.
         """
@@ -136,14 +136,14 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _due(self) -> Sequence[Study]:
-        """Studies in the order in which they are asked for a setting; a later one is asked if the earlier have none."""
+        """Studies in the order in which they are asked for a setting, until one of them suggests a setting."""
         first, *others = self._studies.values()
         trial = self.state.trials + 1
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
 
     def _candidate(self, study: Study) -> Setting | None:
-        """An unmeasured setting that the study suggests; None if none is left. If the study suggests a measured
-        setting, the study is told the known value and asked again.
+        """An unmeasured setting that the study suggests; None if no setting is left. If the study suggests a measured
+        setting, the known value is reported to the study, and the study is asked again.
         """
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
@@ -176,7 +176,7 @@ class Search:
         yield self.state
 
     def _close(self, candidate: Setting, results: "_Measured", decision: Decision) -> None:
-        """Reports the value to the study; a better candidate becomes the leader."""
+        """Reports the candidate's value to the study; if the candidate has won the race, it becomes the leader."""
         before, study = self.state.leaders[candidate.method], self._studies[candidate.method]
         known = results.right and len(results.over_leader) > 1
         value = before.worth + fmean(results.over_leader) if known else None

@@ -1,7 +1,7 @@
 """Search spaces: a method's knobs, the knobs' bounds, and the settings that are tried first.
 
 A sampler suggests a value for each knob independently; the suggested values are then changed to a valid setting nearby.
-Knows the sampler only as a protocol.
+This module uses the sampler only through the protocol `Suggest`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ BRANCHINGS = (
     (1, 1, 1), (1, 1, 2), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 3, 5), (2, 2, 3), (2, 3, 4), (2, 4, 6),
 )  # fmt: skip
 DIGITS = 3
-"""Decimals of probabilities, few enough to be read in a preset."""
+"""Number of decimals to which probabilities are rounded, so that a preset is easy to read."""
 SHIPPED = next(iter(PRESETS))
 """Preset that is used if the user names no preset; the search starts from this preset."""
 
@@ -44,7 +44,7 @@ class Space:
 
     method: str
     shipped: Rules
-    """Setting that is used without tuning; the search's first incumbent."""
+    """Setting that is used without tuning; it is the search's first incumbent."""
     rules: Callable[[Suggest], Rules]
     """(sampler) -> the valid setting for the sampler's suggestions."""
     starts: tuple[Mapping[str, Any], ...]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 STARTUP = 12
-"""Number of trials at the beginning in which the sampler does not use the values of earlier trials yet."""
+"""Number of trials at the beginning, in which the sampler does not yet use the values of earlier trials."""
 TREES = 32
 """Number of trees in the random forest that estimates knob importance."""
 FEWEST = 12
@@ -38,21 +38,21 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
     """Database of trials at a URL, opened for the `with` block; None if no URL is given.
 
     Raises:
-        ConfigError: `url` is no URL of a database, or Optuna is not installed.
+        ConfigError: `url` is not the URL of a database, or Optuna is not installed.
         DatabaseError: The database cannot be used.
     """
     require_optuna()
     if url is None:
         yield None
         return
-    from decoder.tuning.optuna_database import opened  # noqa: PLC0415 - imports an extra
+    from decoder.tuning.optuna_database import opened  # noqa: PLC0415 - imports an optional dependency
 
     with opened(understood(url)) as storage:
         yield storage
 
 
 class Study:
-    """Sampler of one search space; it suggests settings, and is told the value of each suggested setting.
+    """Sampler of one search space; it suggests settings and receives the value of each suggested setting.
 
     A study with a database raises DatabaseError in every method if the database can no longer be used.
     """
@@ -66,7 +66,7 @@ class Study:
             ConfigError: Optuna is not installed.
         """
         require_optuna()
-        import optuna  # noqa: PLC0415 - an extra
+        import optuna  # noqa: PLC0415 - an optional dependency
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space = space
@@ -80,8 +80,8 @@ class Study:
                 load_if_exists=True,
             )
             known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            # The starts are enqueued one by one: if all were enqueued now and the search ended early, the next search
-            # in this database would begin with the remaining starts.
+            # Each start is enqueued just before its trial. If all were enqueued now and the search ended early, the
+            # next search in this database would begin with the remaining starts.
             self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 
@@ -94,7 +94,7 @@ class Study:
             return self.space.rules(self._open)
 
     def tell(self, value: float | None) -> None:
-        """Reports the value of the last suggestion; None if unknown."""
+        """Reports the value of the last suggested setting; None if the value is unknown."""
         from optuna.trial import TrialState  # noqa: PLC0415
 
         assert self._open is not None, "tell was called before ask"  # noqa: S101 - a programmer's mistake
@@ -120,9 +120,9 @@ class Study:
         return {name: float(share) for name, share in shares.items()}
 
     def _reported(self) -> AbstractContextManager[None]:
-        """Raises errors of the database as one-line errors of this package."""
+        """Converts errors of the database into one-line errors of this package."""
         if self._storage is None:
             return nullcontext()
-        from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an extra
+        from decoder.tuning.optuna_database import reported  # noqa: PLC0415 - imports an optional dependency
 
         return reported(understood(self._storage.engine.url.render_as_string(hide_password=False)))

@@ -1,6 +1,6 @@
 """Runs settings and plain decoding on passages in turns, and compares each text with the text of plain decoding.
 
-The whole search is one run of `decoder.bench.protocol`; this module hands the turns to this run one by one.
+The whole search is one run of `decoder.bench.protocol`, to which this module passes the turns one by one.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from decoder.tuning.search import Block, PassageResult, Setting
 
 
 class Turns:
-    """Runs turns: one setting decodes one passage. Must be closed after use."""
+    """Runs turns, in each of which one setting decodes one passage. A `Turns` object must be closed after use."""
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]], attempts: int = 1) -> None:
         """Begins a run.
@@ -26,7 +26,7 @@ class Turns:
         Args:
             engine: Engine of the pair, with the sampling settings of `config`.
             config: Length limit, and parameters for settings that have none of their own.
-            passages: Token ids.
+            passages: Token ids of each passage.
             attempts: Maximum number of times that a turn is run if other processes disturb it.
         """
         self._engine = engine

@@ -1,6 +1,6 @@
 """Conclusions of the check: whether the search gained anything, and the fastest setting.
 
-Pure functions; the screen puts the conclusions into words.
+All functions are pure; the screen shows the conclusions in words.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", 
 `SHIPPED_CHAIN` only if the search found a better chain, `CHAIN`, than the shipped one.
 """
 NOT_SLOWER = 0.97
-"""A setting is kept only if the lower end of its gain's interval is at least this. So a kept setting need not be faster
-beyond noise.
+"""A setting is kept only if the lower end of its gain's interval is at least this value. A kept setting therefore need
+not be faster beyond noise.
 """
 
 
@@ -53,7 +53,7 @@ class Verdict:
 
 
 def verdict(checked: Checked) -> Verdict:
-    """Verdict of a check; of two settings the simpler one wins, unless the other one is faster beyond noise."""
+    """Verdict of a check; of two settings, the simpler one wins unless the more complex one is faster beyond noise."""
     keeps = _keeps(checked, FOUND, SHIPPED)
     better = keeps and checked.faster(FOUND, SHIPPED)
     keeps_chain = _keeps(checked, CHAIN, SHIPPED_CHAIN)
@@ -69,8 +69,8 @@ def _keeps(checked: Checked, searched: str, shipped: str) -> bool:
 
 
 def _fastest(checked: Checked, tree: str) -> str:
-    """Fastest contender. Contenders are compared in order, from plain decoding on; a later one must be faster beyond
-    noise to replace the best so far.
+    """Fastest contender. Contenders are compared in order, starting with plain decoding; a later contender replaces the
+    best contender so far only if it is faster beyond noise.
     """
     best = PLAIN
     for name in (AUTO, tree, SHIPPED_CHAIN, CHAIN):

@@ -1,4 +1,4 @@
-"""Loading of the benchmark's prompts from a data folder or the Hugging Face hub. Independent of models.
+"""Loading of the benchmark's prompts from a data folder or the Hugging Face hub. This module does not depend on models.
 
 rules       conversion of a data set's rows into prompts
 texts       text files of a data folder

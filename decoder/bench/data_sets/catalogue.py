@@ -1,4 +1,4 @@
-"""Supported data sets by name: files, conversion of rows into prompts, and titles. Reads no file."""
+"""Supported data sets by name: files, conversion of rows into prompts, and titles. This module reads no file."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ Rows: TypeAlias = Callable[[Path], Iterator[str]]
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""Test split of PG-19 (100 books) as parquet; not deepmind/pg19, whose loading script `datasets` no longer runs."""
+"""Test split of PG-19 (100 books) as parquet. deepmind/pg19 is not used, since `datasets` no longer runs its loading
+script.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,5 +80,5 @@ CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "spec_bench": _TASKS,
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }
-"""Data sets by their names on the command line; a name can stand for several."""
+"""Data sets by their names on the command line; a name can stand for several data sets."""
 NAMES = tuple(CATALOGUE)

@@ -1,4 +1,7 @@
-"""Download of data files from the Hugging Face hub into its local cache, once. Independent of the data set."""
+"""Download of data files from the Hugging Face hub into its local cache; each file is downloaded only once.
+
+This module does not depend on the data set.
+"""
 
 import errno
 from dataclasses import dataclass
@@ -42,7 +45,7 @@ def local_files(files: HubFiles) -> list[Path]:
 
 def _cached(files: HubFiles) -> list[Path]:
     """Paths of the files in the local cache, without a request to the hub; empty if they are not cached."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - a data folder needs no hub
     from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415 - as above
 
     try:
@@ -53,7 +56,7 @@ def _cached(files: HubFiles) -> list[Path]:
 
 
 def _downloaded(files: HubFiles) -> list[Path]:
-    from huggingface_hub import HfApi  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub import HfApi  # noqa: PLC0415 - a data folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
     disable_progress_bars()  # progress bars would overwrite the terminal app's screen
@@ -66,7 +69,7 @@ def _downloaded(files: HubFiles) -> list[Path]:
 
 def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
     """Cause of a failed download, and advice for the user."""
-    from huggingface_hub import errors  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub import errors  # noqa: PLC0415 - a data folder needs no hub
 
     match error:
         case errors.OfflineModeIsEnabled():

@@ -1,4 +1,4 @@
-"""One column of a parquet file, read row by row through `datasets`. Independent of the data set."""
+"""One column of a parquet file, read row by row through `datasets`. This module does not depend on the data set."""
 
 from collections.abc import Generator
 from glob import escape
@@ -11,7 +11,7 @@ from decoder.errors import PromptError, first_line, shortened
 
 COLUMN = "text"
 ROWS_AT_ONCE = 16
-"""Rows in one read batch; small, because a row of PG-19 is an entire book."""
+"""Number of rows in one read batch; it is small, because a row of PG-19 is an entire book."""
 
 
 def column(path: Path) -> Generator[str, None, None]:
@@ -35,7 +35,7 @@ def column(path: Path) -> Generator[str, None, None]:
 
 
 def _rows(path: Path, cache: str) -> Any:
-    from datasets import load_dataset  # noqa: PLC0415 - takes a second, which other data sets need not wait for
+    from datasets import load_dataset  # noqa: PLC0415 - takes a second, and only this data format needs it
 
     files = {"rows": [escape(str(path))]}
     return load_dataset(

@@ -14,7 +14,7 @@ from decoder.errors import PromptError, quoted, require, shortened
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
-    """First prompts of each data set, not truncated; a data set that is named twice is loaded once.
+    """First prompts of each data set. The prompts are not truncated. A data set that is named twice is loaded once.
 
     Args:
         names: Names of data sets, from `NAMES`.
@@ -58,7 +58,7 @@ def _rows(files: Iterable[Path], read: Rows) -> Generator[str, None, None]:
 def _from_hub(data_set: DataSet) -> tuple[list[Path], Rows]:
     if data_set.on_hub is None:
         raise PromptError(
-            f"{data_set.name} can only be read from a folder; let --data name one that holds {data_set.places}"
+            f"{data_set.name} can only be read from a folder; let --data name a folder that holds {data_set.places}"
         )
     return local_files(data_set.on_hub), column
 
@@ -73,5 +73,5 @@ def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
     for pattern, read in data_set.in_folder:
         if files := matching(folder, pattern):
             return files, read
-    otherwise = ", or leave it out to download it" if data_set.on_hub else ""
+    otherwise = ", or leave out --data to download the data set" if data_set.on_hub else ""
     raise PromptError(f"{shortened(folder)} {lacks}, for {data_set.name}; let --data name another folder{otherwise}")

@@ -1,4 +1,4 @@
-"""Conversion of a data set's rows into prompts, as in the code of DynaTree's authors. Reads no file."""
+"""Conversion of a data set's rows into prompts, as in the code of DynaTree's authors. This module reads no file."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -12,7 +12,7 @@ OPENING = 1_000
 def paragraphs(rows: Iterable[str]) -> Iterator[str]:
     """Prompts of WikiText: rows up to the next empty row or heading, joined by spaces.
 
-    A paragraph shorter than `SHORTEST` is joined with the following one.
+    A paragraph shorter than `SHORTEST` is joined with the following paragraph.
 
     Args:
         rows: Rows including their line breaks, as in the data set.

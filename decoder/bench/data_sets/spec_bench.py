@@ -28,7 +28,7 @@ TASKS = (
 
 
 class _Question(msgspec.Struct):
-    """Line of the questions file: only the fields that are used here."""
+    """Line of the questions file, with only the fields that are used here."""
 
     category: str
     turns: list[str]
@@ -74,4 +74,4 @@ def _question(line: bytes, place: str) -> _Question:
     try:
         return msgspec.json.decode(line, type=_Question)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PromptError(f"{place}, is not Spec-Bench's file: {error}; let --data name another folder") from None
+        raise PromptError(f"{place}, is no question of Spec-Bench: {error}; let --data name another folder") from None

@@ -1,4 +1,4 @@
-"""Text files in a data folder. Independent of the data set."""
+"""Text files in a data folder. This module does not depend on the data set."""
 
 from collections.abc import Iterator
 from io import StringIO

@@ -19,7 +19,7 @@ from decoder.methods import METHODS, WHOLE
 
 
 def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]) -> tuple[Turn, ...]:
-    """Results of all lanes on one prompt, in the order of the request's lanes, from one sample of each.
+    """Results of all lanes on one prompt, in the order of the request's lanes, from one sample of each lane.
 
     Raises:
         DeviceError: The device has too little memory to judge near ties.

@@ -1,8 +1,11 @@
-"""The paper's claims, each with the paper's own quotient, the same quotient as measured here, and the verdict. Pure.
+"""The paper's claims, each with the paper's own quotient, the same quotient as measured here, and the verdict.
 
-Every claim but losslessness is tested by a quotient of two lanes' results on the same prompts. The claim holds, or does
-not hold, if the quotient's entire confidence interval lies on the right, or wrong, side of the limit. A claim against
-several rivals holds if it holds against each rival, and does not hold if it fails against any rival.
+All functions are pure.
+
+Every claim except losslessness is tested by a quotient of two lanes' results on the same prompts. The claim holds if
+the quotient's entire confidence interval lies on the right side of the limit, and does not hold if the entire interval
+lies on the wrong side. A claim against several rivals holds if it holds against each rival, and does not hold if it
+fails against any rival.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -189,7 +192,7 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """Claim that the lane `own` is better than every rival; the claim shows its quotient with the best rival."""
+    """Claim that the lane `own` is better than every rival; the claim shows the quotient with the best rival."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
@@ -224,7 +227,9 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: per prompt, speed-up at the longest length over that at the shortest."""
+    """Claim that the gain grows with length: for each prompt, speed-up at the longest length is divided by speed-up at
+    the shortest length.
+    """
     lengths = on.course.experiment.lengths
     short, long = (
         Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)

@@ -1,4 +1,4 @@
-"""Table of the paper's claims: verdict, measured quotient, the paper's own quotient, and remarks on the latter."""
+"""Table of the paper's claims: verdict, measured quotient, the paper's own quotient, and remarks on that quotient."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,8 @@ COLUMNS = (
     Column("source"),
 )
 WHAT = (
-    "Each claim is tested by a quotient over the same prompts, losslessness by a share of texts. A verdict needs a "
-    "95 % interval that lies on one side of the limit."
+    "Losslessness is tested by the share of equal texts, and every other claim by a quotient over the same prompts, "
+    "which needs a 95 % interval that lies on one side of the limit."
 )
 
 

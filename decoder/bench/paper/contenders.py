@@ -1,4 +1,7 @@
-"""Conversion of lanes into contenders, which decode texts of one length. Independent of prompts and records."""
+"""Conversion of lanes into contenders, which decode texts of one length.
+
+This module does not depend on prompts or records.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +16,7 @@ from decoder.run.config import RunConfig
 
 
 def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
-    """Contenders for an experiment's lanes, in the same order; those of transformers run on the pair's own modules.
+    """Contenders for an experiment's lanes, in the same order; transformers' contenders run on the pair's own modules.
 
     Raises:
         ConfigError: A parameter of a lane is out of bounds.

@@ -32,17 +32,17 @@ CORRECTIONS = (
         f"{CODE}; v4 table 3",
     ),
     Correction(
-        "The definition of acceptance changes between versions, and within v1: it prints .68 and 81.2 % for linear "
-        "drafting with K=6, .38 and 79.5 % for trees.",
+        "The definition of acceptance changes between versions, and within v1, which prints both .68 and 81.2 % for "
+        "linear drafting with K=6, and both .38 and 79.5 % for trees.",
         "v1 tables 1 and 3",
     ),
     Correction(
-        "l-bar contains the bonus token: it is the mean of tokens per round over prompts, L-bar all tokens over all "
-        "rounds.",
+        "l-bar contains the bonus token: it is the mean over prompts of tokens per round, while L-bar is the number of "
+        "all tokens divided by the number of all rounds.",
         f"{CODE}; v4 section 4.2",
     ),
     Correction(
-        "TTFT is one prefill of the target alone, the same work for every method: differences come from "
+        "TTFT is the time of one prefill of the target alone, the same work for every method: differences come from "
         "the order of runs.",
         f"{CODE}; v4 table 2",
     ),
@@ -67,8 +67,8 @@ CORRECTIONS = (
     ),
     Correction(
         "Assisted generation of transformers is faster than every tree of the same run: 209.8 against 185.3 "
-        "tokens/s on WikiText-2, 184.8 against 165.7 on PG-19, T=500. v1 prints 161.9, of one prompt; later "
-        "versions leave it out.",
+        "tokens/s on WikiText-2, 184.8 against 165.7 on PG-19, T=500. v1 prints 161.9, measured on one prompt; later "
+        "versions leave assisted generation out.",
         f"{LOGS}; v1 table 1",
     ),
     Correction(
@@ -92,8 +92,8 @@ CORRECTIONS = (
         f"{LOGS}; v4 figure 8",
     ),
     Correction(
-        "Figure 6 is of one prompt that is decoded ten times, not of WikiText-2; its three sweeps have 212, 222.5 "
-        "and 226 tokens/s for the same setting.",
+        "Figure 6 shows one prompt decoded ten times, not WikiText-2; its three sweeps have 212, 222.5 and 226 "
+        "tokens/s for the same setting.",
         f"{LOGS}; v4 figure 6",
     ),
     Correction(

@@ -1,6 +1,6 @@
 """The paper's experiments on given data sets: their lanes, prompts and text lengths.
 
-Independent of models: the caller ensures that the lengths fit into the models' context.
+This module does not depend on models, so the caller must ensure that the lengths fit into the models' context.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,10 @@ ALL_LANES = (
 
 @dataclass(frozen=True)
 class Extent:
-    """Size of the measurement: experiments, lanes, and numbers of prompts and tokens. Defaults are the paper's."""
+    """Size of the measurement: experiments, lanes, and numbers of prompts and tokens.
+
+    Default values are the paper's.
+    """
 
     experiments: tuple[str, ...] = NAMES
     lanes: tuple[str, ...] | None = None
@@ -185,7 +188,7 @@ def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> 
 
 
 def _sensitivity(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment `sensitivity`: DynaTree with other thresholds, breadths, depths; plain decoding; a fixed tree."""
+    """Experiment `sensitivity`: DynaTree with various thresholds, breadths and depths; plain decoding; a fixed tree."""
     lanes = (rows[AR], rows[UNTUNED], *sensitivity(extent.thresholds, extent.breadths, extent.depths))
     return Plan(lanes, (_experiment("sensitivity", extent, texts, lanes),))
 
@@ -225,7 +228,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used there without saying so."""
+    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used, but did not report."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

@@ -1,7 +1,7 @@
 """Start of a new log, or check that an existing log can be resumed.
 
-An incomplete log is resumed only on the machine on which it was begun, but by any commit of the source; a complete log
-is shown on any machine.
+An incomplete log is resumed only on the machine on which it was started, but by any commit of the source; a complete
+log can be shown on any machine.
 """
 
 from decoder.bench.machine import source_commit
@@ -20,11 +20,11 @@ def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: 
         pair: Loaded target and draft.
         request: Request of the measurement.
         log: Log of the measurement, empty or to be resumed.
-        tokens: Number of tokens of the longest prompt and its text; forward passes are timed after so many tokens.
+        tokens: Number of tokens of the longest prompt and its text; forward passes are timed after this many tokens.
         note: Receiver of progress lines.
 
     Raises:
-        ConfigError: The log was begun with another request or on another machine, or cannot be written.
+        ConfigError: The log was started with another request or on another machine, or cannot be written.
     """
     before, count = log.header, len(blocks_of(log))
     if before is not None:

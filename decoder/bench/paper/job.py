@@ -1,7 +1,7 @@
 """Complete measurement of `dynatui bench paper`: loads models, warms lanes up and measures block by block.
 
-A block is one prompt that all lanes decode one after the other, in random order; the decoding by one lane is a turn.
-Blocks that the log contains are not measured again.
+In a block, all lanes decode one prompt, one after the other and in random order; the decoding by one lane is a turn.
+Blocks that the log already contains are not measured again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class OnPaper(OnPair):
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether texts of `extent.length` tokens that exceed the context are an error; otherwise they are shortened."""
+    """Whether it is an error if texts of `extent.length` tokens exceed the context; otherwise, texts are shortened."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
@@ -68,7 +68,7 @@ class Prepared:
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Context with loaded models, opened log and encoded prompts, in which the log is locked against other processes.
+    """Context with loaded models, opened log and encoded prompts; in the context, other processes cannot use the log.
 
     Raises:
         DecoderError: An option is invalid, a text does not fit into the context, the log belongs to another measurement
@@ -94,7 +94,7 @@ def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
 
     Raises:
         DecoderError: See `prepared` and `measure`.
-        KeyboardInterrupt: Interrupted before the first block was complete.
+        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
     with prepared(job, note) as ready:
         early = interrupted(show(measure(ready, note)))
@@ -122,7 +122,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """Yields the number of finished turns and a text on the latest turn; yields nothing if the log has all blocks."""
+    """Yields the number of finished turns and a line about the latest turn; yields nothing if no block is missing."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in blocks_of(ready.log) if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
@@ -179,7 +179,7 @@ def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """Extent with a text length of at most `room` tokens; raises a ConfigError if it must be shorter and may not."""
+    """Extent with texts of at most `room` tokens; raises ConfigError if texts are longer and `must_fit` is set."""
     if job.extent.length <= room:
         return job.extent
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"

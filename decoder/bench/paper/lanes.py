@@ -1,7 +1,7 @@
 """Lanes (methods with parameters): rows of the paper's tables, settings of the paper's figures, and further methods.
 
-The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. Independent
-of models.
+The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. This module
+does not depend on models.
 """
 
 from collections.abc import Iterator, Mapping
@@ -152,7 +152,7 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
 
 
 def _varied(name: str, space: str, base: TunableParameters, values: Values) -> Lane:
-    """Lane for one setting of a sweep: base parameters with the given values."""
+    """Lane for one setting of a sweep: the base parameters, some of them replaced by the given values."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))
 

@@ -1,4 +1,6 @@
-"""Paired comparisons of lanes: quotients of results on the same prompt, then means over prompts. Pure.
+"""Paired comparisons of lanes: quotients of results on the same prompt, then means over prompts.
+
+All functions are pure.
 
 Only texts that equal `ar`'s are compared. Confidence intervals are those of `decoder.bench.sampling.averages`.
 """
@@ -22,12 +24,12 @@ from decoder.bench.sampling.request import Place
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
-"""Function from the figures of a turn to the compared quantity; None if unknown."""
+"""Function that takes the figures of a turn and returns the compared quantity, or None if it is unknown."""
 SPREAD_COVERAGE = 0.99
 """Nominal coverage of the bootstrap interval for a quotient of standard deviations.
 
 With 5 to 19 normally distributed values, this interval contains the true quotient in 95 to 99 % of cases; an interval
-of nominal 95 % contains it in only 88 to 94 %.
+with a nominal coverage of 95 % contains it in only 88 to 94 % of cases.
 """
 
 
@@ -48,11 +50,11 @@ class Course:
         return own if own and has_text_of(own, by_lane[BASELINE]) else None
 
     def values(self, lane: str, measure: Measure) -> Values:
-        """Quantity of a lane by prompt, as mean over repeats."""
+        """Mean over repeats of a lane's quantity, for each prompt."""
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """Quotient of a quantity of two lanes, by prompt: the mean of the quotients in the prompt's blocks."""
+        """Quotient of two lanes' values of a quantity, for each prompt: the mean over the prompt's blocks."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -78,7 +80,7 @@ def courses(report: PaperReport, name: str) -> Iterator[Course]:
 
 
 def mean(values: Values, seed: int) -> Interval | None:
-    """Mean over prompts with its bootstrap interval, of width 0 if all prompts agree; None if there is no value."""
+    """Mean over prompts with its bootstrap interval, which has width 0 if all values are equal; None without values."""
     if len(values) > 1 and len(set(values.values())) == 1:
         (same,) = set(values.values())
         return Interval(value=same, low=same, high=same)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from decoder.bench.paper.published import DOUBTS, EARLIER_LENGTH, LENGTH, PG19, WIKITEXT
 
 MEMORY = 1.035
-"""Largest memory quotient that still counts as "about 3 %" more."""
+"""Largest memory quotient that still counts as "about 3 % more memory"."""
 DEEPER = DOUBTS["deeper-on-pg19"]
 
 
 class PaperClaim(NamedTuple):
-    """Claim of the paper: its text, the paper's quotient and the limit for a verdict."""
+    """Claim of the paper: its text, the paper's quotient, and the limit with which a measured quotient is compared."""
 
     name: str
     says: str
@@ -92,8 +92,8 @@ GROWS = PaperClaim(
     "v4 figure 5",
     {WIKITEXT: (218.5 / 132.8) / (116.6 / 83.3)},
     doubt={
-        WIKITEXT: "gain at T=1500 over that at T=100, where AR, at 83.3 tokens/s, was measured while others used the "
-        "GPU; another run has 127.9"
+        WIKITEXT: "gain at T=1500 over that at T=100; at T=100, AR was measured while others used the GPU, at 83.3 "
+        "tokens/s; in another run, it has 127.9 tokens/s"
     },
 )
 BEATS_LINEAR = PaperClaim(
@@ -115,6 +115,6 @@ BEATS_HF = PaperClaim(
     "DynaTree is faster than assisted generation of transformers.",
     "v1 section 4.4",
     {WIKITEXT: 193.4 / 161.9},
-    doubt={WIKITEXT: "the paper's 161.9 tokens/s are of one prompt; the mean over prompts in the logs is 209.8"},
+    doubt={WIKITEXT: "the paper's 161.9 tokens/s are from one prompt; the mean over prompts in the logs is 209.8"},
     length=EARLIER_LENGTH,
 )

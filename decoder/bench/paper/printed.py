@@ -17,7 +17,7 @@ def marks(remarks: Iterable[str]) -> dict[str, str]:
 
 
 def explained(known: Mapping[str, str]) -> tuple[str, ...]:
-    """Notes that explain each mark by its remark."""
+    """Notes that give the remark for each mark."""
     return tuple(f"[{mark}] {remark}." for remark, mark in known.items() if mark)
 
 
@@ -28,8 +28,8 @@ def marked(
 
     Args:
         rows: Rows of cells, some of which are published numbers.
-        usual_length: Text length T; numbers with another T get a note. None: each number has the T of its row, so no
-            number gets such a note.
+        usual_length: Text length T; numbers with another T get a note. If it is None, each number has the T of its row
+            and gets no such note.
     """
     shown = [cell for row in rows for cell in row if isinstance(cell, PublishedNumber)]
     known = marks(_remark(number, usual_length) for number in shown)
@@ -50,6 +50,6 @@ def _printed(number: PublishedNumber, mark: str) -> Printed:
 
 
 def _remark(number: PublishedNumber, usual_length: int | None) -> str:
-    """Remark on a published number: that its T is unusual, that it is from the logs, and doubts; often empty."""
+    """Remark on a published number: its T if unusual, its source if it is the logs, and doubts; empty if none apply."""
     length = f"at T={number.length}" if usual_length not in (None, number.length) else None
     return "; ".join(filter(None, (length, FROM_LOGS if number.source == LOGS else None, number.doubt)))

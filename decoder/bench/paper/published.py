@@ -1,7 +1,7 @@
 """The paper's own numbers, from the four versions of its text, v1 to v4, and from its authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
-later versions over earlier ones. Independent of measurements.
+later versions over earlier ones. This module does not depend on measurements.
 """
 
 import csv
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 HARDWARE = "one NVIDIA A100, Pythia-2.8B with Pythia-70M, float16"
-"""The authors' hardware and models; the paper says "a single NVIDIA GPU", the source files of its text name the GPU."""
+"""The authors' hardware and models; the paper says "a single NVIDIA GPU", and only its source files name the GPU."""
 WIKITEXT, PG19 = "WikiText-2", "PG-19"
 LENGTH = 1500
 """Text length T of the main results, in new tokens."""
@@ -37,11 +37,11 @@ LOGS = "logs"
 DOUBTS: Mapping[str, str] = {
     "shared-gpu": "measured while others used the GPU; undisturbed, AR has 131 to 138 tokens/s",
     "shared-base": "relative to an AR that was measured while others used the GPU",
-    "one-prefill": "one prefill of the target alone, for every method: differences come from the order of runs",
+    "one-prefill": "time of one prefill of the target alone, for every method: differences come from the order of runs",
     "not-acceptance": "committed tokens with the bonus over rounds x (D0 + 2): can exceed 100 %",
-    "with-bonus": "mean over prompts of tokens over rounds, with the bonus token; the text says without it",
-    "called-d8b3": "labelled D8B3 in that table, but with the rounds and acceptance of D5B2",
-    "one-prompt": "of one prompt; after the slash, mean over prompts from the logs",
+    "with-bonus": "mean over prompts of tokens over rounds, with the bonus token; the paper's text says without it",
+    "called-d8b3": "labelled D8B3 in that table, but its rounds and acceptance are those of D5B2",
+    "one-prompt": "measured on one prompt; after the slash, mean over prompts from the logs",
     "never-evicts": "the cache evicts nothing at this length: this is linear drafting",
     "no-cap": "L_max is not stated",
     "v1-table-1": "AR is 119.4 tokens/s in the same table, 133.2 for the same setting in table 5",
@@ -62,7 +62,7 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     std: float | None
     """Standard deviation over prompts; None if it is not given."""
     again: float | None
-    """The same number from another run of the authors; None if there is none."""
+    """The same number from another run of the authors; None if there is no other run."""
     length: int
     """Text length T, in new tokens."""
     most: int

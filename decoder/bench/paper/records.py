@@ -1,4 +1,4 @@
-"""Log of a measurement: a header, then blocks of turns, one block per line. Independent of models."""
+"""Log of a measurement: a header, then blocks of turns, one block per line. This module does not depend on models."""
 
 from typing import TypeAlias
 
@@ -26,14 +26,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     lane: str
     at: tuple[Figures, ...]
-    """Figures at each of `PaperExperiment.lengths`; only the last have the peak memory, measured over the entire turn.
+    """Figures at each of `PaperExperiment.lengths`; only the last figures include the peak memory of the entire turn.
 
-    The figures compare the text with `ar`'s in the same block, and have the verdict on a near tie.
+    The figures compare the text with `ar`'s text in the same block, and state whether the first difference is a near
+    tie.
     """
     kv_bytes: int | None
     """Allocated bytes of the target's and the draft's KV caches; None if unknown."""
     waited: float | None
-    """Fraction of the turn's time that threads waited for a processor; None if unknown."""
+    """Fraction of the turn's time in which threads waited for a processor; None if unknown."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
@@ -69,7 +70,7 @@ FORMAT: LogFormat[Header, Record] = LogFormat(
 
 
 def blocks_of(log: PaperLog) -> list[Block]:
-    """All blocks; if two processes measured the same block, only the first record of it."""
+    """All blocks; if two processes measured the same block, only its first record is returned."""
     blocks: dict[tuple[int, int, int], Block] = {}
     for block in log.of(Block):
         blocks.setdefault((block.experiment, block.prompt, block.repeat), block)

@@ -58,7 +58,7 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     """Whether all blocks of the request were measured."""
     disturbed: int
-    """Number of turns whose timing is disturbed: threads waited too long for a processor."""
+    """Number of turns whose times are disturbed, because threads waited too long for a processor."""
     blocks: list[Block]
     cells: list[Cell]
     resumed: list[Resumed] = []
@@ -81,8 +81,8 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
-        """Cell with these names; by default with the longest text and the longest prompt. None if there is no such
-        cell.
+        """Cell with these names; by default, the one with the greatest text length, and of those, with the greatest
+        prompt length. None if there is no such cell.
         """
         cells = [
             cell

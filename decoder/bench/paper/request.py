@@ -1,4 +1,4 @@
-"""Request of a measurement: data sets, lanes and experiments. Independent of models."""
+"""Request of a measurement: data sets, lanes and experiments. This module does not depend on models."""
 
 from typing import Any, Literal
 
@@ -41,13 +41,14 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum prompt length, in `unit`."""
     unit: Unit = "characters"
     prompts: int
-    """Number of prompts; the data set's first ones are used."""
+    """Number of prompts; the first prompts of the data set are used."""
     lanes: tuple[str, ...]
     """Names of the lanes; the first is `ar`, plain decoding."""
     lengths: tuple[int, ...]
-    """Text lengths, in new tokens and ascending order, at which results are recorded; texts have the last length.
+    """Text lengths, in new tokens and ascending order, at which results are recorded; all texts have the last length.
 
-    A greedy text of T tokens begins with all shorter ones, so one decoding gives the results at all lengths.
+    The first T tokens of a greedy text do not depend on its final length, so one decoding gives the results at all
+    lengths.
     """
     repeats: int = 1
 

@@ -1,4 +1,7 @@
-"""Rows and columns of tables that show a lane's measured figures next to the paper's numbers. Pure."""
+"""Rows and columns of tables that show a lane's measured figures next to the paper's numbers.
+
+All functions are pure.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -113,7 +116,7 @@ def printed(take: Callable[[Row], PublishedNumber | None], digits: int, scale: f
 
 
 def status(row: Row) -> str:
-    """Result of comparing the lane's texts with `ar`'s, in words."""
+    """Result of the comparison of the lane's texts with `ar`'s, in words."""
     if row.lane.own_text:
         return "may differ by design"
     different = row.cell.prompts - row.cell.same
@@ -121,7 +124,7 @@ def status(row: Row) -> str:
 
 
 def same_text() -> Spec:
-    """Column with the result of comparing the lane's texts with `ar`'s."""
+    """Column with the result of the comparison of the lane's texts with `ar`'s."""
     return Column("text"), status
 
 
@@ -158,8 +161,8 @@ def table(
         table_rows: Rows of the table.
         specs: Columns of the table; columns that are empty in all rows are left out.
         notes: Notes under the table; they follow the notes on the paper's numbers.
-        usual_length: Text length T; numbers of the paper with another T get a note. None: each number has the T of its
-            row, so no number gets such a note.
+        usual_length: Text length T; numbers of the paper with another T get a note. If it is None, each number has the
+            T of its row and gets no such note.
     """
     cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]

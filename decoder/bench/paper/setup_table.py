@@ -1,4 +1,7 @@
-"""Table that compares models, machine and measurement protocol with those of the paper's authors. Pure."""
+"""Table that compares models, machine and measurement protocol with those of the paper's authors.
+
+All functions are pure.
+"""
 
 from collections.abc import Iterator
 
@@ -15,7 +18,7 @@ AUTHORS = {
     "arithmetic": "float16",
     "decoding": "greedy",
     "end of text": "ignored",
-    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 of at most 1000",
+    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 prompts of at most 1000",
     "warm-up": "2 prompts",
     "order": "one method after the other, each in a run of its own",
     "versions": "torch 2.0 or later, transformers 4.38 or later",

@@ -1,4 +1,4 @@
-"""Summary of blocks: means over prompts with standard deviations and bootstrap intervals. Pure.
+"""Summary of blocks: means over prompts with standard deviations and bootstrap intervals. All functions are pure.
 
 If a lane's text differs from `ar`'s, and not by design, the lane's times and speeds leave that prompt out.
 """
@@ -36,7 +36,7 @@ class Text:
 
 
 Measure: TypeAlias = Callable[[Text], float | None]
-"""Function from a text to one of its figures; None if unknown."""
+"""Function that takes a text and returns one of its figures, or None if it is unknown."""
 
 
 def _plain(key: str, scale: float = 1.0) -> Measure:
@@ -76,7 +76,7 @@ TIMES: Mapping[str, Measure] = {
     "verify_ms": _per_round("verify_s", 1e3),
     "round_ms": _per_round("decode_s", 1e3),
 }
-"""Measures of times and speeds; prompts are left out if the text differs from `ar`'s and not by design."""
+"""Measures of times and speeds; a prompt is left out if its text differs from `ar`'s, and not by design."""
 COUNTS: Mapping[str, Measure] = {
     "paper_path_length": _plain("tokens_per_round"),
     "path_length": _plain("path_length"),
@@ -114,7 +114,7 @@ def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: 
 
     Args:
         values: One value for each prompt; at least one.
-        over: One denominator for each prompt; if None, all are 1, and the result is the mean of `values`.
+        over: One denominator for each prompt; if None, all denominators are 1, and the result is the mean of `values`.
         seed: Random seed of the bootstrap.
     """
     above = np.array(values, dtype=np.float64)
@@ -130,7 +130,9 @@ def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: 
 
 
 def _counts(drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How often each of N prompts is in each of S bootstrap samples, shape (S, N), from their indices, shape (S, N)."""
+    """How often each of N prompts is in each of S bootstrap samples, shape (S, N); `drawn` has the samples' prompt
+    indices, shape (S, N).
+    """
     samples, count = drawn.shape
     places = drawn + count * np.arange(samples)[:, None]
     return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Tables of the experiments that vary prompt lengths, fixed trees and DynaTree's parameters. Pure."""
+"""Tables of the experiments that vary prompt lengths, fixed trees and DynaTree's parameters. All functions are pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -106,7 +106,9 @@ def _titled(title: str, shown: Sequence[Row]) -> str:
 
 
 def _varied(row: Row) -> str:
-    """Name of the row's setting in one of the paper's sweeps; sweeps share settings, so the lane's name decides."""
+    """Name of the row's setting in one of the paper's sweeps; some settings are in several sweeps, so the lane's name
+    decides which sweep is meant.
+    """
     given = row.lane.parameters
     if row.lane.name.startswith("branching"):
         b_min, _, b_max = given["branching"]

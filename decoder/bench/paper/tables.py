@@ -1,4 +1,6 @@
-"""The paper's tables with figures measured here, next to the paper's own numbers where it has any. Pure.
+"""The paper's tables with figures measured here, next to the paper's own numbers, if there are any.
+
+All functions are pure.
 
 Speeds are means over texts that equal `ar`'s; every row says on how many prompts the text differs.
 """
@@ -101,7 +103,7 @@ def _per_lane(
 
 
 def _other_setting(experiment: PaperExperiment, shown: Sequence[Row]) -> tuple[str, ...]:
-    """Note on the text length and maximum prompt length of the paper's numbers, if the experiment has others."""
+    """Note on the text length and prompt length of the paper's numbers, if these differ from the experiment's."""
     stands_for = next((row.text_set.stands_for for row in shown), None)
     if stands_for is None or stands_for not in published.MOST:
         return ()

@@ -44,7 +44,7 @@ def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[st
 
     Args:
         report: Report of the measurement.
-        all_tables: All tables; the first two are setup and claims.
+        all_tables: All tables; the first two are the tables of the setup and of the claims.
         pictures: Paths of pictures, relative to the page.
     """
     request = report.header.request
@@ -56,7 +56,7 @@ def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[st
         *section(about),
         *section(said),
         "## Where the paper's own numbers do not hold",
-        "By its text, its authors' code and their logs; nothing in this section was measured here.",
+        "Sources are the paper's text, its authors' code and their logs; nothing in this section was measured here.",
         "\n".join(f"- {escaped(each.says)} *({escaped(each.source)})*" for each in CORRECTIONS),
         *(part for table in others for part in section(table)),
         *["## Figures"] * bool(pictures),

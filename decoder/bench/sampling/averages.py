@@ -1,7 +1,7 @@
 """Means over texts as in the paper: first over prompts, then over tasks and sampling settings with equal weight.
 
 Bootstrap intervals resample prompts within each task; each sample has the same prompts for all settings and
-contenders. Pure.
+contenders. All functions are pure.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ def by_task(values: Values) -> dict[str, float]:
 
 
 def by_sampling(values: Values) -> dict[int, float]:
-    """Mean over all tasks for each sampling setting, by number of the setting."""
+    """Mean over all tasks for each sampling setting, by the setting's number."""
     settings = sorted({place.sampling for place in values})
     return {one: mean({place: value for place, value in values.items() if place.sampling == one}) for one in settings}
 
@@ -80,7 +80,7 @@ def _drawn_means(
 
 
 def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean of one task and setting for each bootstrap sample; the mean of all prompts if the sample has no value."""
+    """Mean of one task and setting for each bootstrap sample; for a sample without values, the mean of all prompts."""
     row = np.array([cell.get(number, 0.0) for number in range(drawn.max() + 1)])
     known = np.isin(drawn, list(cell))
     counts = known.sum(axis=1)

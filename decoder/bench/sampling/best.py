@@ -1,4 +1,7 @@
-"""Best tree shape for a verifier, chosen by expected block efficiency at the roots of given texts. Pure."""
+"""Best tree shape for a verifier, chosen by expected block efficiency at the roots of given texts.
+
+All functions are pure.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -10,7 +13,7 @@ from decoder.bench.sampling.request import Contest, Place, SamplingRequest
 from decoder.draft.delayed_shape import DelayedTree
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
-"""Function from a tree shape and its block efficiency to the value that the best shape maximises."""
+"""Function that takes a tree shape and its block efficiency, and returns the value that the best shape maximises."""
 
 
 def tokens_of(request: SamplingRequest, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
@@ -34,7 +37,7 @@ def block_efficiency(
     """Expected block efficiency of each text, with the best shape for its sampling setting.
 
     The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest gains no
-    advantage merely from a larger number of shapes. With a single prompt, it is chosen on that prompt.
+    advantage merely from a larger number of shapes. With a single prompt, the shape is chosen on that prompt.
     """
     settings: dict[int, list[Expected]] = {}
     for record in records:

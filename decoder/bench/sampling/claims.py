@@ -1,4 +1,4 @@
-"""The paper's claims, each tested as a quotient of two means that exceeds 1 if the claim holds. Pure.
+"""The paper's claims, each tested as a quotient of two means that exceeds 1 if the claim holds. All functions are pure.
 
 A claim holds if the quotient's entire confidence interval lies above 1, and fails if the interval lies below 1.
 """
@@ -14,13 +14,13 @@ from decoder.bench.sampling.averages import Values, mean, ratio
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Claim of the paper, with the paper's quotient and the measured one."""
+    """Claim of the paper, with the paper's quotient and the measured quotient."""
 
     says: str
     paper: float | None
     """Quotient of the paper's own numbers; None if the paper gives no such numbers."""
     here: Interval
-    """Measured quotient with its confidence interval; the claim holds if it exceeds 1."""
+    """Measured quotient with its confidence interval; the claim holds if the entire interval lies above 1."""
     verdict: Verdict
 
 
@@ -103,7 +103,7 @@ def of_measure(
 
 
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
-    """Claims, one for each verifier, that choosing the tree shape in each round beats the best fixed delayed shape."""
+    """Claims, one per verifier: choosing the tree shape in each round is better than the best fixed delayed shape."""
     for name, values in selected.items():
         says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
         yield _claim(says, values, static[name], seed)

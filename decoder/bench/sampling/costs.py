@@ -1,7 +1,7 @@
 """Expected time of a round with a given tree shape: the paper's equation 11.
 
-Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, on the text length.
-Sampling and verification outside of the models are left out, since they do not affect the choice of a shape.
+Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, it depends on the text
+length. Sampling and verification outside of the models are left out, since they do not affect the choice of a shape.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""Complete measurement of `dynatui bench sampling`: for each sampling setting, closed forms first, then decoding.
+"""Complete measurement of `dynatui bench sampling`.
 
-What the log already contains is not measured again. After an interruption, the finished records are reported.
+For each sampling setting, closed forms are evaluated first, and then texts are decoded. Records that the log already
+contains are not measured again. After an interruption, the finished records are reported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[S
     Raises:
         DecoderError: An option is out of bounds, a prompt does not fit into the context, the log belongs to another
             measurement or is locked by another process, or loading the models or using the device fails.
-        KeyboardInterrupt: Interrupted before the first record was complete.
+        KeyboardInterrupt: The measurement was interrupted before the first record was complete.
     """
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
     job.request()
@@ -137,7 +138,7 @@ def prompts_of(request: SamplingRequest) -> dict[Place, str]:
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
-    """Selector files by verifier; empty, and a note is written, if dynatui has no selector for this pair."""
+    """Selector files by verifier; if dynatui has no selector for this pair, the result is empty and a note says so."""
     if file != SHIPPED:
         return files(file, pair.observed())
     try:
@@ -150,7 +151,7 @@ def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
 def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Chooser:
     policies = {verifier: OneRoot(read(path)[0]) for verifier, path in selectors.items()}
     costs = header.costs
-    # no sampling schedule: each root carries its own sampling setting
+    # the schedule is not used, since each root has its own sampling setting
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))
 
 

@@ -18,7 +18,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
     place: Place
     roots: int
     tokens: dict[str, tuple[float, ...]]
-    """Expected block efficiency by verifier, of each shape in the order of `SamplingRequest.shapes`."""
+    """For each verifier, the expected block efficiency of each shape, in the order of `SamplingRequest.shapes`."""
     selected: dict[str, float]
     """Expected block efficiency of the shapes that the selector chooses, by verifier."""
     distance: tuple[float, ...]
@@ -38,7 +38,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     decode_s: float
     waited: float | None
-    """Fraction of the decoding time that threads waited for a processor; None if unknown."""
+    """Fraction of the decoding time in which threads waited for a processor; None if unknown."""
 
 
 class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):

@@ -1,9 +1,9 @@
 """Measured tokens per second of the tree shapes with the highest expected speed, and of coupled trees.
 
-All contenders decode each text, one after the other. A disturbed measurement is not repeated: results vary more by the
-random numbers than by timing, and further texts reduce both variations. Every text and repeat has its own seed; at
-equal seeds, coupled trees write the same text as `ar`, plain decoding. Shapes are chosen before decoding, by closed
-forms and pass times, so that there is no selection bias.
+All contenders decode each text, one after the other. A disturbed measurement is not repeated: results vary more with
+the random numbers than with the timing, and further texts reduce both variations. Every text and repeat has its own
+seed; with equal seeds, coupled trees write the same text as `ar`, plain decoding. Shapes are chosen before decoding, by
+closed forms and pass times, so that there is no selection bias.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ DRAWING = "delayed"
 
 
 def chosen(request: SamplingRequest, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
-    """Shape that maximises `aim` for every contest, over all texts of one sampling setting."""
+    """For each contest, the shape that maximises `aim` over all texts of one sampling setting."""
     return {contest: best_shape(request, records, contest, aim)[0] for contest in request.contests()}
 
 
@@ -52,7 +52,7 @@ def contenders(
         for contest, shape in shapes.items()
     }
     for contest in request.selecting():
-        # used in the first round only; from the second round on, the selector chooses the shape
+        # the shape of the first round; from the second round on, the selector chooses the shape
         first = shapes[Contest(contest.verifier, Drafting.DELAYED)]
         drawn[selecting_name(contest)] = Delayed(
             contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector
@@ -72,7 +72,7 @@ def realised(
 
     Args:
         engine: Engine with the loaded pair.
-        request: SamplingRequest of the measurement.
+        request: Request of the measurement.
         prompts: Token ids of the prompts by place, all with the same sampling setting.
         contenders: Contenders that decode each text.
         done: Pairs (place, repeat) of the texts in the log.

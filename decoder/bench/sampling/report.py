@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     by_task: dict[str, float]
     by_sampling: dict[str, float]
     over_ar: Interval | None = None
-    """Tokens per second as a multiple of plain decoding's on the same texts; None if the row is of block efficiency."""
+    """Tokens per second as a multiple of plain decoding's on the same texts; None in rows of block efficiency."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     shape: tuple[int, int, int]
     """Shape (K, L1, L2): K rollouts of L2 tokens each, after a common path of L1 tokens."""
     tokens: float
-    """Expected block efficiency of the shape on those texts."""
+    """Expected block efficiency of the shape on the texts named by `among`."""
     expected_tokens_per_second: float
     """Tokens per second that block efficiency and the times of forward passes predict."""
 
@@ -90,7 +90,7 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     decoded: int
     """Number of decoded texts, summed over all contenders."""
     disturbed: int
-    """Number of decoded texts whose timing is disturbed: threads waited too long for a processor."""
+    """Number of decoded texts whose times are disturbed, because threads waited too long for a processor."""
     block_efficiency: list[Row]
     tokens_per_second: list[Row]
     divergence: Divergence
@@ -104,7 +104,7 @@ def report(log: SamplingLog, header: Header, *, load_after: float | None) -> Sam
     """Report of the log, which must contain the closed forms of at least one text.
 
     Args:
-        log: SamplingLog of the measurement.
+        log: Log of the measurement.
         header: Header of the log.
         load_after: Load average over the last minute of the measurement; None if unknown.
     """
@@ -204,7 +204,7 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
 
 
 def _contenders_of(header: Header, log: SamplingLog) -> dict[Contest, dict[int, str]]:
-    """Name of the contender that decoded for a contest, by contest and number of the sampling setting."""
+    """Name of the contender that decoded for a contest, by contest and by the sampling setting's number."""
     selecting = header.request.selecting()
     names: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
     for sampling, shapes in _decoded_shapes(header, log).items():
@@ -220,7 +220,7 @@ def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, floa
 
 
 def _decoded_shapes(header: Header, log: SamplingLog) -> dict[int, dict[Contest, DelayedTree]]:
-    """Shape with which texts were decoded, by number of the sampling setting and by contest."""
+    """Shape with which the texts of a sampling setting were decoded, by the setting's number and by contest."""
     records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.of(Realised)}
     for record in log.of(Expected):
         if record.place.sampling in records:
@@ -284,7 +284,7 @@ def _claims(
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
-    """Values of the contests with one drafting and any number of rollouts, by verifier."""
+    """Values of the contests with one kind of drafting and any number of rollouts, by verifier."""
     return {
         contest.verifier: each for contest, each in values.items() if contest.drafting == drafting and contest.k is None
     }
@@ -307,7 +307,7 @@ def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Va
 
 
 def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:
-    """Median tokens per second, not counting the time that threads waited for a processor, if known."""
+    """Median tokens per second, without the time in which threads waited for a processor, if this time is known."""
     return median(turn.tokens / (turn.decode_s * (1 - (turn.waited or 0) / threads)) for turn in turns)
 
 

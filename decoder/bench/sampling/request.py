@@ -1,4 +1,4 @@
-"""Request of a comparison: sampling settings, verifiers and tree shapes. Independent of models."""
+"""Request of a comparison: sampling settings, verifiers and tree shapes. This module does not depend on models."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +17,7 @@ BY_ROLLOUTS = "traversal"
 DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
 """Kinds of drafting in which trees have the same shape in every round."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""Upper limits of K and L, since the measurement's duration grows with the number of shapes."""
+"""Upper limits of K and L; there are limits because the measurement's duration grows with the number of shapes."""
 
 
 class Place(NamedTuple):
@@ -57,7 +57,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     repeats: int
     """Number of times that each text is decoded, with different seeds."""
     selectors: tuple[str, ...] = ()
-    """Selectors of tree shapes: for each, the verifier it was trained for and the SHA-256 of its file."""
+    """Selectors of tree shapes: for each selector, the verifier it was trained for and the SHA-256 of its file."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.verifiers if name not in VERIFIER_NAMES]
@@ -71,7 +71,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         require(self.roots_every >= 1, f"--roots-every is {self.roots_every}; give 1 or more")
         require(self.decoded >= 0, f"--decoded is {self.decoded}; give 0 or more")
         greedy = any(sampling.greedy for sampling in self.samplings)
-        require(not greedy, "temperature 0 is greedy, where all verifiers are the same; give more than 0")
+        require(not greedy, "at temperature 0, all verifiers decode greedily and are the same; give more than 0")
         require(bool(self.samplings), "no temperature was given; give --temperatures or --top-p")
 
     def shapes(self, verifier: str) -> list[DelayedTree]:

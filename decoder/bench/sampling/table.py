@@ -60,7 +60,7 @@ def _heading(report: SamplingReport) -> str:
         f"{report.roots} roots: one per {request.roots_every} tokens, "
         f"in texts of {request.max_new_tokens} sampled tokens",
         f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",
-        "block efficiency: closed forms at the roots; of decoded texts for coupled trees",
+        "block efficiency: by closed forms at roots; for coupled trees, in decoded texts",
         "shapes: the best on one half of the prompts, evaluated on the other half",
         "tokens/s: of decoded texts, without the time of waiting for a processor",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
@@ -152,8 +152,8 @@ def agreements(rows: Sequence[Agreement]) -> Table:
         (Column("expected", "number", 2, 10), lambda each: each.expected),
     ]
     notes = (
-        "Expected: mean over roots. Decoded: mean over rounds; a text's last one is cut.",
-        "Passages with few accepted tokens have more rounds and lower the second mean.",
+        "Expected: mean over roots. Decoded: mean over rounds; the last round is cut.",
+        "Passages with few accepted tokens have more rounds and lower the decoded mean.",
     )
     title = "Tokens a round: of decoded texts, and by closed forms on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)

@@ -1,4 +1,7 @@
-"""Prompts for the comparison: tasks of Spec-Bench, which replace the paper's data sets. Independent of models."""
+"""Prompts for the comparison: tasks of Spec-Bench, which replace the paper's data sets.
+
+This module does not depend on models.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

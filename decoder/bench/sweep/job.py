@@ -1,4 +1,4 @@
-"""Options of a sweep, in the form sent to worker processes. Does not import torch; only the workers do."""
+"""Options of a sweep, in the form sent to worker processes. Only the workers import torch, so this module does not."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ class OnSettings(OnPair):
 
     @property
     def base(self) -> TunableParameters:
-        """Base parameters of the method; the sweep varies those on the axes."""
+        """Base parameters of the method; the sweep varies the parameters on its axes."""
         return base_named(space_named(self.space), self.preset)
 
     def request(self, pair: "Pair | None" = None) -> SweepRequest:

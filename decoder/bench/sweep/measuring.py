@@ -1,6 +1,6 @@
-"""Measurement of one setting against plain decoding and the reference parameters, alternating on the same prompts.
+"""Measurement of one setting against plain decoding and the reference parameters, in turns on the same prompts.
 
-Independent of the database.
+This module does not depend on the database.
 """
 
 from collections.abc import Sequence

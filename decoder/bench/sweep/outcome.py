@@ -1,4 +1,4 @@
-"""Result of measuring one setting. Independent of the measurement and of the database."""
+"""Result of measuring one setting. This module does not depend on the measurement or on the database."""
 
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Rounds of drafting and verification per text."""
     round_ms: float
     disturbed: int
-    """Number of decoded texts whose timing is disturbed: threads waited too long for a processor."""
+    """Number of decoded texts whose times are disturbed, because threads waited too long for a processor."""
     near_ties: int = 0
     """Number of prompts whose text differs from `ar`'s after a near tie of two logits."""
 

@@ -1,7 +1,7 @@
-"""Worker processes of a sweep, separate so that the progress display takes no processor time from measurements.
+"""Worker processes of a sweep. The progress display is in another process, so that it does not slow measurements down.
 
-Workers end when the process that started them ends, even if that process is killed. Independent of models and of the
-display.
+Workers end when the process that started them ends, even if that process is killed. This module does not depend on
+models or on the display.
 """
 
 import multiprocessing
@@ -75,7 +75,7 @@ def working(task: Task, workers: int, every_s: float) -> Generator[Message, None
     Closing the generator ends the workers.
 
     Raises:
-        DecoderError: A worker failed; the others are then ended.
+        DecoderError: A worker failed; the other workers are then ended.
     """
     context = multiprocessing.get_context("spawn")
     pipes: dict[Connection, SpawnProcess] = {}
@@ -132,7 +132,7 @@ def _end(processes: list[SpawnProcess]) -> None:
 
 def _worker(task: Task, pipe: Connection) -> None:
     """Main function of a worker process."""
-    # a terminal sends SIGINT to all processes of a command, but only the parent process shall end its workers
+    # a terminal sends SIGINT to all processes of a command; workers ignore it, since the parent process ends them
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -146,7 +146,7 @@ def _worker(task: Task, pipe: Connection) -> None:
     except DecoderError as error:
         pipe.send(error)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the process is about to end anyway
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not interrupt the end
 
 
 def _end_with_parent() -> None:

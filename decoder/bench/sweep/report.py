@@ -1,4 +1,7 @@
-"""Report of a sweep: the content of its database, in the form written by `--json`. Independent of models."""
+"""Report of a sweep: the content of its database, in the form written by `--json`.
+
+This module does not depend on models.
+"""
 
 from typing import Any, Literal
 
@@ -25,7 +28,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     """Machine and process that last measured the setting, or is measuring it."""
     number: int | None = None
-    """Number of the claim that gave the result, counted over the study; None without a result."""
+    """Number of the claim that led to the result; claims are numbered over the whole study. None without a result."""
     deaths: int = 0
     """Number of workers that ended unexpectedly while measuring the setting."""
 

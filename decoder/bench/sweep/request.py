@@ -1,4 +1,7 @@
-"""Request of a sweep; equal requests belong to one study, even if started separately. Independent of the database."""
+"""Request of a sweep; equal requests belong to one study, even if started separately.
+
+This module does not depend on the database.
+"""
 
 from hashlib import sha256
 from typing import Any
@@ -22,7 +25,7 @@ class SweepRequest(msgspec.Struct, frozen=True, kw_only=True):
     space: str
     axes: Axes
     reference: dict[str, Any]
-    """Base parameters of the method. The reference uses them unchanged; a setting changes those on the axes."""
+    """Base parameters of the method. The reference uses them unchanged; a setting changes parameters on the axes."""
     target: str
     draft: str
     device: str

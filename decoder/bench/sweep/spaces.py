@@ -1,6 +1,6 @@
 """Named grids of parameter settings to sweep, and the settings that the DynaTree paper measured.
 
-Independent of models and of the database.
+This module does not depend on models or on the database.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -73,12 +73,12 @@ class Space:
     axes: Mapping[str, tuple[Number, ...]]
     """Default values on each axis: first the rows of a heat map, then its columns, and last `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
-    """Function from the base parameters and a setting's values to the parameters that change."""
+    """Function that takes the base parameters and a setting's values, and returns the parameters that change."""
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
     def presets(self) -> Mapping[str, TunableParameters]:
-        """Presets of the method's base parameters; empty if the method has only its defaults."""
+        """Presets of the method's base parameters; empty if the method has default parameters only."""
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
@@ -90,7 +90,7 @@ class Space:
         count = 1
         for values in axes.values():
             count *= len(values)
-        require(count <= MOST_SETTINGS, f"the grid has {count} settings; leave {MOST_SETTINGS} or fewer")
+        require(count <= MOST_SETTINGS, f"the grid has {count} settings; give axes with {MOST_SETTINGS} or fewer")
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
         settings = tuple(Setting(point) for point in points if self.possible(point))
         require(bool(settings), f"no setting of these axes is possible; {self.about}")

@@ -1,8 +1,8 @@
 """Database of a sweep, with one row per setting: every setting is measured once, even if workers die.
 
 Adding a sweep's settings, claiming a setting and storing its result are exclusive transactions. A claim is a lease,
-which the worker prolongs while it measures; a setting whose lease has expired can be claimed again. Independent of how
-settings are measured.
+which the worker prolongs while it measures; a setting whose lease has expired can be claimed again. This module does
+not depend on how settings are measured.
 """
 
 import os
@@ -23,7 +23,7 @@ from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
 LIVES = 5
-"""Number of deaths of workers while measuring a setting, after which the setting is refused."""
+"""A setting is refused after this many workers have died while measuring it."""
 HEARTBEAT_S, GRACE_S = 10, 60
 """Seconds between two prolongations of a lease, and the duration of a lease in seconds."""
 TABLES = (
@@ -55,11 +55,11 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Claim:
-    """Claim of a worker on a setting that it measures."""
+    """Claim of a worker on a setting that the worker measures."""
 
     setting: Setting
     number: int
-    """Number of the claim, counted from 0 over the study."""
+    """Number of the claim; in each study, claims are numbered from 0."""
 
 
 def require_sweeps(database: Database) -> None:
@@ -70,11 +70,15 @@ def require_sweeps(database: Database) -> None:
     """
     file = database.file
     if file is not None and not file.is_file():
-        raise DatabaseError(f"there is no database {shortened(file)}; run a sweep first, or name its --storage")
+        raise DatabaseError(
+            f"there is no database {shortened(file)}; run a sweep first, or let --storage name the database of a sweep"
+        )
     with database.reading() as transaction:
         _refuse_earlier(database, transaction)
         if not transaction.has_table("sweeps"):
-            raise DatabaseError(f"{database.shown} holds no sweep; run one first, or name its --storage")
+            raise DatabaseError(
+                f"{database.shown} holds no sweep; run a sweep first, or let --storage name the database of a sweep"
+            )
 
 
 def make(database: Database) -> None:
@@ -108,7 +112,7 @@ def joined(
             require(
                 not other,
                 f"the study {quoted(study)} has other values of {', '.join(other)}; give the same values, or "
-                "let --study name another",
+                "let --study name another study",
             )
         else:
             transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(request).decode())
@@ -130,7 +134,7 @@ def existing(database: Database, study: str | None) -> Sweep:
         known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
     if study is None:
         require(len(known) > 0, "the database holds no study; run a sweep first")
-        require(len(known) == 1, f"the database holds {', '.join(known)}; let --study name one")
+        require(len(known) == 1, f"the database holds {', '.join(known)}; let --study name one of them")
     elif study not in known:
         raise ConfigError(f"there is no study {quoted(study)}; the database holds {', '.join(known) or 'none'}")
     name = study or next(iter(known))
@@ -228,7 +232,7 @@ def settled(sweep: Sweep) -> bool:
 
 
 def mixed(request: SweepRequest) -> list[Setting]:
-    """Settings in the random order of measurement, which lets the remaining time be estimated from the elapsed time."""
+    """Settings in the order of measurement, which is random, so that the elapsed time predicts the remaining time."""
     settings = request.settings
     return Random(request.seed).sample(settings, len(settings))
 
@@ -249,7 +253,7 @@ def _asked(study: str, text: str) -> SweepRequest:
         return msgspec.json.decode(text, type=SweepRequest)
     except msgspec.DecodeError:
         raise DatabaseError(
-            f"the study {quoted(study)} is not a sweep of this version; let --study name another"
+            f"the study {quoted(study)} is not a sweep of this version; let --study name another study"
         ) from None
 
 
@@ -259,5 +263,5 @@ def _refuse_earlier(database: Database, transaction: Transaction) -> None:
     if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
         raise DatabaseError(
             f"{database.shown} holds sweeps of an earlier version, as studies of Optuna; show them with that "
-            "version, and let --output or --storage name another place for new ones"
+            "version, and let --output or --storage name another place for new sweeps"
         )

@@ -1,6 +1,6 @@
 """Worker of a sweep: claims settings, measures them and stores the results, until all settings are finished.
 
-Independent of models and of other workers.
+This module does not depend on models or on other workers.
 """
 
 import threading
@@ -15,7 +15,7 @@ from decoder.bench.sweep.trials import Claim, Sweep, claimed, kept, prolonged, r
 from decoder.errors import DatabaseError
 
 KEPT_ATTEMPTS = 4
-"""Number of attempts to store a result, at intervals of a heartbeat; all of them end before the lease expires."""
+"""Number of attempts to store a result, one per heartbeat; all attempts end before the lease expires."""
 Measure: TypeAlias = Callable[[Setting], Result]
 
 
@@ -23,7 +23,7 @@ def work(sweep: Sweep, measure: Measure) -> None:
     """Measures settings until all are finished, including those that dead workers had claimed.
 
     Raises:
-        DatabaseError: The database can no longer be used; the result measured last is lost.
+        DatabaseError: The database can no longer be used; the latest result is lost.
     """
     while True:
         claim = claimed(sweep)

@@ -305,7 +305,7 @@ def test_a_text_whose_last_tree_would_not_fit_is_refused(config_files: tuple[str
     load = partial(random_pair, *config_files, device="cpu", dtype="float32")
     fits = OnRounds(load, (Size(8, 16),), (192 - 6 - 8,), CONFIG, repeats=1)
     assert of(measure_rounds(fits, lambda _: None).report, "8x16", 178).levels == 8
-    with pytest.raises(ConfigError, match="179 random tokens and 14 new and drafted ones exceed the context of 192"):
+    with pytest.raises(ConfigError, match="179 random tokens and 14 new and drafted tokens exceed the context of 192"):
         measure_rounds(replace(fits, contexts=(16, 179)), lambda _: None)
 
 

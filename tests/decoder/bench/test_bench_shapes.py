@@ -91,9 +91,9 @@ NEOX = {
         (
             NEOX | {"hidden_act": "nonesuch"},
             ConfigError,
-            r"gives no language model \('nonesuch'\); give another",
+            r"is not the configuration of a language model \('nonesuch'\); give another",
         ),
-        ({"model_type": "vit"}, ConfigError, "gives no language model"),
+        ({"model_type": "vit"}, ConfigError, "is not the configuration of a language model"),
         ({"model_type": "t5"}, PairError, "is an encoder-decoder"),
         ({"model_type": "blt"}, PairError, "has neither attention heads nor layers with a known state"),
         (NEOX | {"vocab_size": 4}, PairError, "cannot run a draft tree"),
@@ -138,7 +138,7 @@ def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
 def test_a_prompt_longer_than_the_context_is_refused(tiny_shapes: tuple[str, str]) -> None:
     engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     assert len(shapes.random_prompt(engine.pair, 186, 6)) == 186
-    with pytest.raises(ConfigError, match="187 random tokens and 6 new and drafted ones exceed the context of 192"):
+    with pytest.raises(ConfigError, match="187 random tokens and 6 new and drafted tokens exceed the context of 192"):
         shapes.random_prompt(engine.pair, 187, 6)
 
 

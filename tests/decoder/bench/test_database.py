@@ -36,7 +36,7 @@ def names(database: Database) -> list[str]:
     [
         ("sweeps.db", "--storage is 'sweeps.db', which is not a database URL; give sqlite:///FILE or postgresql://"),
         ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL"),
-        ("mysql://host/x", "--storage is a database of 'mysql'; give sqlite:///FILE or postgresql://"),
+        ("mysql://host/x", "--storage names a database of the kind 'mysql', which is not supported; give sqlite://"),
         ("sqlite://", "--storage is 'sqlite://', which keeps nothing; give sqlite:///FILE"),
         ("sqlite:///:memory:", "--storage is 'sqlite:///:memory:', which keeps nothing; give sqlite:///FILE"),
     ],

@@ -64,5 +64,5 @@ def test_a_benchmark_has_them_in_place_of_the_baselines_in_torch(gguf_pair: Gguf
 
 
 def test_a_random_draft_needs_models_in_torch() -> None:
-    with pytest.raises(ConfigError, match="guesses at random is for models in torch"):
+    with pytest.raises(ConfigError, match="guesses at random needs models in torch"):
         loaded_pair("a.gguf", "b.gguf", device="auto", dtype="auto")

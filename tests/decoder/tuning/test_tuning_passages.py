@@ -45,7 +45,7 @@ def test_what_is_too_little_is_refused_with_what_would_do() -> None:
         split(prompts(2, 20), 64)
     assert str(refused.value) == (
         "2 different prompts of 40 tokens in all cannot be split into texts to search on and texts to check on; give "
-        "12 prompts or more, or one of 96 tokens or more"
+        "12 prompts or more, or one prompt of 96 tokens or more"
     )
 
 
@@ -78,7 +78,7 @@ def test_chat_prompts_are_never_cut() -> None:
 
 
 def test_too_few_chat_prompts_are_refused_however_long() -> None:
-    with pytest.raises(PromptError, match=r"^11 different chat prompts.* are not cut.*; give 12 or more, or leave out"):
+    with pytest.raises(PromptError, match=r"^11 different chat prompts.* are not cut.*; give 12 prompts or more, or"):
         whole(prompts(11, 1000))
 
 

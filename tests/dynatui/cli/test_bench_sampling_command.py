@@ -56,7 +56,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["--temperatures", "-1"], "temperature is -1; give 0 (greedy) to 2"),
         (
             ["--temperatures", "0"],
-            "temperature 0 is greedy, where all verifiers are the same; give more than 0",
+            "at temperature 0, all verifiers decode greedily and are the same; give more than 0",
         ),
         (["--temperatures", "", "--top-p", ""], "no temperature was given; give --temperatures or --top-p"),
         (["--top-p", "0"], "top_p is 0; give more than 0 and at most 1 (all tokens)"),

@@ -213,7 +213,7 @@ def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pyte
     ("url", "line"),
     [
         ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL; give"),
-        ("redis://x", "--storage is a database of 'redis'; give"),
+        ("redis://x", "--storage names a database of the kind 'redis', which is not supported; give"),
         ("sqlite:////nonesuch/x.db", "cannot use the database sqlite:////nonesuch/x.db: unable to open database file"),
     ],
 )

@@ -50,7 +50,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
-    """Steps of the ablation until one was not measured; labels of later steps would refer to the missing step."""
+    """Steps of the ablation before the first missing step, since the labels of later steps would refer to that step."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     stages = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):

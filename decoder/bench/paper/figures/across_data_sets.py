@@ -60,14 +60,19 @@ def dataset_comparison(report: PaperReport) -> Figure | None:
 
 
 def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
-    """Cells of the experiment `main` by data set: those with the longest prompts that `chosen` returns."""
+    """Cells of the experiment `main` by data set: those that `chosen` selects from the cells with the longest prompts.
+
+    Args:
+        report: Report of a measurement.
+        chosen: Function that selects cells by their text length.
+    """
     cells = [cell for cell in report.cells if cell.experiment == "main"]
     by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
     return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}
 
 
 def _take(group: dict[str, Cell], data_set: str, lane: Lane, cells: Sequence[Cell]) -> None:
-    """Adds a lane's cell to a group if it has a speed and the group has no cell for the data set yet."""
+    """Adds a lane's cell to a group if the cell has a speed and the group has no cell for the data set yet."""
     for cell in cells:
         if cell.lane == lane.name and SPEED in cell.stats:
             group.setdefault(data_set, cell)

@@ -38,7 +38,7 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""Functions that draw the paper's figures 3 to 8, those of its first version, and one more, by file name."""
+"""Functions that draw the paper's figures 3 to 8, figures of its first version and one further figure, by file name."""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
 """File metadata by format; SVG files get no date, which would make equal figures differ."""
 

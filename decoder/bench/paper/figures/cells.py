@@ -1,4 +1,4 @@
-"""Selection of the cells and lanes that a figure shows. Pure; independent of matplotlib."""
+"""Selection of the cells and lanes that a figure shows. All functions are pure and do not use matplotlib."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""Data set, by the paper's name, of the paper's figures that show a single data set."""
+"""The paper's name of the data set that is shown in its figures with only one data set."""
 DYNATREE = "DynaTree"
-"""Row of the paper's tables with the complete method."""
+"""Name of the row for the complete method in the paper's tables."""
 EARLY_LENGTH = 500
 """Text length, in new tokens, in the figures of the paper's first version; later versions show the longest texts."""
 Points: TypeAlias = Sequence[tuple[float, Interval]]
@@ -24,7 +24,7 @@ Lanes: TypeAlias = Sequence[Lane]
 
 
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
-    """Names of the data sets that were measured in an experiment; the one for WikiText-2 comes first."""
+    """Names of the data sets that were measured in an experiment; the data set for WikiText-2 comes first."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
     text_sets = [each for each in report.header.request.text_sets if each.name in measured]
     return [each.name for each in sorted(text_sets, key=lambda each: each.stands_for != FIRST_DATA_SET)]

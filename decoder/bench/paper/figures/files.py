@@ -1,4 +1,7 @@
-"""Writing of figures as files; no file is left incomplete. matplotlib, an optional extra, is imported on use."""
+"""Writing of figures as files; no file is left incomplete.
+
+matplotlib is an optional extra, so it is imported only when figures are drawn.
+"""
 
 from pathlib import Path
 

@@ -75,7 +75,7 @@ def scale(axes: Axes, trees: Grid, side: Side) -> None:
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
-    """Draws speed-up over each parameter; the other two are those of the fastest tree, which a star marks."""
+    """Draws speed-up over each parameter; the other two parameters are those of the fastest tree, marked by a star."""
     top = best(trees)
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")

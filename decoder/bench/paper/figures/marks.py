@@ -1,4 +1,7 @@
-"""Parts of figures: curves, bars and heat maps of means with their intervals. Independent of reports."""
+"""Parts of figures: curves, bars and heat maps of means with their intervals.
+
+This module does not depend on reports.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -112,7 +115,7 @@ def confine(axes: Axes, bottom: float, top: float) -> None:
 
 
 def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None:
-    """Draws a heat map with a number in each cell and a frame around the best; unmeasured cells are white."""
+    """Draws a heat map with a number in each cell and a frame around the best cell; unmeasured cells are white."""
     rows, columns = (sorted({place[side] for place in values}) for side in (0, 1))
     table = [[values.get((row, column), float("nan")) for column in columns] for row in rows]
     axes.imshow(table, cmap=COLOURS_OF_VALUES, aspect="auto", origin="lower")
@@ -138,7 +141,7 @@ def name_points(
         figure: Figure that is complete except for the names, because its layout must be final.
         axes: Axes that contain the points.
         named: Triples (name, x, y).
-        occupied: All points and whiskers that names should not overlap: x, and the mean with its interval.
+        occupied: All points and whiskers that names should not overlap, as pairs of x and the mean with its interval.
     """
     figure.draw_without_rendering()
     to_points = Affine2D().scale(72 / figure.dpi)
@@ -169,7 +172,9 @@ def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
 
 
 def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
-    """Cost of a candidate rectangle: high if it exceeds the axes, medium per overlapped name, low per mark."""
+    """Cost of a candidate rectangle: high if it exceeds the axes, medium for each name and low for each mark that it
+    overlaps.
+    """
     outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
 

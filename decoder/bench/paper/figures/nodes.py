@@ -28,12 +28,15 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: a lane of several experiments is drawn with the results of the first of them."""
+"""Experiments in order of precedence: a lane in several experiments is drawn with its results from the first one."""
 COST = Look(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
-    """Speed-up by verified nodes, one point per lane (named if in `main`); right axis: ms of a target pass."""
+    """Speed-up over the number of verified nodes, with one point per lane; the right axis has the ms of a target pass.
+
+    Lanes of the experiment `main` have their names next to their points.
+    """
     cells = _one_each([cell for name in EXPERIMENTS for cell in longest(longest_prompts(cells_of(report, name)))])
     shown = [cell for cell in cells if SPEEDUP in cell.stats and NODES in cell.stats]
     if not shown:

@@ -1,4 +1,4 @@
-"""Figures over maximum prompt length, like the paper's figure 8 and the similar figure in the paper's first version."""
+"""Figures of speed by maximum prompt length, like the paper's figure 8 and a similar figure of its first version."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Style of all figures: fonts, colours, marks and layout. Independent of measurements."""
+"""Style of all figures: fonts, colours, marks and layout. This module does not depend on measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

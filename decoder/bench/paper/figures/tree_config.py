@@ -19,7 +19,7 @@ SPEED_UNIT = "speed (tokens/s)"
 HEAT_MAP_TAU = 0.05
 """Threshold tau of the heat map in the paper's first version."""
 PANELS: Mapping[Side, Side] = {"branching": "depth", "depth": "branching", "tau": "depth"}
-"""For each panel: the parameter on the x axis, and a second parameter, for each value of which a curve is drawn."""
+"""For each panel: the parameter on the x axis, and a second parameter, which has a different value on each curve."""
 APART = 2.5
 """Horizontal distance between the whiskers of neighbouring curves, in points."""
 SYMBOLS: Mapping[Side, str] = {"depth": "D", "branching": "B", "tau": "τ"}

@@ -1,4 +1,7 @@
-"""Grid of fixed trees by depth, branching and threshold, its fastest tree, and curves over one parameter. Pure."""
+"""Grid of fixed trees by depth, branching and threshold, its fastest tree, and curves over one parameter.
+
+All functions are pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -19,7 +22,7 @@ class Tree(NamedTuple):
 
 
 Grid: TypeAlias = Mapping[Tree, Cell]
-"""Cells that have a speed, by setting, all with the same node limit and text length."""
+"""Cells that have a speed, by the tree's setting; all cells have the same node limit and text length."""
 
 
 def grid_cells(report: PaperReport) -> list[Cell]:
@@ -28,7 +31,7 @@ def grid_cells(report: PaperReport) -> list[Cell]:
 
 
 def grid(report: PaperReport, cells: Sequence[Cell]) -> Grid:
-    """Grid of cells with one text length; if node limits differ, only cells with the most common limit."""
+    """Grid of cells with one text length; if node limits differ, only cells with the most common limit are kept."""
     by_most_nodes: dict[int, dict[Tree, Cell]] = {}
     by_name = {cell.lane: cell for cell in cells if SPEEDUP in cell.stats}
     for lane in lanes_of(report, cells):
@@ -61,7 +64,7 @@ def values(trees: Grid, side: Side) -> list[float]:
 
 
 def at_best_threshold(trees: Grid, key: str) -> Table:
-    """Quantity `key` by depth and branching; each value is that at the threshold with the greatest speed-up."""
+    """Quantity `key` by depth and branching; each value is from the threshold with the greatest speed-up."""
     fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
     return {place: cell.stats[key].value for place, cell in fastest.items() if key in cell.stats}
 

@@ -115,7 +115,7 @@ def test_without_a_folder_files_come_from_the_hub(
 
 @pytest.mark.parametrize(("name", "place"), [("books", "books_test/"), ("spec_bench/qa", "spec_bench/question.jsonl")])
 def test_what_the_hub_does_not_have_needs_a_folder(name: str, place: str) -> None:
-    with pytest.raises(PromptError, match=f"{name} can only be read from a folder; let --data name one that .*{place}"):
+    with pytest.raises(PromptError, match=f"{name} can only be read from a folder; let --data name a folder .*{place}"):
         one(name, None)
 
 

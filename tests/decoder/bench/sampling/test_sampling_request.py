@@ -37,8 +37,8 @@ def test_a_task_has_the_first_turns_of_its_category(tmp_path: Path) -> None:
     ("questions", "name", "fault", "why"),
     [
         (QUESTIONS, "law", ConfigError, "--tasks names 'law'; choose from math, coding"),
-        ("no json", "math", PromptError, "is not Spec-Bench's file"),
-        ('{"question_id": 1}', "math", PromptError, "is not Spec-Bench's file"),
+        ("no json", "math", PromptError, "is no question of Spec-Bench"),
+        ('{"question_id": 1}', "math", PromptError, "is no question of Spec-Bench"),
     ],
 )
 def test_tasks_that_are_not_there_are_refused(
@@ -109,7 +109,7 @@ def test_what_reads_one_path_has_no_delayed_trees() -> None:
         ({"roots_every": 0}, "--roots-every is 0"),
         ({"decoded": -1}, "--decoded is -1"),
         ({"samplings": ()}, "no temperature was given"),
-        ({"samplings": samplings((0.0,), ())}, "temperature 0 is greedy"),
+        ({"samplings": samplings((0.0,), ())}, "at temperature 0, all verifiers decode greedily"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(changes: dict[str, object], why: str) -> None:

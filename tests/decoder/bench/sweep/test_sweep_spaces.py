@@ -56,7 +56,7 @@ def test_what_is_not_possible_is_left_out_of_a_grid() -> None:
     ("axes", "line"),
     [
         ({"tau_h": (0.3,), "tau_l": (0.5,)}, "no setting of these axes is possible; tau_l is below tau_h"),
-        ({"T": tuple(range(1, 1000))}, "the grid has 24975 settings; leave 10000 or fewer"),
+        ({"T": tuple(range(1, 1000))}, "the grid has 24975 settings; give axes with 10000 or fewer"),
         ({"B": (2,)}, "thresholds has no axis 'B'; it has tau_h, tau_l, T"),
     ],
 )
