@@ -31,7 +31,9 @@ def display_name(name: str) -> str:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a model's name can only be a path: hub ids have at most one slash, after the owner, and are no files."""
+    """Whether a model's name can only be a path: it names a GGUF file, begins like a path, or has a backslash or more
+    than one slash (a hub id has at most one, after the owner).
+    """
     return is_gguf(name) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 

@@ -1,4 +1,4 @@
-"""Kind of a draft by its name, before models are loaded: a whole model, a drafting head, or suffix lookup.
+"""Finds the kind of a draft from its name, before models are loaded: a whole model, a drafting head, or suffix lookup.
 
 Reads no weights.
 """

@@ -42,7 +42,7 @@ class FitShape(Protocol):
 
     @property
     def layer(self) -> Architecture:
-        """Architecture of the head's layers; `vocab_size` is that of the target."""
+        """Architecture of the head's layers; `vocab_size` is the target's."""
 
     @property
     def target_width(self) -> int:
@@ -63,7 +63,7 @@ def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[in
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
             f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
-            f"{target.vocabulary}; choose the head that was made for this target"
+            f"{target.vocabulary} tokens; choose the head that was made for this target"
         )
     if shape.target_width != target.width:
         raise PairError(
@@ -152,5 +152,5 @@ def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor |
 
 
 def written(shape: tuple[int, ...]) -> str:
-    """A shape in words, as in (2, 3)."""
+    """A shape as text, for example "(2, 3)"."""
     return f"({', '.join(map(str, shape))})"

@@ -35,7 +35,7 @@ class Share:
         self._told_s = time.monotonic()
 
     def reached(self, number: int) -> None:
-        """Records that `number` weights are read."""
+        """Records that `number` weights have been read."""
         if time.monotonic() - self._told_s >= _EVERY_S:
             self._told_s = time.monotonic()
             self._tell(f"{100 * number // self._total} % of its weights")

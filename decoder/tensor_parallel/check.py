@@ -55,8 +55,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
         count: Number of processes.
 
     Raises:
-        ConfigError: The target keeps other things than rows, its family has no tensor-parallel plan, or its heads are
-            not divisible.
+        ConfigError: The target keeps states or computes whole paths, its family has no tensor-parallel plan, or its
+            numbers of heads are not divisible by `count`.
     """
     config = config.get_text_config()
     own = "states" if keeps_states(config) else "a cache of its own" if takes_paths(config) else ""
@@ -80,7 +80,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
-    """Refuses a target with quantised weights, also converted ones: transformers divides weights, but not their scales.
+    """Refuses a target with quantised weights, even if they would be converted, since transformers divides weights but
+    not their scales.
 
     Raises:
         ConfigError: The weights of the checkpoint are quantised.

@@ -2,7 +2,7 @@
 
 The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. These
 digits may decide a near tie. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
-when a target is loaded: on this machine, with these weights and this number of threads. Knows nothing of
+when a target is loaded, on this machine, with the target's weights and the current number of threads. Knows nothing of
 attention and trees.
 """
 

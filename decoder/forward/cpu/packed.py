@@ -131,7 +131,8 @@ def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
                 return maker(weight, bias, dtype)
             except NotImplementedError:
                 continue
-    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save.
+    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save; so float32 is
+    # used in its place.
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
@@ -158,7 +159,7 @@ def works(maker: Maker, dtype: torch.dtype) -> bool:
 def bfloat16_pays() -> bool:
     """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per process."""
     threads = torch.get_num_threads()
-    # One thread: on busy cores, two threads wait for each other and the trial is meaningless.
+    # Only one thread is used: on busy cores, two threads would wait for each other and make the trial meaningless.
     torch.set_num_threads(1)
     try:
         half, single = _layers(torch.bfloat16), _layers(torch.float32)

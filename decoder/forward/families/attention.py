@@ -24,7 +24,9 @@ MANY_SCORES = 1 << 15
 all threads, and intermediate results stay in the CPU's caches.
 """
 FUSED_FROM = 256
-"""For fewer scores: number of rows from which attention is one fused call, which does not store all scores."""
+"""Number of rows from which attention is one fused call, which does not store all scores; applies if there are fewer
+scores than `MANY_SCORES`.
+"""
 FEW, LONG = 4, 1024
 """The product keys x queries is faster than queries x keys for up to FEW rows with at least LONG keys, and for one row.
 """
@@ -80,7 +82,9 @@ class Pass(NamedTuple):
     keys: tuple[Float[Tensor, "H D S"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
     biases: Sequence[Float[Tensor, "GN M"] | None]
-    """Bias of each layer, added to the scores of the last M rows that it reads; None if all of them are visible."""
+    """Bias of each layer, added to the scores of the last M rows that the layer reads; None if every query sees all
+    rows.
+    """
     attention: Attention
 
 
@@ -130,7 +134,7 @@ def prepare_windowed(
 
 
 def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Float[Tensor, "GN M"] | None:
-    """Attention bias: 0 for visible rows, minus infinity for others; None if all rows are visible to all."""
+    """Attention bias: 0 for visible rows, minus infinity for hidden rows; None if every query sees all rows."""
     if visible.all():
         return None
     bias = torch.from_numpy(np.where(visible, VISIBLE, HIDDEN)).to(dtype)

@@ -1,8 +1,8 @@
 """A native model, whose layers consist of few, large operations. Families differ only in their layers.
 
 The affine part of each norm is folded into the matrices after it, and [queries | keys | values] come from one matrix
-product. With a parallel residual, attention and MLP have the same normalised input, so a layer is one product for [mlp
-| queries | keys | values] and one for [mlp | attention].
+product. With a parallel residual, attention and MLP have the same normalised input, so a layer has only two products:
+one that computes [mlp | queries | keys | values], and one that takes [mlp | attention].
 """
 
 from collections.abc import Callable, Sequence
@@ -69,7 +69,8 @@ class Activation:
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
     """Applies GELU in place."""
     count, width = columns.shape
-    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads.
+    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads; so torch gets a view
+    # that is not contiguous.
     seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
     functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
     return columns
@@ -186,7 +187,7 @@ class NativeModel:
     windows: Windows
     attention: Attention = gathered
     stored: torch.dtype | None = None
-    """Dtype of stored keys and values; None: that of `rows`."""
+    """Dtype of stored keys and values; None: the same as `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""

@@ -1,8 +1,8 @@
 """Chunks in which the modules that own states compute a sequence, made as short as a short sequence.
 
 A scan pads a sequence to whole chunks, of 64 or 256 tokens in most families, so for the few tokens of a draft path
-nearly all work would be padding. Chunks of another size give the same result but for rounding. Knows neither trees nor
-caches.
+nearly all work would be padding. Chunks of another size give the same result except for rounding. Knows neither trees
+nor caches.
 """
 
 import inspect
@@ -26,7 +26,7 @@ class Chunks:
     size: int
     """Usual size, in tokens."""
     set_to: Callable[[nn.Module, int], Callable[[], None]]
-    """Sets another size; returns a function that sets the usual one."""
+    """Sets another size; returns a function that sets the usual size again."""
 
 
 def chunks_of(module: nn.Module) -> Chunks | None:

@@ -33,7 +33,7 @@ def _no_rows(layer: int, *_: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RecurrentForward:
-    """A module with states as a `Forward`; its text can be continued, and not shortened."""
+    """A module with states as a `Forward`; its text can be continued, but not shortened."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -124,14 +124,16 @@ class RecurrentForward:
 
     @cached_property
     def chunks(self) -> Sequence[Chunks]:
-        """The chunks of the modules that own states; none on a GPU, where a package's kernels may take few sizes."""
+        """The chunks of the modules that own states; none on a GPU, where kernels may support only a few sizes."""
         if next(self._module.parameters()).device.type != "cpu":
             return ()
         return [chunks for owner in self.owners if (chunks := chunks_of(owner.module))]
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether a pass over several tokens ignores the state before them: NaNs in the state then have no effect."""
+        """Whether a pass over several tokens ignores the state before them, so that NaNs in the state have no effect.
+        Such modules get one token at a time.
+        """
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])
         recurrent = [key for key in cache.states if key[0] != CONVOLUTION]
