@@ -44,7 +44,7 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 
 
 class WarmThreads:
-    """Runs work with torch's CPU threads awake: waking them often takes longer than the next matrix product."""
+    """Runs work with torch's CPU threads awake, since waking them often takes longer than the next matrix product."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

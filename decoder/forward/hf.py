@@ -89,7 +89,7 @@ class Layers(Cache):
         return keys[None], values[None]
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, rows, I)."""
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, S, I)."""
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
@@ -325,7 +325,7 @@ def sizes_of(module: Any) -> dict[str, int]:
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module with the same weights and buffers, and `size` as configuration value `name`; None on failure."""
+    """A module with the same weights and buffers, and with `size` as configuration value `name`; None if impossible."""
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
@@ -402,7 +402,7 @@ def architecture_of(config: Any) -> Architecture | str:
 
 
 def skeleton(config: Any, dtype: torch.dtype) -> Any:
-    """A module without weights, with the structure of a configuration, on the meta device."""
+    """A module without weights, with the structure that a configuration describes, on the meta device."""
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 

@@ -87,7 +87,7 @@ class HfModule:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the module is in memory and has layers with states, which only the module's own form can compute."""
+        """Whether the module is in memory and has layers with states, which no native form can compute."""
         return self._module is not None and keeps_states(self._module.config)
 
     @property
@@ -103,7 +103,7 @@ class HfModule:
         return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
 
     def choose_paths(self) -> None:
-        """Lets draft trees be computed as whole paths."""
+        """Makes all forward forms that are made from now on compute draft trees as whole paths."""
         self._tried_by_paths = True
 
     @property
@@ -145,7 +145,7 @@ class HfModule:
         return self._settings
 
     def end_with(self, eos: Any, pad: int | None) -> None:
-        """Sets the end-of-text and padding tokens for transformers' own methods; other settings get their defaults."""
+        """Sets end-of-text and padding tokens for transformers' own methods; resets all other settings to defaults."""
         self._settings = eos, pad
         if self._module is not None:
             self._module.generation_config = self.generation

@@ -196,7 +196,7 @@ class LanguageModel:
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
     def tapped(self, states: LayerStates) -> "LanguageModel":
-        """The same model with the same bits, whose passes write the inputs of some layers to `states`.
+        """The same model, whose passes also write the inputs of some layers to `states`; logits have the same bits.
 
         Raises:
             PairError: The model's forward form gives no access to layer inputs.

@@ -33,7 +33,7 @@ class StatesReader(Protocol):
 
 
 class LayerStates:
-    """Layer inputs of one text and its tree, from the first row that `take` has not returned yet."""
+    """Layer inputs of one text and its tree, without the rows that `take` has already returned."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.

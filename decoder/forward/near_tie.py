@@ -48,7 +48,7 @@ class Verdict:
 
 
 class Judge:
-    """Judges near ties of one model; a module that it has loaded is freed together with the judge."""
+    """Judges near ties of one model; a module that the judge has loaded is freed together with the judge."""
 
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
         """Makes a judge of a model's text; `noise` is the text's sampling noise, None for greedy decoding."""
@@ -80,8 +80,8 @@ class Judge:
                 self._loaded = None
                 del self._places[0]
         raise DeviceError(
-            f"the memory does not suffice to score tokens of {self._model.name} in float32, in which near ties are "
-            "judged; choose a smaller model or fewer --max-new-tokens"
+            f"the memory does not suffice to score tokens of {self._model.name} in float32, as the check for near ties "
+            "requires; choose a smaller model or fewer --max-new-tokens"
         )
 
     def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:

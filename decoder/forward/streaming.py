@@ -43,7 +43,7 @@ class KeyTurn:
     """Rotary frequencies, in radians per position, one for each pair of dimensions; on the host."""
     first: slice
     second: slice
-    """Indices of the first and of the second dimension of all pairs."""
+    """`first` and `second` are the indices of the first and of the second dimension of all pairs."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
         """B copies of all keys, concatenated; copy i is rotated by `by[i]` positions."""
@@ -64,7 +64,7 @@ def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dt
     Returns None if a layer does not rotate its keys by these frequencies.
 
     Raises:
-        PairError: Layers differ in the shape of their keys and values, or attend to windows.
+        PairError: Layers differ in the shape of their keys and values, or have attention windows.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)

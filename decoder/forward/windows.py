@@ -154,7 +154,7 @@ def window_sizes(config: Any, kind: str) -> set[Any]:
 
 
 def by_layers(config: Any, field: str) -> list[Any]:
-    """Values of a configuration field for each layer; a single value where all layers share it."""
+    """Values of a configuration field for each layer; a list of one value if all layers share the value."""
     try:
         value = getattr(config, field, None)
     except RuntimeError:  # transformers raises it where the layers have different values

@@ -2,7 +2,7 @@
 
 Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all others: it computes a few
 tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree mask. Behaviour
-beyond some size of the configuration, an attention window for example, is probed with that size made small.
+beyond some size of the configuration, an attention window for example, is probed with that size reduced to 2 tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -60,8 +60,8 @@ PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
 """Paths of the probe after its text, `TEXT`: three paths of a tree, and then the tree's longest path, continued by one
 token after it was kept."""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
-"""Paths after the probe's text with a second tree: it follows the path (FIRST,), which ends within the first tree. The
-last of these paths continues a path of the second tree by one token after that path was kept."""
+"""Paths of the probe through a second tree, which follows the path (FIRST,) of the first tree: three paths of the
+second tree, and then its path (FIRST, THIRD, FIRST), continued by one token after it was kept."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -117,7 +117,7 @@ def _check_windows(name: str, config: Any) -> None:
 
 
 def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
-    """Attention limits that are made inside the module: name in messages, and number of tokens."""
+    """Attention limits that the module applies by itself, as pairs of a name for messages and a number of tokens."""
     if "local" in (getattr(config, "attention_layers", None) or ()):
         yield "local windows", getattr(config, "window_size", None) or 0
     yield from (("a choice", size) for size in by_layers(config, CHOSEN) if size)
@@ -261,7 +261,9 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text` by the Hugging Face module, called without mask and positions, and with a cache for one text alone."""
+    """`_text` by the Hugging Face module, called without mask and positions. The logits after the text itself come from
+    a call with a cache of rows, which fails if the module keeps anything else.
+    """
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")

@@ -20,7 +20,7 @@ from decoder.models.known_checkpoint import weight_files
 
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
-"""Names of the tensors of integers or booleans; all other tensors have floating-point numbers."""
+"""Names of the tensors that contain integers or booleans; all other tensors contain floating-point numbers."""
 AGAIN = "download it again, or choose another --draft"
 Sizes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by name."""
@@ -130,7 +130,7 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
     """The used weights of a file, as (name by `own_name`, tensor); raises ModelError if the file cannot be read."""
     try:
         with safe_open(path, "pt") as file:
-            for there in file.keys():  # noqa: SIM118 - it is no mapping
+            for there in file.keys():  # noqa: SIM118 - the file is no mapping
                 key = own_name(there)
                 if key is not None:
                     # A copy: the tensor maps the file, which another process may change.

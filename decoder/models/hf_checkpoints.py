@@ -59,7 +59,7 @@ def load_module(
     quantised = quantisation_of(shortened(name), config, device)
     options: dict[str, Any] = _spread(ranks) if ranks > 1 else {}
     if quantised:
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it logs a line for each matrix of each pass
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # else it logs a line for each matrix of each pass
         config.quantization_config = settings_on(config, device)
         if not quantised.converted:
             options["device_map"] = device_map(device)
@@ -88,7 +88,7 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # reported below: transformers' own error does not name them
+            ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
             **options,
         ),
     )

@@ -124,11 +124,13 @@ def known_weights(
 
 
 class _UnknownError(Exception):
-    """Raised for a checkpoint with an unknown part, which transformers then reads."""
+    """Raised for a checkpoint with an unknown part; transformers then reads the checkpoint."""
 
 
 def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for an unknown name."""
+    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for a weight with an
+    unexpected name, shape or dtype.
+    """
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":
             raise _UnknownError

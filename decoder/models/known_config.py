@@ -167,7 +167,7 @@ def _fits(config: Any) -> bool:
 
 
 def _windowed(config: Any) -> dict[str, Any] | None:
-    """Window size and layer types as transformers completes them; None if they are not consistent."""
+    """Window size and layer types, with transformers' defaults for missing ones; None if they are inconsistent."""
     size = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
     kinds = getattr(config, "layer_types", None)
     if kinds is None:

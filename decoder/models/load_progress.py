@@ -42,7 +42,7 @@ class Share:
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Reports the number of bytes in the folders beyond the initial `first` bytes, whenever it has grown."""
+    """Reports by how many bytes the folders exceed the initial `first` bytes, whenever this number has grown."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)

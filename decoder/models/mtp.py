@@ -2,7 +2,7 @@
 
 Transformers does not load these weights with the target. The two known published layouts differ in the names of
 weights. If a checkpoint has several MTP layers, the first one drafts all levels. The decoder layer becomes a module of
-the target's family with one layer, so an MTP layer with other weights than the family's layers is refused. No code of a
+the target's family with one layer, so an MTP layer whose weights are not those of such a layer is refused. No code of a
 checkpoint is run.
 """
 

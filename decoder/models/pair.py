@@ -48,7 +48,7 @@ class Pair:
 
         Raises:
             PairError: The positions of a model are not rotary, or it caches states or whole paths in place of rows.
-            ConfigError: The draft has a tokenizer of its own.
+            ConfigError: The draft has its own tokenizer.
         """
         target, draft = self.target.streaming(sinks, window), self.draft and self.draft_model.streaming(sinks, window)
         return replace(self, target=target, draft=draft)
@@ -60,10 +60,10 @@ class Pair:
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft model, for callers that need one with the target's tokens.
+        """The draft model, for callers that need a draft model with the target's tokens.
 
         Raises:
-            ConfigError: The pair has no draft model, or one with a tokenizer of its own.
+            ConfigError: The pair has no draft model, or the draft model has its own tokenizer.
         """
         if self.translation:
             raise ConfigError(

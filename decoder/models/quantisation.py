@@ -41,7 +41,7 @@ class Method:
     unpacks: bool = False
     """Whether the first pass replaces the weights by larger ones in the model's dtype."""
     own_dtype: bool = False
-    """Whether weights that are not quantised keep the dtype of the file."""
+    """Whether weights that the checkpoint leaves unquantised keep the dtype that they have in the file."""
     loads: bool = True
     """Whether transformers can load weights quantised by this method; if not, it can only quantise plain weights while
     it loads them.
@@ -94,7 +94,7 @@ class Quantisation:
     """Dtype of the passes if the checkpoint determines it, whatever dtype the user chose; otherwise None."""
 
     def precision(self, dtype: torch.dtype) -> str:
-        """Weights and dtype of the passes in words."""
+        """Quantisation of the weights and dtype of the passes, in words."""
         name = str(dtype).removeprefix("torch.")
         return f"{name} (from {self.words})" if self.converted else f"{self.words} ({name})"
 

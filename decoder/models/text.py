@@ -56,8 +56,8 @@ def encode_prompt(
     if max_new_tokens > room:
         remedy = f"give --max-new-tokens {room} or less" if room > 0 else "shorten it: not one new token fits"
         raise PromptError(
-            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new ones it exceeds the models' context of "
-            f"{context}; {remedy}"
+            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new tokens it exceeds the models' context "
+            f"of {context} tokens; {remedy}"
         )
     return ids
 

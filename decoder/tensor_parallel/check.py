@@ -27,7 +27,7 @@ def require_packages() -> None:
 
 def require_partial_weights(*, exact: bool, compiled: bool) -> None:
     """Refuses settings that need all weights of the target in one process."""
-    for name, enabled, what in (("exact", exact, "computes by layers of"), ("compile", compiled, "compiles")):
+    for name, enabled, what in (("exact", exact, "computes with"), ("compile", compiled, "compiles")):
         require(
             not enabled,
             f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
@@ -41,7 +41,7 @@ def require_partial_target(methods: Sequence[Method]) -> None:
         names = ", ".join(whole)
         raise ConfigError(
             f"{names} {'needs' if len(whole) == 1 else 'need'} the whole target in one process, and --tensor-parallel "
-            f"spreads it over several; leave {names} out of --methods",
+            f"spreads it over several processes; leave {names} out of --methods",
             "methods",
         )
 
@@ -111,5 +111,5 @@ def require_devices(kind: str, ranks: Ranks) -> None:
     require(
         ranks.local_count <= present,
         f"{ranks.local_count} processes of --tensor-parallel are on this machine, which has {present} CUDA devices; "
-        "give each process one of its own",
+        "give each process its own device",
     )

@@ -1,8 +1,8 @@
 """Matrix products with weights packed for this CPU; the only module that uses undocumented operators of torch.
 
-With plain weights, the time of a product grows with its rows, so that verifying a draft tree is slower than plain
-decoding; with packed weights, eight rows take little longer than one. If torch or the CPU lacks an operator, the next
-best operator is used, and in the last resort the public `linear`.
+With plain weights, the time of a product grows with the number of rows, so that verifying a draft tree is slower than
+plain decoding; with packed weights, eight rows take little longer than one row. If torch or the CPU lacks an operator,
+the next best operator is used, and in the last resort the public `linear`.
 """
 
 import functools
@@ -75,8 +75,8 @@ class OneDnnLinear:
 class FbgemmLinear:
     """A `Linear` by FBGEMM, with float16 weights and float32 rows.
 
-    Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than
-    oneDNN's, and needs no conversion of rows and products.
+    Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than a call
+    of oneDNN's operator, and needs no conversion of rows and products.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:

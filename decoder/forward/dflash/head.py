@@ -94,7 +94,7 @@ class BlockHead:
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
 
     def read(self, cache: KvCache, states: Float[Tensor, "N Y"]) -> None:
-        """Appends and commits rows of text, each from the concatenated target states at one token."""
+        """Appends and commits rows of text, each computed from the concatenated target states at one token."""
         end = cache.length + len(states)
         cache.reserve(end + self.shape.block_size)
         rows = self._normed(self._times(states.to(self.embedding), "fc"), "hidden_norm")
@@ -173,7 +173,7 @@ class BlockHead:
     def _store(
         self, layer: int, rows: Float[Tensor, "N X"], cache: KvCache, first: int, positions: Sequence[int]
     ) -> None:
-        """Writes keys and values of rows at these text positions to the cache, from cache row `first` on."""
+        """Writes keys and values of rows, whose text positions are `positions`, to the cache from row `first` on."""
         at, heads = f"layers.{layer}.self_attn", self.shape.layer.num_key_value_heads
         keys = self._normed(self._heads(rows, f"{at}.k", heads), f"{at}.k_norm")
         kept = cache.store[layer, :, :, first : first + len(rows)]

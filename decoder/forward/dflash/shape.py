@@ -141,7 +141,9 @@ def shapes(shape: BlockShape) -> Sizes:
 
 
 def optional_shapes(shape: BlockShape) -> Sizes:
-    """Shapes of optional weights, by name: embedding, output head, and maps between own and target token ids."""
+    """Shapes of optional weights, by name: embedding, output head, and maps between the head's and the target's token
+    ids.
+    """
     words, width = shape.layer.vocab_size, shape.layer.hidden_size
     return {
         "embed_tokens.weight": (words, width),

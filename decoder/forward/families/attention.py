@@ -28,7 +28,8 @@ FUSED_FROM = 256
 scores than `MANY_SCORES`.
 """
 FEW, LONG = 4, 1024
-"""The product keys x queries is faster than queries x keys for up to FEW rows with at least LONG keys, and for one row.
+"""The product keys x queries is faster than queries x keys for up to FEW rows if there are at least LONG keys, and
+always for a single row.
 """
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
@@ -152,7 +153,7 @@ def gathered(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    """`Attention` by the fastest implementation for the sizes of its inputs, in their dtype."""
+    """`Attention` in the dtype of the inputs, by the implementation that is fastest for their sizes."""
     rows, count = queries.shape[1], keys.shape[2]
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)

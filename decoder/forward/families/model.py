@@ -22,7 +22,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import Windows
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
-"""(rows, state of the forward pass, number of this layer) -> rows; the function may overwrite its input rows."""
+"""(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RmsNorm:
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
         """Rows normalised to mean square 1."""
         if rows.dtype is torch.float64:
-            # Hugging Face computes this norm in float32 for every dtype of the model.
+            # Computed in float32, as Hugging Face's modules do for every dtype of the model.
             single = rows.float()
             return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
         return torch.rms_norm(rows, self.shape, None, self.epsilon)

@@ -13,15 +13,15 @@ from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
 from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
 
 SPARE_ROWS = 256
-"""Rows reserved beyond the requested capacity, so that a cache seldom grows: growth copies it."""
+"""Rows reserved beyond the requested capacity, so that a cache seldom grows, since growth copies the cache."""
 IDLE = 2
 """Largest number of unused contexts that are kept for further texts."""
 TIMED_ROWS = 256
-"""Longest text that is read for a timed pass, in tokens: a longer text would take more time than it is worth."""
+"""Longest text, in tokens, that is read for a timed pass: reading a longer text would take too much time."""
 
 
 class Contexts:
-    """Contexts of one model; unused ones are kept, since making one takes longer than a round of a small model."""
+    """Contexts of one model. Unused contexts are kept, since a new one takes longer than a round of a small model."""
 
     def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
         """Makes contexts of `sequences` sequences each; see `Context` for `half`."""
@@ -51,7 +51,7 @@ class _Holder:
 
 
 class LlamaCache(KvCache):
-    """A KV cache in a context of llama.cpp, which the first pass makes; its tensor is empty."""
+    """A KV cache in a context of llama.cpp; the first pass makes the context. The tensor of `KvCache` stays empty."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))

@@ -61,7 +61,7 @@ class Model:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers keep a state, which cannot be cut, in place of keys and values."""
+        """Whether some layers keep a state in place of keys and values; a state cannot go back to an earlier token."""
         return bool(self.library.model_is_recurrent(self.handle) or self.library.model_is_hybrid(self.handle))
 
 
@@ -75,7 +75,7 @@ class Context:
 
         Raises:
             DeviceError: There is too little memory.
-            ModelError: The library reads parameters by another layout.
+            ModelError: The library has another layout of its parameters.
         """
         self._model, self._library = model, model.library
         self._threads = threads
@@ -151,11 +151,11 @@ class Context:
         self._library.memory_seq_cp(self._memory, source, target, 0, end)
 
     def keep_only(self, sequence: int) -> None:
-        """Drops all other sequences."""
+        """Drops all sequences except `sequence`."""
         self._library.memory_seq_keep(self._memory, sequence)
 
     def drop(self, sequence: int, start: int = 0) -> None:
-        """Drops a sequence's rows from position `start` on; raises ModelError if the model's memory cannot do it."""
+        """Drops a sequence's rows from position `start` on; raises ModelError if llama.cpp cannot do so."""
         if not self._library.memory_seq_rm(self._memory, sequence, start, -1):
             raise ModelError("llama.cpp cannot drop rows from this model's memory; choose a model with full attention")
 

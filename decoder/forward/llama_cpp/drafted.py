@@ -53,7 +53,7 @@ class DraftedRows(ABC):
         """Number of rows of the text."""
 
     def restart(self, length: int) -> None:
-        """Forgets all drafted rows; the text has `length` rows, all in sequence 0."""
+        """Forgets all drafted rows; the text now has `length` rows, all of them in sequence 0."""
         self.length = length
         self.rows.clear()
 
@@ -70,7 +70,8 @@ class DraftedRows(ABC):
         """Adds new rows, which are not in the cache yet; returns their numbers.
 
         Raises:
-            ValueError: A row does not directly follow its parent, which llama.cpp would compute wrongly or refuse.
+            ValueError: The position of a row does not follow its parent's; llama.cpp would compute such a row wrongly,
+                or refuse it.
         """
         first = len(self.rows)
         for token, position, parent in zip(tokens, positions, parents, strict=True):
@@ -91,7 +92,7 @@ class DraftedRows(ABC):
             pending = [row for row in pending if row not in computed]
 
     def above(self, row: int) -> list[int]:
-        """Numbers of the rows from the text to this row, both ends included, in that order."""
+        """Numbers of the drafted rows on the path from the text to `row`; `row` is the last of them."""
         path = []
         while row != TEXT:
             path.append(row)

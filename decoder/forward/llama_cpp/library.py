@@ -77,7 +77,7 @@ class Library:
 
 
 def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[str, object]:
-    """Fields of a struct whose values are not the expected ones, with their values."""
+    """Values of the fields of a struct that do not have the expected values, by field name."""
     return {name: value for name, wanted in expected.items() if (value := getattr(values, name)) != wanted}
 
 

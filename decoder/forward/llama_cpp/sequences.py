@@ -37,7 +37,7 @@ class Sequences(DraftedRows):
 
     @property
     def branches(self) -> bool:
-        """Whether any sequence but sequence 0 is in use."""
+        """Whether any sequence other than sequence 0 is in use."""
         return len(self._ends) > 1
 
     @property
@@ -83,7 +83,9 @@ class Sequences(DraftedRows):
         return ready
 
     def _make_room(self, parent: int, step: Step) -> None:
-        """Drops all sequences but the one that holds `parent`, and all of sequence 0 beyond the text."""
+        """Drops all sequences except sequence 0 and the one that holds `parent`. If these differ, also drops the rows
+        of sequence 0 after the text.
+        """
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
         step.cut = kept != 0 and self._ends[0] != TEXT

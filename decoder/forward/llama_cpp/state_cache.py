@@ -1,4 +1,4 @@
-"""Cache of a model with states in llama.cpp: passes do not change the text's state, since a state cannot be cut.
+"""Cache of a model with states in llama.cpp: passes do not change the text's state, since a state cannot go back.
 
 Sequence 0 holds the text's state, and each draft path continues a copy of it (see `paths`). If a sequence ends with the
 last row of a path that is kept, its state replaces the text's. If no sequence does, the path's tokens are pending: they

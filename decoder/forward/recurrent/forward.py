@@ -1,4 +1,6 @@
-"""A Hugging Face module with states as a `Forward`: one row per node, but whole paths in the modules with states."""
+"""A Hugging Face module with states as a `Forward`: its parts with states compute whole paths, all other parts compute
+one row per node.
+"""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -112,7 +114,7 @@ class RecurrentForward:
         def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
             masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
             if len(masks) > 1:
-                masks["linear_attention"] = None  # the mask of hybrid layers' states
+                masks["linear_attention"] = None  # hybrid layers use this mask for their states
             return self._rows.output(tokens, positions, masks, states, **options)
 
         return output

@@ -58,7 +58,7 @@ class StateLayers(Cache):
 
     @property
     def after(self) -> States:
-        """States after all that the pass has computed so far."""
+        """States after all tokens that the pass has computed so far."""
         return self._current
 
     def update(
@@ -169,8 +169,8 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """`StateLayers` for a module's family. If the family defines a cache class, it accepts no other; then the result is
-    a subclass of both.
+    """`StateLayers` for a module's family. If the family defines its own cache class, its modules accept no other; then
+    the result is a subclass of both classes.
     """
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]

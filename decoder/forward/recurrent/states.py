@@ -1,8 +1,8 @@
 """Cache of a model with states, for one text: rows of keys and values, and the states after the committed rows.
 
-A state cannot return to an earlier token, so drafted rows never change it. Instead, the cache keeps the inputs that the
-modules with states had for each drafted row, and `keep` runs only these modules again, over the accepted rows. If the
-accepted path is a complete path of the latest pass, the states after it are known already. Knows neither trees nor
+A state cannot go back to an earlier token, so drafted rows never change it. Instead, the cache keeps the inputs that
+the modules with states had for each drafted row, and `keep` runs only these modules again, over the accepted rows. If
+the accepted path is a complete path of the latest pass, the states after it are known already. Knows neither trees nor
 model libraries.
 """
 
@@ -75,7 +75,7 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; raises PairError if committed rows would be dropped, since states cannot return."""
+        """See `KvCache`; raises PairError if committed rows would be dropped, since states cannot go back."""
         if length < self.length:
             raise PairError(
                 "a draft whose layers keep states cannot read tokens again, as a selector requires; leave out the "

@@ -19,7 +19,7 @@ ALIGNED = 8
 
 
 class _Place:
-    """Destination in the store of one layer's new keys and values."""
+    """The slots of the store to which one layer's new keys and values are copied."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"]) -> None:
         self._store, self._layer, self._slots = store, layer, slots
@@ -93,7 +93,7 @@ class NativeStatic:
         slots: Int[Tensor, "N"],
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N V"]:
-        """Logits of N rows; `biases` are added to the scores of the first M slots, by layer type."""
+        """Logits of N rows; `biases` has, for each layer type, what is added to the scores of the first M slots."""
         model, groups = self._model, self._model.heads.groups
         visible = next(iter(biases.values())).shape[1]
         repeated = {kind: bias.repeat(groups, 1) if groups > 1 else bias for kind, bias in biases.items()}

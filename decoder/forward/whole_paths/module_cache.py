@@ -27,7 +27,7 @@ def one_of(cache: Any, number: int) -> Any:
 
 
 def record(cache: Any) -> None:
-    """Lets a new cache keep what `shortened` needs; `shortened` must follow each pass from then on."""
+    """Makes a new cache record what `shortened` needs; from then on, `shortened` must be called after each pass."""
     if _shortens(cache):
         cache.activate_past_recording()
 

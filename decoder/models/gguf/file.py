@@ -115,7 +115,7 @@ class _BrokenError(Exception):
 
 
 class _Reader:
-    """Reads values one after the other."""
+    """Reads the values of a GGUF file one after the other."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size

@@ -17,7 +17,7 @@ COMPUTED_BY = "llama.cpp"
 
 
 def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) -> LanguageModel:
-    """Loads a file.
+    """Loads a GGUF file.
 
     Args:
         name: Path of the file.
