@@ -31,7 +31,7 @@ class KvCache:
         self.used = 0
         """Number of rows in use; a forward pass appends its rows after them."""
         self.parts: dict[Part, tuple[Tensor, int]] = {}
-        """Tensors of the parts that are not in `store`, each with the dimension of its rows."""
+        """Tensors of the parts that are not in `store`, each with the dimension that counts its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
         """Rows of each part in the first pass, with the dimension that counts the rows; empty after `settle`."""
         self.positions: Tensor | None = None
@@ -132,7 +132,7 @@ class KvCache:
             tensor.index_copy_(axis, to, tensor.index_select(axis, source))
 
     def _tensors(self) -> Iterator[tuple[Tensor, int]]:
-        """All tensors, each with the dimension of its rows."""
+        """All tensors, each with the dimension that counts its rows."""
         if self.store.numel() or not self.parts:
             yield self.store, 3
         yield from self.parts.values()

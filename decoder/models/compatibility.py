@@ -240,7 +240,7 @@ def _second_tree(model: LanguageModel) -> Tensor:
 
 
 def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
-    """The cache after the probe's tree, and the logits after its text and its paths."""
+    """The cache after the probe's first tree, and the logits after the probe's text and after each path of the tree."""
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -352,7 +352,7 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
     """Result of an attempt to run the model; if it fails, raises PairError; `fault` says what the model cannot do."""
     try:
-        # Copied to the host: a device reports errors only when the host waits for it.
+        # Copied to the host, since a device reports errors only when the host waits for it.
         return attempt().cpu()
     except torch.OutOfMemoryError as error:
         raise DeviceError(

@@ -95,7 +95,7 @@ class Weights(Mapping[str, Tensor]):
         self._share.reached(len(self._read))
         self._read.add((path, there))
         with safe_open(path, "pt") as file:
-            # A copy: the tensor maps the file, which another process may change.
+            # Copied, since the tensor maps the file, which another process may change.
             weight: Tensor = file.get_tensor(there).to(self._dtype, copy=True)
         return weight.to(self._device)
 

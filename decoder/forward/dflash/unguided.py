@@ -21,7 +21,7 @@ class UnguidedBlocks:
     def __init__(self, head: BlockHead) -> None:
         self._head = head
         self._block: Block | None = None
-        """The block that begins at the last token read."""
+        """The block that begins at the last token that was read."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""

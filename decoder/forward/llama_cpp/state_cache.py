@@ -106,7 +106,7 @@ class StateCache(LlamaCache):
             self._context.drop(sequence)
         self._paths.forget()
 
-    def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - all is computed again
+    def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - the whole text is computed again
         self._paths.forget()
         self._computed = self._in_snapshot = 0
 

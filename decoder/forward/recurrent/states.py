@@ -27,7 +27,7 @@ class OwnerCall:
     """One call of a module that owns a state, in a pass over drafted rows."""
 
     owner: int
-    """Number of the module among the owners."""
+    """Index of the module in the sequence of owners."""
     arguments: Any
     """Positional and named arguments of the latest call."""
     inputs: list[Float[Tensor, "N ..."]]
@@ -40,7 +40,7 @@ class Drafted:
 
     parents: list[int] = field(default_factory=list)
     calls: list[OwnerCall] = field(default_factory=list)
-    """Calls of the owners in the order of a pass."""
+    """Calls of the owners, in the order in which a pass makes them."""
     ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
     """Index, in `after`, of each path of the latest pass that was not padded."""
     after: States = field(default_factory=dict)

@@ -23,6 +23,6 @@ def tensors_of(nested: Any) -> list[Tensor]:
 
 
 def with_tensors(nested: Any, new: Callable[[int, Tensor], Tensor]) -> Any:
-    """Nested objects, with each tensor replaced by `new(number, tensor)`."""
+    """A copy of nested objects in which each tensor is replaced by `new(number, tensor)`."""
     numbers = iter(range(len(tensors_of(nested))))
     return replaced(nested, lambda each: new(next(numbers), each) if isinstance(each, Tensor) else each)
