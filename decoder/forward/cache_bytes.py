@@ -1,6 +1,7 @@
-"""Bytes of a text's cache, from a configuration alone: the numbers that each layer keeps of a token.
+"""Size of a text's cache in bytes, computed from a configuration alone by counting the numbers cached per token.
 
-Families name heads and widths in their own ways; the tests compare with the caches of tiny models of all families.
+Families use different configuration fields for heads and widths; the tests compare the results of these functions with
+the caches of tiny models of all families.
 Pure functions of a configuration's fields.
 """
 
@@ -12,13 +13,14 @@ from decoder.forward.windows import attention_types, by_layers, cached, layer_ty
 ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
 """Layer types that cache no rows of keys and values."""
 TWICE = frozenset({"mimo_v2_flash"})
-"""Model types whose sliding layers have twice as many heads of keys and values as the configuration names."""
+"""Model types whose sliding layers have twice as many key-value heads as the configuration states."""
 INDEXED = frozenset({"indexed_attention", "minimax_m3_sparse"})
-"""Layer types that may cache keys of an indexer too."""
+"""Layer types that may cache the keys of an indexer besides keys and values."""
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of a text's keys and values: with all rows, as the cache keeps them, and with ring buffers for windows.
+    """Two sizes of a text's keys and values, in bytes: with all rows, as our cache stores them; and with ring buffers,
+    which would store only the rows of the window in layers that have one.
 
     Args:
         config: Configuration of a model.
@@ -34,7 +36,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
 
 
 def _row_sizes(config: Any) -> Sequence[int]:
-    """Numbers that each layer of a module caches for one token; those of its indexer included."""
+    """How many numbers each layer caches for one token, the keys of its indexer included."""
     kinds, attention = layer_types(config), attention_types(config)
     if not any(by_layers(config, "num_attention_heads")):
         return [0] * len(kinds)
@@ -46,7 +48,9 @@ def _row_sizes(config: Any) -> Sequence[int]:
 
 
 def _latents(config: Any, layers: int) -> list[int]:
-    """Numbers of latent attention, which caches one vector in place of keys and values; empty without it."""
+    """How many numbers each layer caches for one token in latent attention, which caches one vector in place of keys
+    and values; empty if the model has no latent attention.
+    """
     if not any(by_layers(config, "kv_lora_rank")):
         return []
     parts = (_by_layer(config, field, [0] * layers) for field in ("kv_lora_rank", "qk_rope_head_dim"))

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 AWAKE_S = 0.005
 """Approximate idle time after which torch's threads sleep, in seconds."""
 WARMING_NUMBERS = 1 << 16
-"""Number of tensor elements per thread in the task that wakes threads; for fewer, torch would not use all threads."""
+"""Number of tensor elements per thread in the task that wakes threads; with fewer, torch would not use all threads."""
 REPEATS = 5
 LIMIT_S = 0.3
 """Time limit for all trials of one number of threads, in seconds."""
@@ -44,12 +44,12 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 
 
 class WarmThreads:
-    """Runs work with torch's CPU threads awake: waking them often takes longer than the next matrix product."""
+    """Runs work with torch's CPU threads awake, since waking them often takes longer than the next matrix product."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left_s = time.perf_counter()
-        """End of the latest work, in seconds of `time.perf_counter`."""
+        """When the latest work ended, in seconds of `time.perf_counter`."""
 
     def run(self, work: Callable[[], Result]) -> Result:
         """Runs the work, after waking torch's threads if they may be asleep."""
@@ -69,20 +69,20 @@ def warm_threads(device: torch.device) -> None:
 def choose_threads(
     run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
 ) -> int:
-    """Sets torch's number of threads to the fastest for `run`, measured by `clock`, and returns it.
+    """Sets torch's number of threads to the number with which `run` is fastest by `clock`; returns this number.
 
-    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried, by default torch's
-    current number.
+    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried; if `given` is None, at
+    most torch's current number of threads.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
     most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
-    # The numbers are tried in turn, so that other load on the machine affects all of them equally.
+    # The thread counts are tried in turn, so that other load on the machine affects all of them equally.
     for repeat in range(REPEATS + 1):
         for count in counts:
-            # The first run with each number is a warm-up.
+            # The first run with each thread count is a warm-up: its time is dropped after the second run.
             if not times[count] or sum(times[count]) < LIMIT_S:
                 times[count] = [*times[count][repeat == 1 :], _timed(run, count, clock)]
     chosen = fewest_worth_it({count: statistics.median(seconds) for count, seconds in times.items()})
@@ -91,7 +91,7 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """The smallest number of threads such that no larger number is faster by the factor `WORTH`."""
+    """The smallest number of threads such that no larger number cuts its time to less than `WORTH` times that time."""
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:
@@ -109,9 +109,9 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 def usable_cores() -> int:
     """Number of CPUs that this process may use, at most the CPU quota of its container.
 
-    Hardware threads of one core count separately; torch's default counts them as one core where it can.
+    Hardware threads of one core count separately; torch's default number of threads counts them once where possible.
     """
-    import loky  # noqa: PLC0415 - takes 10 ms, which a user who sets OMP_NUM_THREADS does not need
+    import loky  # noqa: PLC0415 - importing takes 10 ms, wasted if OMP_NUM_THREADS is set
 
     count: int = loky.cpu_count()
     return count

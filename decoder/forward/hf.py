@@ -1,7 +1,7 @@
 """Hugging Face modules: their traits, their weights if the family is native, and their forward form.
 
-`ModuleForward` is the general `Forward`, for any module. Importing this file imports transformers, which takes longer
-than importing torch; models of native families do not need it.
+`ModuleForward` makes any module a `Forward`. Importing this file imports transformers, which takes longer than
+importing torch; models of native families do not need transformers.
 """
 
 import copy
@@ -32,16 +32,16 @@ from decoder.system.device import DTYPES
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 META = torch.device("meta")
 FEW_ROWS = 2
-"""Number of rows that every model can compute together."""
+"""Number of rows that every model can compute in one pass."""
 INDEXER_KEYS = "indexer keys"
 PRECISION = "dynatui_precision"
-"""Attribute of a module from a quantised checkpoint: its weights and dtype in words."""
+"""Name of an attribute of modules from quantised checkpoints; the attribute describes weights and dtype in words."""
 CACHES = ("past_key_values", "cache", "cache_params", "state")
-"""Names of a module's argument for the cache."""
+"""Possible names of a module's argument for the cache."""
 Put = Callable[
     [int, Float[Tensor, "H N D"], Float[Tensor, "G N E"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]
 ]
-"""(layer number, its new keys, its new values) -> all keys and values for attention, new ones included."""
+"""(layer number, the layer's new keys, its new values) -> all keys and values for attention, new ones included."""
 PutIndexer = Callable[[int, Float[Tensor, "N I"]], Float[Tensor, "S I"]]
 """(layer number, new keys of its indexer) -> all keys of its indexer, new ones included."""
 Call = Callable[..., Any]
@@ -49,7 +49,7 @@ Call = Callable[..., Any]
 
 
 def _no_indexer(layer: int, _: Tensor) -> Tensor:
-    raise ValueError(f"keys of an indexer cannot be cached here, and layer {layer} has one")
+    raise ValueError(f"layer {layer} has an indexer, whose keys cannot be cached here")
 
 
 class Layers(Cache):
@@ -70,16 +70,16 @@ class Layers(Cache):
         Args:
             put: Stores the new rows of a layer.
             rows: Number of cached rows.
-            positions: Positions of the new rows; None: they follow the cached rows.
+            positions: Positions of the new rows; None: the new rows directly follow the cached rows.
             put_indexer: Stores the new keys of a layer's indexer.
             key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
-            starts: First row that the attention of each layer reads, by layer; row 0 where none is named.
+            starts: First row that a layer's attention reads, by layer number; row 0 for layers that are missing.
         """
         super().__init__(layers=[])
         self._put, self._put_indexer, self._rows, self._positions = put, put_indexer, rows, positions
         self._key_positions = key_positions
         self.starts: Mapping[int, int] = starts or {}
-        """See the argument of this name."""
+        """See the argument `starts`."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
@@ -89,11 +89,13 @@ class Layers(Cache):
         return keys[None], values[None]
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, rows, I)."""
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, S, I)."""
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
-        """Positions of these rows, on the device of the pass; None in a pass that does not know them."""
+        """Positions of the rows from `first` to `end` - 1, on the device of the pass; None if the pass does not know
+        positions.
+        """
         if self._key_positions is None or self._positions is None:
             return None
         return self._key_positions[first:end].to(self._positions.device)
@@ -111,7 +113,7 @@ class Layers(Cache):
 def appending(
     cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
 ) -> Layers:
-    """Cache for one pass that writes its rows after `cache`'s rows in use; does not change `cache.used`.
+    """`Layers` for one pass, which writes its rows after the rows of `cache` in use; does not change `cache.used`.
 
     After the first pass, the caller must call `cache.settle`.
 
@@ -149,12 +151,12 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 
 def cache_argument(module: Any) -> str:
-    """Name of the cache among a module's arguments and in its output; transformers 5.24 renamed it."""
+    """Name of a module's argument for the cache, and of the cache in its output; transformers 5.24 renamed both."""
     return next((name for name in CACHES if name in _arguments(module)), CACHES[0])
 
 
 def takes_cache(module: Any) -> bool:
-    """Whether a module continues a text whose cache it gets."""
+    """Whether a module has an argument for a cache, so that it can continue a text."""
     return not _arguments(module).isdisjoint(CACHES)
 
 
@@ -177,7 +179,7 @@ class ModuleForward:
         self._states = states
         self._layers: int = config.num_hidden_layers
         self._windows = windows_of(config)
-        # Read once: to inspect the signature in each pass would take a notable part of a small model's time.
+        # Found once: inspecting the signature in each pass would take a notable part of a small model's time.
         self._cache_argument = cache_argument(module)
         self._device, self._dtype = next(module.parameters()).device, dtype_of(module)
 
@@ -201,7 +203,9 @@ class ModuleForward:
         visible: NDArray[np.bool_],
         call: Call,
     ) -> Any:
-        """Output of `call`, which runs the module on the new rows; for other arguments see `LanguageModel.forward`."""
+        """Output of `call`, which runs the module on the new rows. For the other arguments, see
+        `LanguageModel.forward`.
+        """
         end = cache.used + len(tokens)
         masks = self._masks(cache, positions, visible)
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
@@ -225,9 +229,9 @@ class ModuleForward:
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """The module's output of one pass; `biases` are added to the attention scores, by layer type.
+        """The module's output of one pass; `biases` has, for each layer type, what is added to its attention scores.
 
-        If the options have `inputs_embeds`, the module reads these rows in place of the tokens.
+        If the options have `inputs_embeds`, the module reads the rows in it in place of the tokens.
         """
         masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
         given = {} if "inputs_embeds" in options else {"input_ids": tokens[None]}
@@ -243,7 +247,7 @@ class ModuleForward:
     def _masks(
         self, cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Mapping[str, Bool[NDArray[np.bool_], "N S"]]:
-        """Mask of each layer type; notes the positions of the new rows."""
+        """Mask of each layer type; also stores the positions of the new rows in the cache."""
         seen = whole_mask(visible, cache.used + len(visible))
         if cache.positions is None:
             return {FULL: seen}
@@ -270,10 +274,10 @@ class ModuleForward:
 def has_room(module: Any, text: int, rows: int) -> bool:
     """Whether a module can compute `rows` rows together after a text of `text` tokens; True if unknown.
 
-    Some families store a mask, or token types, of the length of their longest text, and fail beyond it. To compute such
-    a text would take minutes and gigabytes; on torch's meta device, whose tensors have only shapes, it takes almost no
-    time. If the control flow depends on tensor values, the module fails there even for a few rows, and the answer is
-    unknown.
+    Some families store a mask, or token types, as long as their longest text, and fail beyond this length. Computing a
+    text of this length would take minutes and gigabytes, but takes almost no time on torch's meta device, whose tensors
+    have only shapes. If a module's control flow depends on tensor values, the module fails on the meta device even for
+    a few rows, and the answer is unknown.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -294,13 +298,13 @@ def _computes(module: Any, text: int, rows: int) -> bool:
                 **{cache_argument(shapes): appending(cache, positions)},
             )
             cache.settle()
-    except Exception:  # noqa: BLE001 - each family fails in its own way where it has no room
+    except Exception:  # noqa: BLE001 - families without room raise different errors
         return False
     return True
 
 
 def _without_numbers(module: Any) -> Any:
-    """A copy of the module on the meta device. It is copied because a forward pass may store tensors in its module.
+    """A copy of the module on the meta device. The module is copied because a forward pass may store tensors in it.
 
     All tensors are bfloat16, the only dtype for which the meta device has some operators.
     """
@@ -321,7 +325,7 @@ def sizes_of(module: Any) -> dict[str, int]:
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module with the same weights and buffers, and `size` as configuration value `name`; None on failure."""
+    """A module with the same weights and buffers, and with `size` as configuration value `name`; None if impossible."""
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
@@ -329,7 +333,7 @@ def resized(module: Any, name: str, size: int) -> Any | None:
         shared = _share_quantised(twin, module) if is_quantised(module) else ()
         weights = {place: weight for place, weight in module.state_dict().items() if not place.startswith(shared)}
         twin.load_state_dict(weights, assign=True, strict=not shared)
-    except Exception:  # noqa: BLE001 - each family fails in its own way at a size that it does not know
+    except Exception:  # noqa: BLE001 - families raise different errors for a size that they do not support
         return None
     buffers = dict(twin.named_buffers())
     for place, buffer in module.named_buffers():
@@ -341,7 +345,7 @@ def resized(module: Any, name: str, size: int) -> Any | None:
 
 
 def _share_quantised(twin: Any, module: Any) -> tuple[str, ...]:
-    """Gives a module without weights the quantised parts of another; returns the prefixes of their names."""
+    """Puts the quantised parts of `module` into `twin`, which has no weights; returns the prefixes of their names."""
     shared: list[str] = []
     for place, part in module.named_modules():
         if not place.startswith(tuple(shared)) and _differs(part, twin.get_submodule(place)):
@@ -359,13 +363,13 @@ def _differs(part: nn.Module, plain: nn.Module) -> bool:
 
 
 def is_quantised(module: Any) -> bool:
-    """Whether a module computes with quantised weights, and not with weights that were converted at loading."""
+    """Whether a module computes with quantised weights; False if they were converted to a plain dtype at loading."""
     return getattr(module, "hf_quantizer", None) is not None
 
 
 @torch.inference_mode()
 def dtype_of(module: Any) -> torch.dtype:
-    """Dtype in which a module computes; its quantised weights may have another, and scales a third."""
+    """Dtype in which a module computes. Its quantised weights may have another dtype, and their scales a third one."""
     values = next(module.parameters())
     if is_quantised(module):
         values = module.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long, device=values.device))
@@ -391,27 +395,27 @@ def traits_of(module: Any) -> Traits:
 
 
 def architecture_of(config: Any) -> Architecture | str:
-    """Architecture of a module of this configuration; the name of its class if its family is not native."""
+    """Architecture of a module of this configuration; the name of the module's class if its family is not native."""
     module = skeleton(config, config.dtype).eval()
     source = source_of(module)
     return source.architecture if source else type(module).__name__
 
 
 def skeleton(config: Any, dtype: torch.dtype) -> Any:
-    """A module without weights, with the structure of a configuration, on the meta device."""
+    """A module without weights, with the structure that a configuration describes, on the meta device."""
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def settings(eos: Any, pad: int | None) -> GenerationConfig:
-    """Generation settings with these end-of-text and padding tokens, and else transformers' defaults."""
+    """Generation settings with these end-of-text and padding tokens; all other settings have transformers' defaults."""
     return GenerationConfig(eos_token_id=eos, pad_token_id=pad)
 
 
 def source_of(module: Any) -> Source | None:
     """Weights of a module; None if it has any part that native families do not know."""
     config, name = module.config, type(module).__name__
-    # Configurations with other names may also describe a module of a native family.
+    # The family is found by class name, since configurations of other model types may also describe its modules.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
     if kind is None or is_quantised(module) or not _plain(module):
         return None
@@ -423,7 +427,9 @@ def source_of(module: Any) -> Source | None:
 
 
 def frequencies_of(module: Any) -> Tensor | None:
-    """Rotary frequencies, in radians per position, one for each pair of dimensions; None if layers differ."""
+    """Rotary frequencies, in radians per position, one for each pair of dimensions; None if positions are not rotary,
+    or if layers have different frequencies.
+    """
     frequencies = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
     return frequencies if isinstance(frequencies, Tensor) else None
 
@@ -442,4 +448,4 @@ def _plain(module: Any) -> bool:
 def _known(part: nn.Module, family: type, activation: type) -> bool:
     """Whether a part is of a known class, without hooks, and in evaluation mode."""
     known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
-    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - only there
+    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - not public

@@ -1,6 +1,6 @@
 """The Hugging Face module of a model: loaded on first use, and dropped from memory if it can be loaded again.
 
-Models of native families run without it; only transformers' own methods and the judge of near ties need the module.
+Models of native families run without the module; only transformers' own methods and the judge of near ties need it.
 """
 
 import functools
@@ -69,7 +69,7 @@ class HfModule:
 
     def load(self, device: torch.device) -> Any:
         """Loads a new copy of the module; raises DeviceError if the device's memory is too small."""
-        assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
+        assert self._load is not None, "a module that cannot be loaded again stays in memory"  # noqa: S101 - a programmer's mistake
         module = self._load(device)
         if self._settings is not None:
             module.generation_config = self.generation
@@ -87,7 +87,7 @@ class HfModule:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the module is in memory and has layers with states, which only the module's own form can compute."""
+        """Whether the module is in memory and has layers with states, which no native form can compute."""
         return self._module is not None and keeps_states(self._module.config)
 
     @property
@@ -97,11 +97,13 @@ class HfModule:
 
     @property
     def by_paths(self) -> bool:
-        """Whether draft trees are computed as whole paths: the module's family is known for it, or a trial chose so."""
+        """Whether draft trees are computed as whole paths, because the module's family is known to need this or because
+        a trial has shown it.
+        """
         return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
 
     def choose_paths(self) -> None:
-        """Lets draft trees be computed as whole paths."""
+        """Makes all forward forms that are made from now on compute draft trees as whole paths."""
         self._tried_by_paths = True
 
     @property
@@ -116,7 +118,7 @@ class HfModule:
 
     @property
     def frequencies(self) -> Float[Tensor, "R"] | None:
-        """Rotary frequencies; None if positions are not rotary, or if layers differ."""
+        """Rotary frequencies; None if positions are not rotary, or if layers have different frequencies."""
         return self._source.frequencies if self._source else _hf().frequencies_of(self.module)
 
     @property
@@ -143,7 +145,7 @@ class HfModule:
         return self._settings
 
     def end_with(self, eos: Any, pad: int | None) -> None:
-        """Sets the end-of-text and padding tokens for transformers' own methods; other settings get their defaults."""
+        """Sets end-of-text and padding tokens for transformers' own methods; resets all other settings to defaults."""
         self._settings = eos, pad
         if self._module is not None:
             self._module.generation_config = self.generation
@@ -166,7 +168,7 @@ class HfModule:
 
 
 class OnDemand:
-    """A `Forward` by a Hugging Face module, which is loaded at the first pass."""
+    """A `Forward` that runs a Hugging Face module; the module is loaded at the first pass."""
 
     def __init__(self, hf: HfModule) -> None:
         self._hf = hf

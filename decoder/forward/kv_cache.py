@@ -15,7 +15,7 @@ from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
 Part = tuple[str, int]
-"""What is cached, `KEYS` for example, and the number of its layer."""
+"""What is cached (for example `KEYS`), and the number of the layer."""
 
 
 class KvCache:
@@ -31,7 +31,7 @@ class KvCache:
         self.used = 0
         """Number of rows in use; a forward pass appends its rows after them."""
         self.parts: dict[Part, tuple[Tensor, int]] = {}
-        """Tensors of the parts that are not in `store`, each with the dimension of its rows."""
+        """Tensors of the parts that are not in `store`, each with the dimension that counts its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
         """Rows of each part in the first pass, with the dimension that counts the rows; empty after `settle`."""
         self.positions: Tensor | None = None
@@ -63,7 +63,7 @@ class KvCache:
         return self
 
     def note(self, positions: Sequence[int]) -> Int[NDArray[np.int64], "S"]:
-        """Stores the positions of the next rows; returns those of all rows, the next ones included."""
+        """Stores the positions of the next rows; returns the positions of all rows, the next ones included."""
         assert self.positions is not None, "only forms that read positions note them"  # noqa: S101 - for mypy
         noted: NDArray[np.int64] = self.positions.numpy()[: self.used + len(positions)]
         noted[self.used :] = positions
@@ -88,14 +88,14 @@ class KvCache:
             tensor.narrow(axis, self.used, rows.shape[axis]).copy_(rows)
             return tensor.narrow(axis, 0, end)
         if self.used:
-            raise ValueError(f"layer {part[1]} has {part[0]} that it had not in the first pass")
+            raise ValueError(f"layer {part[1]} has {part[0]} that it did not have in the first pass")
         self._first[part] = rows, axis
         return rows
 
     def settle(self) -> None:
-        """Allocates all rows after the first pass, which has shown their shapes; after later passes, does nothing.
+        """After the first pass, which has shown the shapes of rows, allocates all rows; later, does nothing.
 
-        Keys and values of one shape in all layers share one tensor, `store`.
+        If keys and values have the same shape in all layers, they share one tensor, `store`.
         """
         if not self._first:
             return
@@ -120,19 +120,19 @@ class KvCache:
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies these rows to index `first` and the indices after it; the only method that moves rows."""
+        """Copies the rows with indices `rows` to index `first` and the indices after it; `keep` and `drop` use it."""
         for tensor, axis in self._tensors():
             index = torch.tensor(rows, dtype=torch.long, device=tensor.device)
             tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
 
     def gather(self, rows: Sequence[int], origins: Sequence[int]) -> None:
-        """Copies the rows `origins` to the indices `rows`, all at once."""
+        """Copies the rows with indices `origins` to the indices `rows`; all are read before any is overwritten."""
         for tensor, axis in self._tensors():
             to, source = (torch.tensor(numbers, dtype=torch.long, device=tensor.device) for numbers in (rows, origins))
             tensor.index_copy_(axis, to, tensor.index_select(axis, source))
 
     def _tensors(self) -> Iterator[tuple[Tensor, int]]:
-        """All tensors, each with the dimension of its rows."""
+        """All tensors, each with the dimension that counts its rows."""
         if self.store.numel() or not self.parts:
             yield self.store, 3
         yield from self.parts.values()
@@ -141,7 +141,7 @@ class KvCache:
 
     @property
     def rows(self) -> int:
-        """Number of cached rows that attention of the next pass reads."""
+        """Number of cached rows that the attention of the next pass reads."""
         return self.used
 
     def drop(self, first: int, count: int) -> None:
@@ -171,7 +171,7 @@ class KvCache:
 
 
 def _grown(rows: Tensor, axis: int, capacity: int) -> Tensor:
-    """A tensor of `capacity` rows that begins with these rows."""
+    """A tensor with room for `capacity` rows, whose first rows are `rows`."""
     grown = rows.new_zeros((*rows.shape[:axis], capacity, *rows.shape[axis + 1 :]))
     grown.narrow(axis, 0, rows.shape[axis]).copy_(rows)
     return grown

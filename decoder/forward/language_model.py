@@ -1,4 +1,4 @@
-"""A language model as the engine sees it: it computes logits from rows, by one forward form at a time.
+"""A language model as the engine sees it: it computes logits from token rows, with one forward form at a time.
 
 Knows neither where models come from nor whether a pair is compatible (see `decoder.models`), and nothing of drafting.
 """
@@ -32,12 +32,13 @@ from decoder.system.deferred import imported
 class LanguageModel:
     """A causal language model: computes logits from rows, and appends keys and values to a KV cache.
 
-    Native families run by `decoder.forward.families` on a CPU, and by `decoder.forward.static` on CUDA; all others by
-    their Hugging Face module.
+    `decoder.forward.families` computes native families on a CPU, and `decoder.forward.static` computes them on CUDA;
+    models of all other families are computed by their Hugging Face modules.
     """
 
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """Makes a model that runs by its native form on a CPU, else by its module, which is loaded at the first pass.
+        """Makes a model. On a CPU its native form computes the passes, if it has one; otherwise its Hugging Face module
+        does, which is loaded at the first pass.
 
         Args:
             name: Hub id or folder name.
@@ -53,7 +54,7 @@ class LanguageModel:
         self.eos: Any = traits.eos
         self.hf = hf
         self.precision = traits.precision or str(traits.dtype).removeprefix("torch.")
-        """Dtype of the weights in words: float16, or a quantisation."""
+        """Dtype of the weights in words, for example float16, or their quantisation."""
         self.computed_by = ""
         """Library that computes the passes in place of torch; empty if torch does."""
         self._keeps_states = False
@@ -85,7 +86,7 @@ class LanguageModel:
     def of_forward(
         cls, traits: Traits, name: str, forward: Forward, *, computed_by: str, precision: str, keeps_states: bool
     ) -> "LanguageModel":
-        """Model that another library computes by `forward`; it has no Hugging Face module."""
+        """Model whose passes another library computes, through `forward`; it has no Hugging Face module."""
         model = cls(name, traits, HfModule(traits))
         model.run_by(forward)
         model.computed_by, model.precision, model._keeps_states = computed_by, precision, keeps_states
@@ -93,12 +94,12 @@ class LanguageModel:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the model is in memory and has layers that keep a state, which no mask hides."""
+        """Whether the model is in memory and has layers with a state, in which no mask can hide a token."""
         return self._keeps_states or self.hf.keeps_states
 
     @property
     def judgeable(self) -> bool:
-        """Whether near ties of its text can be judged."""
+        """Whether near ties in the model's text can be judged."""
         return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:
@@ -120,7 +121,7 @@ class LanguageModel:
         self.runs_by = self.hf.forward_form()
 
     def by_paths(self) -> "LanguageModel":
-        """The same model, whose module computes draft trees as whole paths, in caches of its own."""
+        """A copy of this model whose module computes draft trees as whole paths, in the module's own caches."""
         twin = copy.copy(self)
         twin.hf = copy.copy(self.hf)
         twin.hf.choose_paths()
@@ -142,7 +143,7 @@ class LanguageModel:
         """Logits of N new rows, which are appended to the cache.
 
         Args:
-            cache: All its committed rows are visible to every new row.
+            cache: The text's KV cache; all of its committed rows are visible to every new row.
             tokens: Token ids of the new rows, N of them.
             positions: Positions of the new rows in the text; siblings have the same position.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
@@ -175,8 +176,8 @@ class LanguageModel:
         """
         if own := self._own_cache:
             raise PairError(
-                f"{self.name} {own}, which are not the same bit for bit after passes of other sizes; leave out "
-                "--exact, or choose models whose layers all attend to cached keys and values"
+                f"{self.name} {own}, whose bits depend on the number of rows in each pass; leave out --exact, or "
+                "choose models whose layers all attend to cached keys and values"
             )
         if self._native is None and self.runs_without_module:
             # The current form must be freed before the module is loaded.
@@ -190,12 +191,12 @@ class LanguageModel:
         return self.with_forward(self._native or self.hf.forward_form())
 
     def observed(self) -> "LanguageModel":
-        """The same model, which also keeps its `hidden` rows if it runs by its fastest native form."""
+        """The same model, which also keeps its `hidden` rows if its fastest native form computes the passes."""
         native = self._native
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
     def tapped(self, states: LayerStates) -> "LanguageModel":
-        """The same model with the same bits, whose passes write the inputs of some layers to `states`.
+        """The same model, whose passes also write the inputs of some layers to `states`; logits have the same bits.
 
         Raises:
             PairError: The model's forward form gives no access to layer inputs.
@@ -206,7 +207,7 @@ class LanguageModel:
         """The same model, in which each token attends to a text's first `sinks` and latest `window` tokens only.
 
         Raises:
-            PairError: Its positions are not rotary, or it keeps other things than rows.
+            PairError: The model's positions are not rotary, or it caches states or whole paths in place of rows.
         """
         if own := self._own_cache:
             raise PairError(

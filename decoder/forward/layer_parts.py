@@ -15,7 +15,7 @@ NEVER = -1e4
 
 
 def rms_normed(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "X"], eps: float) -> Float[Tensor, "*N X"]:
-    """Rows divided by their root mean square, which is computed in float32 or wider, and scaled by `weight`."""
+    """Rows divided by their root mean square and scaled by `weight`; the mean is computed in float32 or wider."""
     wide = rows.float() if rows.dtype.itemsize < torch.float32.itemsize else rows
     scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
     return scaled.to(rows.dtype) * weight
@@ -24,7 +24,9 @@ def rms_normed(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "X"], eps: flo
 def rotated(
     heads: Float[Tensor, "H N D"], positions: Sequence[int], frequencies: Float[Tensor, "R"]
 ) -> Float[Tensor, "H N D"]:
-    """Heads rotated to these positions; dimension i of a head's first half and of its second half form a pair."""
+    """Heads rotated to these positions; dimension i of a head's first half and dimension i of its second half form a
+    pair.
+    """
     places = torch.tensor(positions, dtype=torch.float, device=heads.device)
     angles = places[:, None] * frequencies
     cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
@@ -42,7 +44,7 @@ def gated(
 def over_target_ids(own: Float[Tensor, "N D"], tokens: Int[Tensor, "D"] | None, words: int) -> Float[Tensor, "N V"]:
     """Converts logits over a head's own token ids to logits over the target's `words` token ids.
 
-    `tokens` has the target's id of each own id; None if the ids are the same.
+    `tokens` has the target's token id for each of the head's own ids; None if both have the same ids.
     """
     if tokens is None:
         return own

@@ -17,7 +17,7 @@ class StatesReader(Protocol):
 
     @property
     def name(self) -> str:
-        """Hub id or folder name of the head, or the word that `--draft` has in place of them."""
+        """Hub id or folder name of the head; "mtp" for the target's own MTP layer, as in `--draft mtp`."""
 
     @property
     def kind(self) -> str:
@@ -33,7 +33,7 @@ class StatesReader(Protocol):
 
 
 class LayerStates:
-    """Layer inputs of one text and its tree, from the first row that `take` has not returned yet."""
+    """Layer inputs of one text and its tree, without the rows that `take` has already returned."""
 
     def __init__(self, layers: Sequence[int]) -> None:
         """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.
@@ -52,7 +52,7 @@ class LayerStates:
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """Returns the rows with these indices, layers concatenated; they now belong to the text. Drops all others."""
+        """Returns the rows with these indices, layers concatenated, which now belong to the text; drops all others."""
         states, self._held = self._held, None
         assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)

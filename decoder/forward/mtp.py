@@ -1,9 +1,9 @@
 """A target's multi-token prediction (MTP) layer as a head that drafts from the target's state after its final norm.
 
 A row is a projection of the normalised embedding of a token and the normalised state at the position before the token.
-The row passes a decoder layer of the target's family and a final norm. The result is the state for the next row, and
-the target's output head predicts from it. Decoder layer and final norm are a Hugging Face module of the target's family
-with one layer, so that attention, experts and windows are the family's own. Source: DeepSeek-V3 (arXiv 2412.19437),
+The row passes through a decoder layer of the target's family and a final norm. The result is the state for the next
+row, and the target's output head predicts from it. Decoder layer and final norm form a one-layer Hugging Face module of
+the target's family, so attention, experts and windows are the family's own. Source: DeepSeek-V3 (arXiv 2412.19437),
 section 2.2. Knows neither texts nor trees.
 """
 
@@ -31,9 +31,9 @@ class MtpHead:
     """An MTP layer with its weights, and the target's embedding and output head; all on one device."""
 
     name: str
-    """Word that `--draft` has for the layer."""
+    """The word "mtp", as in `--draft mtp`."""
     layers: tuple[int, ...]
-    """Only the number of the target's layers, which stands for the target's state after its final norm; see
+    """One number: how many layers the target has. It stands for the target's state after its final norm; see
     `LayerStates`.
     """
     layer: ModuleForward = field(repr=False)

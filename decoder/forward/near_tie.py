@@ -26,8 +26,8 @@ from decoder.system.deferred import imported
 from decoder.system.device import has_room, memory_is_full
 
 CHUNK = 512
-"""Number of tokens in one pass. A model with states reads a text in one pass: transformers' caches of several families
-lose the state between two passes of many tokens."""
+"""Number of tokens in one pass. A model with states reads a text in one pass, because in several families
+transformers' cache loses the state between two passes of many tokens."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
 """Free memory required to load a module, as a multiple of the size of its weights."""
@@ -44,11 +44,11 @@ class Verdict:
     whether top-k or top-p keeps one of the two tokens.
     """
     gap: float
-    """Difference of the two scores, not negative."""
+    """Absolute difference of the two scores."""
 
 
 class Judge:
-    """Judges near ties of one model; a module that it has loaded is freed together with the judge."""
+    """Judges near ties of one model; a module that the judge has loaded is freed together with the judge."""
 
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
         """Makes a judge of a model's text; `noise` is the text's sampling noise, None for greedy decoding."""
@@ -80,13 +80,13 @@ class Judge:
                 self._loaded = None
                 del self._places[0]
         raise DeviceError(
-            f"the memory does not suffice to score tokens of {self._model.name} in float32, in which near ties are "
-            "judged; choose a smaller model or fewer --max-new-tokens"
+            f"the memory does not suffice to score tokens of {self._model.name} in float32, as the check for near ties "
+            "requires; choose a smaller model or fewer --max-new-tokens"
         )
 
     def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
         if self._model.computed_by or self._model.hf.quantised:
-            # No weights for a float32 pass: plain decoding, token by token, is the reference.
+            # There are no weights for a float32 pass, so plain decoding, token by token, is the reference.
             plain, *own = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
             if by_module:
                 own.append(_by_module(self._model.hf.loaded, [prefix], self._model.device))
@@ -106,7 +106,9 @@ class Judge:
         reference: Iterator[Float[Tensor, "P V"]],
         own: Sequence[Iterator[Float[Tensor, "P V"]]],
     ) -> Verdict:
-        """Verdict by the reference's scores, and by the largest difference of the other logits from them."""
+        """Verdict from the reference's scores; the largest difference between the reference's logits and the other
+        logits counts as the rounding error.
+        """
         error, scores = 0.0, torch.empty(0)
         for exact, *rounded in zip(reference, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
@@ -143,7 +145,7 @@ def verdict(
 
 
 def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:
-    """Whether an error of this size in the logits decides if top-k or top-p keeps a token."""
+    """Whether an error of size `error` in the logits decides if top-k or top-p keeps a token."""
     if not sampling.truncates:
         return False
     ways = []
@@ -165,7 +167,7 @@ def _joined(logits: Iterator[Float[Tensor, "P V"]]) -> Iterator[Float[Tensor, "P
 
 
 def _logits(model: LanguageModel, parts: Sequence[Sequence[int]]) -> Iterator[Float[Tensor, "P V"]]:
-    """Logits after each token in the model's own forward form, part by part of a text."""
+    """Yields the logits after each token of a text, part by part, computed by the model's own forward form."""
     cache = model.new_cache(sum(map(len, parts)))
     for part in parts:
         positions = range(cache.length, cache.length + len(part))
@@ -179,7 +181,9 @@ def _by_module(
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
-    """Logits after each token, by the module with inputs on `device`; `each` makes a context for every pass."""
+    """Yields the logits after each token of a text, part by part, computed by the module from inputs on `device`; every
+    pass runs in a context made by `each`.
+    """
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for part in parts:
         ids = torch.tensor([list(part)], device=device)
@@ -201,7 +205,7 @@ def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[Non
 
 
 def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
-    """Pairs of a submodule and the modules whose weights a call of the submodule needs; each weight is in one pair."""
+    """Pairs of a submodule and the modules whose weights a call of it needs; each weight is in exactly one pair."""
     yield module, [module]
     for child in module.children():
         if isinstance(child, nn.ModuleList):

@@ -1,6 +1,6 @@
 """Interfaces of a forward form of a model, of a head that drafts level by level, and of tensor-parallel processes.
 
-All forward forms of a model give the same logits.
+All forward forms of a model give the same logits, up to rounding errors.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class GuidedHead(StatesReader, Protocol):
         """Outputs for N new rows, which are appended to the cache.
 
         Args:
-            cache: All its committed rows are visible to every new row.
+            cache: The head's KV cache; all of its committed rows are visible to every new row.
             tokens: Token ids of the new rows, N of them.
             hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
                 head.
@@ -83,4 +83,4 @@ class TensorParallelGroup(Protocol):
     """Device of each rank, for example cuda:0."""
 
     def peak_bytes(self) -> list[int]:
-        """Peak memory so far of each rank, in bytes."""
+        """Peak memory of each rank so far, in bytes."""

@@ -1,11 +1,12 @@
 """StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache.
 
-Each token attends to the `sinks` first tokens of the text and the `window` latest ones, itself included, at positions
-0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming Language Models with Attention Sinks", section 3.2).
-The selection does not depend on the other rows of the pass. A rotary score depends only on the distance of two
-positions. So keys within the window keep the rotation of their position in the text, and only the sinks are rotated
-further, by the number of tokens that left the window; each row of a pass attends to its own rotated copy of the sinks.
-For a text no longer than sinks and window, the result is that of full attention. Knows nothing of drafts.
+Each token attends to the first `sinks` tokens of the text and to the latest `window` tokens, itself included; their
+positions are their indices 0, 1, 2, ... in this selection (Xiao et al., "Efficient Streaming Language Models with
+Attention Sinks", section 3.2). The selection does not depend on the other rows of the pass. A rotary score depends only
+on the distance of two positions. So keys within the window keep the rotation of their position in the text, and only
+the sinks are rotated further, by the number of tokens that left the window; each row of a pass attends to its own
+rotated copy of the sinks.
+For a text no longer than sinks and window together, the result equals that of full attention. Knows nothing of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ class KeyTurn:
     """Rotary frequencies, in radians per position, one for each pair of dimensions; on the host."""
     first: slice
     second: slice
-    """Indices of the first and of the second dimension of all pairs."""
+    """`first` and `second` are the indices of the first and of the second dimension of all pairs."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
         """B copies of all keys, concatenated; copy i is rotated by `by[i]` positions."""
@@ -63,7 +64,7 @@ def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dt
     Returns None if a layer does not rotate its keys by these frequencies.
 
     Raises:
-        PairError: Layers differ in the shape of their keys and values, or attend to windows.
+        PairError: Layers differ in the shape of their keys and values, or have attention windows.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
@@ -111,7 +112,9 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """Yields the stored rows as a plain cache, numbered by index in the store; then takes over its changes."""
+        """Context with a plain cache of the stored rows, numbered by their index in the store; at its end, the changes
+        of the plain cache are made here too.
+        """
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored
@@ -185,7 +188,9 @@ class Streaming:
     def _seen(
         self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Mask, shape (N, S): which cached and new rows each new row attends to; the sinks are masked out."""
+        """Mask, shape (N, S): which cached and new rows each new row attends to. It hides the sinks, since each row
+        attends to its own rotated copy of them.
+        """
         seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False
@@ -194,7 +199,7 @@ class Streaming:
         return seen
 
     def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
-        """Appends one copy of the sinks per entry of `shifts`, rotated by that number of positions."""
+        """Appends one copy of the sinks for each entry of `shifts`, rotated by as many positions as the entry says."""
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)

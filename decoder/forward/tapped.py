@@ -1,4 +1,4 @@
-"""Forward forms that write their layer inputs to `LayerStates` in every pass, with unchanged bits.
+"""Forward forms that write their layer inputs to `LayerStates` in every pass; the bits of logits are unchanged.
 
 Every pass computes these rows anyway, so keeping them costs only a copy. Does not know which code reads them.
 """
@@ -26,11 +26,15 @@ class Tappable(Protocol):
     """A `Forward` that can make a variant of itself that writes layer states."""
 
     def tapped(self, states: LayerStates) -> Forward:
-        """The same form, whose passes write layer inputs to `states`."""
+        """A variant of this form whose passes write layer inputs to `states`."""
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """The same form, whose passes write the inputs of some layers to `states`; raises PairError if the form cannot."""
+    """A variant of a form whose passes write the inputs of some layers to `states`.
+
+    Raises:
+        PairError: The form gives no access to its layer inputs.
+    """
     if isinstance(forward, Exact):
         # The inner form also writes padding rows; the next pass overwrites them.
         return replace(forward, inner=tapped(forward.inner, states))

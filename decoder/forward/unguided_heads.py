@@ -9,7 +9,7 @@ from decoder.forward.protocol import Forward, GuidedHead
 
 
 def unguided(head: StatesReader) -> Forward:
-    """The head as a `Forward` with zeros in place of the target's states; raises TypeError for an unknown kind."""
+    """The head as a `Forward` with zeros in place of the target's states; raises TypeError if its kind is unknown."""
     if isinstance(head, BlockHead):
         return UnguidedBlocks(head)
     if isinstance(head, Head) and head.shape.parallel:

@@ -1,8 +1,8 @@
 """Attention windows by position: which keys a query attends to in the layers of each type.
 
-All keys stay in the cache, and the mask hides the keys outside a window: nodes of a draft tree at one depth have the
-same position, and so the same window. Pure functions of positions and of a configuration's fields; knows neither caches
-nor modules.
+A window depends on positions, not on rows of the cache, since nodes of a draft tree at one depth have the same position
+and thus the same window. All keys stay in the cache, and a mask hides the keys outside a window. Pure functions of
+positions and of a configuration's fields; knows neither caches nor modules.
 """
 
 import inspect
@@ -20,27 +20,31 @@ from decoder.forward.text_length import longest_text
 T = TypeVar("T")
 FULL, SLIDING = "full_attention", "sliding_attention"
 ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": SLIDING}
-"""Layer types that attend to cached keys and keep a state too, with the type of their attention."""
-SHAPED = "keys and values differ in shape, and a CUDA graph stores those of all layers in one tensor"
+"""Type of the attention in layer types that both attend to cached keys and keep a state."""
+SHAPED = "keys and values differ in shape, and CUDA graphs need the keys and values of all layers in one tensor"
 """Reason why passes are not captured as CUDA graphs."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
 """Positions or a mask, on the host or on a device."""
 
 
 class Within(Protocol):
-    """A kind of window, as a mask."""
+    """Function that makes the mask of a kind of window."""
 
     def __call__(self, queries: Array, keys: Array, size: int, /) -> Array:
-        """Whether a key is within a query's window, shape (N, S), from their positions and a size in tokens."""
+        """Mask, shape (N, S): whether each key is within each query's window. Takes the positions of queries and keys,
+        and the window's size in tokens.
+        """
 
 
 def sliding(queries: Array, keys: Array, size: int) -> Array:
-    """Keys of the `size` latest positions, the query's own included; causality is left to the tree mask."""
+    """True for keys at the latest `size` positions, the query's own included, and at later positions, which the tree
+    mask hides.
+    """
     return keys > queries[:, None] - size
 
 
 def chunked(queries: Array, keys: Array, size: int) -> Array:
-    """Keys of the query's chunk: the text is divided into chunks of `size` positions."""
+    """True for keys in the query's chunk, where the text is divided into chunks of `size` positions."""
     same: Array = keys // size == queries[:, None] // size
     return same
 
@@ -68,7 +72,7 @@ class Windows:
     sizes: Mapping[str, int]
     """Size in tokens by layer type; empty if all layers attend to the whole text."""
     layers: Sequence[str]
-    """Type of the attention of each cached layer."""
+    """Attention type of each cached layer."""
 
     def masks(
         self,
@@ -86,7 +90,7 @@ class Windows:
 
 
 def whole_mask(visible: Bool[NDArray[np.bool_], "N M"], keys: int) -> Bool[NDArray[np.bool_], "N S"]:
-    """Mask of all keys, given the mask of the last M of them; every query attends to the keys before."""
+    """Mask of all keys, given the mask of the last M of them; every query attends to all keys before the last M."""
     seen = np.ones((len(visible), keys), dtype=np.bool_)
     seen[:, keys - visible.shape[1] :] = visible
     return seen
@@ -109,19 +113,19 @@ def layer_types(config: Any) -> Sequence[str]:
     """Type of each layer; a configuration that names no types has one type for all layers."""
     if named := getattr(config, "layer_types", None):
         return tuple(named)
-    # A field that the family does not declare, for example in a checkpoint that was converted, limits nothing.
+    # A window size that the family does not declare, for example from a converted checkpoint, limits nothing.
     declared = "sliding_window" in inspect.signature(type(config).__init__).parameters
     window = declared and getattr(config, "use_sliding_window", True) and any(by_layers(config, "sliding_window"))
     return (SLIDING if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)
 
 
 def attention_types(config: Any) -> Sequence[str]:
-    """Type of each layer's attention; of a layer without attention, the layer's type."""
+    """Type of each layer's attention; for a layer without attention, the type of the layer."""
     return tuple(ATTENTION_OF.get(kind, kind) for kind in layer_types(config))
 
 
 def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
-    """Values of all cached layers, from those of the module's layers.
+    """Values for all cached layers, made from `of_layers`, the values for the module's layers.
 
     A module that computes some layers in a loop caches them again in each repetition, after all other layers.
     """
@@ -139,7 +143,9 @@ def _loop(config: Any) -> tuple[int, int, int]:
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Window sizes of all layers whose attention has a type; more than one size if the layers differ."""
+    """Window sizes of all layers with attention of type `kind`, 0 if a layer has no window; more than one size if the
+    layers differ.
+    """
     field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):
@@ -148,7 +154,7 @@ def window_sizes(config: Any, kind: str) -> set[Any]:
 
 
 def by_layers(config: Any, field: str) -> list[Any]:
-    """Values of a configuration field for each layer; a single value where all layers share it."""
+    """Values of a configuration field for each layer; a list of one value if all layers share the value."""
     try:
         value = getattr(config, field, None)
     except RuntimeError:  # transformers raises it where the layers have different values

@@ -31,7 +31,9 @@ def display_name(name: str) -> str:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a model's name can only be a path: hub ids have at most one slash, after the owner, and are no files."""
+    """Whether a model's name can only be a path: it names a GGUF file, begins like a path, or has a backslash or more
+    than one slash (a hub id has at most one, after the owner).
+    """
     return is_gguf(name) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
@@ -64,9 +66,9 @@ def load_model(
     Args:
         name: Hub id, folder or GGUF file.
         device: Device of the passes; for a GGUF file, the device that logits are moved to.
-        dtype: Dtype of the weights; those of a GGUF file stay as they are.
-        tell: Called with the progress.
-        gpu_layers: Number of layers of a GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses.
+        dtype: Dtype of the weights; without effect on a GGUF file, whose weights stay as they are.
+        tell: Function that is called with the progress, in words.
+        gpu_layers: Number of layers of a GGUF file that llama.cpp keeps on a GPU; None: as many as llama.cpp chooses.
 
     Raises:
         ModelError: The model cannot be found, downloaded or read.
@@ -130,7 +132,7 @@ def load_tokenizer(name: str) -> TextTokenizer:
 
 def _run_on_device(model: LanguageModel) -> None:
     """Runs the model in the form for CUDA graphs, or by its module if memory is too small to load that form."""
-    from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
+    from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - runs on a CPU do not need it
 
     static_in_place(model)
     if not model.runs_without_module:

@@ -2,7 +2,7 @@
 
 Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all others: it computes a few
 tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree mask. Behaviour
-beyond some size of the configuration, an attention window for example, is probed with that size made small.
+beyond some size of the configuration, an attention window for example, is probed with that size reduced to 2 tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}
 """Layer types that cache rows (full attention, attention to an indexer's choice of keys, windows), keep a state, or
 remember nothing."""
 CHOSEN = "keep_window_size"
-"""Configuration field: number of tokens that sparse attention selects; in shorter texts it selects all of them."""
+"""Configuration field: number of tokens that sparse attention selects; in a shorter text it selects all tokens."""
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that two tokenizers with equal vocabularies may still split into different tokens."""
@@ -46,7 +46,7 @@ LARGEST = {
     "vocab_size": 2**24,
     "max_position_embeddings": 2**31,
 }
-"""Upper bound of each size in a configuration: several times that of the largest models."""
+"""Upper bound of each size in a configuration: several times the size in the largest models."""
 NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not take the attention mask, or the positions, that a tree needs"
 NO_CACHE = "it keeps no cache of a text"
@@ -57,9 +57,11 @@ AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
 GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with those that it counts itself"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Tokens of the probe: a text, the paths of the tree that follows it, and the longest one after it was kept."""
+"""Paths of the probe after its text, `TEXT`: three paths of a tree, and then the tree's longest path, continued by one
+token after it was kept."""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
-"""Paths of a second tree, after a path that ends within the first one, and the first of them after it was kept."""
+"""Paths of the probe through a second tree, which follows the path (FIRST,) of the first tree: three paths of the
+second tree, and then its path (FIRST, THIRD, FIRST), continued by one token after it was kept."""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -91,7 +93,7 @@ def check_architecture(name: str, config: Any) -> None:
         raise PairError(f"{name} reads a text in both directions; {REMEDY}")
     _check_sizes(name, config)
     if takes_paths(config):
-        return  # Its module makes its own masks and caches.
+        return  # The module makes its own masks and caches, so windows and layer types need no check.
     _check_windows(name, config)
     layers = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layers - KINDS):
@@ -115,7 +117,7 @@ def _check_windows(name: str, config: Any) -> None:
 
 
 def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
-    """Attention limits that are made inside the module: name in messages, and number of tokens."""
+    """Attention limits that the module applies by itself, as pairs of a name for messages and a number of tokens."""
     if "local" in (getattr(config, "attention_layers", None) or ()):
         yield "local windows", getattr(config, "window_size", None) or 0
     yield from (("a choice", size) for size in by_layers(config, CHOSEN) if size)
@@ -133,7 +135,9 @@ def _check_sizes(name: str, config: Any) -> None:
 
 
 def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """The target's tokenizer, and the draft's if it differs; None if both share one, or if there is no draft."""
+    """The target's tokenizer, and the draft's if it differs; None for the latter if both models share a tokenizer, or
+    if there is no draft.
+    """
     first = load_tokenizer(target)
     if draft is None:
         return first, None
@@ -146,11 +150,13 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
     """Compares a small tree's logits with the logits of its paths as plain text, also beyond the configured sizes.
 
-    Where a tree differs and its whole paths do not, the model is set to compute whole paths, which is slower.
+    If the logits differ for the tree but not for its paths computed as a whole, the model is set to compute whole
+    paths, which is slower.
 
     Args:
         model: The model under test.
-        plain: The same weights in another form, which computes the plain text if no module is loaded; None: `model`.
+        plain: The same weights in another form, which computes the plain text if no module is loaded; None: `model`
+            itself computes it.
 
     Raises:
         PairError: This model cannot compute a draft tree; the message says why.
@@ -165,7 +171,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a model whose trees differ from plain text computes whole paths that do not."""
+    """Whether a model whose logits for a tree differ from those for plain text computes equal logits by whole paths."""
     if model.hf.by_paths:
         return False
     try:
@@ -194,7 +200,9 @@ def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
-    """Refuses a model whose logits in trees differ from those in plain text; `text`: the latter for the first tree."""
+    """Refuses a model whose logits for trees differ from those for plain text; `text` has the plain text's logits for
+    the first tree.
+    """
     _agree(model, _tree(model), text)
     if model.keeps_states or model.hf.by_paths:
         after = _after_by_form if model.computed_by else _after
@@ -218,7 +226,7 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER`, as a tree after a path that ends within the first tree; shape (4, V)."""
+    """Logits after the paths `LATER`, computed as a tree that follows a path within the first tree; shape (4, V)."""
 
     def as_tree() -> Tensor:
         cache, _ = _first_tree(model)
@@ -232,7 +240,7 @@ def _second_tree(model: LanguageModel) -> Tensor:
 
 
 def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
-    """The cache after the probe's tree, and the logits after its text and its paths."""
+    """The cache after the probe's first tree, and the logits after the probe's text and after each path of the tree."""
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -253,7 +261,9 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text` by the Hugging Face module, called without mask and positions, and with a cache for one text alone."""
+    """`_text` by the Hugging Face module, called without mask and positions. The logits after the text itself come from
+    a call with a cache of rows, which fails if the module keeps anything else.
+    """
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
@@ -268,12 +278,12 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 
 
 def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """Logits after the probe's text and each of these continuations, by the module; shape (len(paths), V)."""
+    """Logits after the probe's text and each of the paths, computed by the module; shape (len(paths), V)."""
     return torch.stack([_by_module(model, [*TEXT, *path]) for path in paths])
 
 
 def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """`_after` by the model's forward form, each in a cache of its own; a model with states reads token by token."""
+    """`_after` by the model's forward form, each text in its own cache; a model with states reads token by token."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         cache = model.new_cache(len(tokens))
@@ -293,7 +303,7 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
     no text exceeds them.
     """
     if model.runs_without_module or takes_paths(model.hf.module.config.get_text_config()):
-        return  # All sizes of these configurations are known, and RWKV divides weights in place by one of them.
+        return  # All sizes of these families are known; a resized RWKV would also divide the shared weights in place.
     hf = imported("decoder.forward.hf")
     for name, size in hf.sizes_of(model.hf.module).items():
         if PASSED < size < model.context and name not in LARGEST:
@@ -316,7 +326,8 @@ def _check_beyond(model: LanguageModel) -> None:
 def _check_ends(model: LanguageModel) -> None:
     """Runs a module at the last positions of its context, and checks its room for a tree after the longest text.
 
-    Whole paths need no such room, and families that are known to compute them may need the text before a position.
+    A model that computes whole paths needs no such room. Families known to compute whole paths are not run, since they
+    may need the text before a position.
     """
     module, by_paths = model.hf.module, model.hf.by_paths
     if takes_paths(module.config.get_text_config()):
@@ -341,7 +352,7 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
     """Result of an attempt to run the model; if it fails, raises PairError; `fault` says what the model cannot do."""
     try:
-        # Copied to the host: a device reports errors only when the host waits for it.
+        # Copied to the host, since a device reports errors only when the host waits for it.
         return attempt().cpu()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
@@ -365,9 +376,9 @@ def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = A
 
     Args:
         model: The model.
-        computed: Its logits, shape (..., V).
-        as_text: Those of plain text.
-        how: How it computed them, in words.
+        computed: Logits that the model computed, shape (..., V).
+        as_text: Logits of plain text.
+        how: How the model computed `computed`, in words.
     """
     if not as_text.isfinite().all():
         raise PairError(
@@ -375,7 +386,7 @@ def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = A
             "choose another dtype, float32 for example, or another model"
         )
     scale = max(1.0, float(as_text.abs().max()))
-    # Products of quantised weights may be computed in half precision, or round the activations too.
+    # Products of quantised weights are imprecise: they may be in half precision, or round the activations too.
     precise = model.dtype in (torch.float32, torch.float64) and not model.hf.quantised
     tolerance = scale * (1e-3 if precise else 0.1)
     worst = float((computed - as_text).abs().max())

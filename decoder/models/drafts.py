@@ -1,4 +1,4 @@
-"""Kind of a draft by its name, before models are loaded: a whole model, a drafting head, or suffix lookup.
+"""Finds the kind of a draft from its name, before models are loaded: a whole model, a drafting head, or suffix lookup.
 
 Reads no weights.
 """
@@ -10,7 +10,7 @@ from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether the named draft is suffix lookup or a drafting head, not a whole model; None names the embedded model.
+    """Whether the named draft is suffix lookup or a drafting head, not a whole model; None stands for the embedded one.
 
     Raises:
         ModelError: The draft is a head with an invalid configuration.

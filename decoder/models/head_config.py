@@ -45,7 +45,7 @@ class LayerFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind_of(content: bytes) -> Kind:
-    """Fields of a config.json that tell the kind of a head; all None if the file is not a valid JSON object."""
+    """Fields of a config.json that show the kind of a head; all None if the file is not a valid JSON object."""
     kind: Kind | None = decoded(content, Kind)
     return kind or Kind()
 
@@ -61,7 +61,7 @@ def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fi
 
 
 def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architecture:
-    """Architecture of a head's layers; the values in `resolved` replace those of the configuration.
+    """Architecture of a head's layers; the values in `resolved` replace values of the configuration.
 
     Raises:
         ModelError: The rotary positions are of an unsupported kind, or sizes do not fit each other.

@@ -20,7 +20,7 @@ from decoder.models.known_checkpoint import weight_files
 
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
-"""Names of the tensors of integers or booleans; all other tensors have floating-point numbers."""
+"""Names of the tensors that contain integers or booleans; all other tensors contain floating-point numbers."""
 AGAIN = "download it again, or choose another --draft"
 Sizes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by name."""
@@ -42,7 +42,7 @@ class FitShape(Protocol):
 
     @property
     def layer(self) -> Architecture:
-        """Architecture of the head's layers; `vocab_size` is that of the target."""
+        """Architecture of the head's layers; `vocab_size` is the target's."""
 
     @property
     def target_width(self) -> int:
@@ -63,7 +63,7 @@ def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[in
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
             f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
-            f"{target.vocabulary}; choose the head that was made for this target"
+            f"{target.vocabulary} tokens; choose the head that was made for this target"
         )
     if shape.target_width != target.width:
         raise PairError(
@@ -130,10 +130,10 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
     """The used weights of a file, as (name by `own_name`, tensor); raises ModelError if the file cannot be read."""
     try:
         with safe_open(path, "pt") as file:
-            for there in file.keys():  # noqa: SIM118 - it is no mapping
+            for there in file.keys():  # noqa: SIM118 - the file is no mapping
                 key = own_name(there)
                 if key is not None:
-                    # A copy: the tensor maps the file, which another process may change.
+                    # Copied, since the tensor maps the file, which another process may change.
                     yield key, file.get_tensor(there).clone()
     except (SafetensorError, OSError) as error:
         raise ModelError(f"cannot read {path.name} of {shown}: {first_line(error)}; {AGAIN}") from error
@@ -152,5 +152,5 @@ def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor |
 
 
 def written(shape: tuple[int, ...]) -> str:
-    """A shape in words, as in (2, 3)."""
+    """A shape as text, for example "(2, 3)"."""
     return f"({', '.join(map(str, shape))})"

@@ -30,7 +30,8 @@ def head_shape(name: str) -> AnyShape | None:
 
 
 def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dtype) -> StatesReader:
-    """Loads the head of a hub id or folder onto the device of its target; an MTP layer is loaded by the target's name.
+    """Loads the head of a hub id or folder onto the device of its target. For an MTP layer, `name` is the target's hub
+    id or folder.
 
     Raises:
         ConfigError: The MTP layer is not supported; see `load_mtp`.

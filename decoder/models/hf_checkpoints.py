@@ -1,4 +1,4 @@
-"""Reads checkpoints of all families and all tokenizers by transformers, which this module imports.
+"""Reads checkpoints of all families, and all tokenizers, with transformers, which this module imports.
 
 Weights are read only from safetensors, and no remote code is run.
 """
@@ -59,7 +59,7 @@ def load_module(
     quantised = quantisation_of(shortened(name), config, device)
     options: dict[str, Any] = _spread(ranks) if ranks > 1 else {}
     if quantised:
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it logs a line for each matrix of each pass
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # else it logs a line for each matrix of each pass
         config.quantization_config = settings_on(config, device)
         if not quantised.converted:
             options["device_map"] = device_map(device)
@@ -78,7 +78,7 @@ def load_module(
 
 
 def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
-    """Module with all its weights; raises ModelError if the checkpoint's weights are not those of its configuration."""
+    """Module with all its weights; raises ModelError if the checkpoint's weights do not match its configuration."""
     module, info = _from_hub(
         name,
         "weights",
@@ -88,7 +88,7 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # reported below: transformers' own error does not name them
+            ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
             **options,
         ),
     )
@@ -140,7 +140,7 @@ def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch
 
 def _spread(ranks: int) -> dict[str, Any]:
     """Arguments for loading a module over several processes, one shard each."""
-    from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - of newer releases
+    from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - only in newer releases
 
     return {"distributed_config": DistributedConfig(tp_size=ranks)}
 

@@ -1,7 +1,7 @@
 """Checkpoints of the native families, read without transformers: config.json, generation_config.json and safetensors.
 
-The native families are GPT-NeoX, Llama, Mistral and Qwen2. A checkpoint is read here only if every
-field and every weight is known; if not, or if it is missing, these functions return None, and
+The native families are GPT-NeoX, Llama, Mistral and Qwen2. A checkpoint is read here only if every field and every
+weight is known. Otherwise, and if the checkpoint is missing, these functions return None, and
 `decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
 """
 
@@ -64,12 +64,14 @@ class Index(msgspec.Struct, frozen=True):
 
 def known_architecture(name: str) -> Architecture | None:
     """The architecture of a hub id or folder; None if any part of its configuration is unknown."""
-    # A checkpoint with an adapter (LoRA, for example) has weights beyond the architecture's.
+    # A checkpoint with an adapter (LoRA, for example) is refused, since it has weights beyond the architecture's.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
-    """End-of-text tokens from generation_config.json, or without it from config.json; None if a field is unknown."""
+    """End-of-text tokens from generation_config.json, or from config.json if the former is missing; None if a field is
+    unknown.
+    """
     content = content_of(name, "generation_config.json")
     if content is None:
         return Ends(decoded(content_of(name, "config.json") or b"", Ends).eos_token_id)
@@ -93,7 +95,7 @@ class Weights(Mapping[str, Tensor]):
         self._share.reached(len(self._read))
         self._read.add((path, there))
         with safe_open(path, "pt") as file:
-            # A copy: the tensor maps the file, which another process may change.
+            # Copied, since the tensor maps the file, which another process may change.
             weight: Tensor = file.get_tensor(there).to(self._dtype, copy=True)
         return weight.to(self._device)
 
@@ -107,7 +109,7 @@ class Weights(Mapping[str, Tensor]):
 def known_weights(
     name: str, arch: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
 ) -> Weights | None:
-    """The weights in a hub id or folder; None unless names and shapes are exactly the architecture's."""
+    """The weights of a hub id or folder; None unless names and shapes are exactly the architecture's."""
     wanted = shapes(arch)
     try:
         stored = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
@@ -122,11 +124,13 @@ def known_weights(
 
 
 class _UnknownError(Exception):
-    """Raised for a checkpoint with an unknown part, which transformers then reads."""
+    """Raised for a checkpoint with an unknown part; transformers then reads the checkpoint."""
 
 
 def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for an unknown name."""
+    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for a weight with an
+    unexpected name, shape or dtype.
+    """
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":
             raise _UnknownError
@@ -156,7 +160,7 @@ def _keys(path: Path) -> list[str]:
 
 
 def weight_files(name: str) -> list[Path]:
-    """The safetensors files of a checkpoint, one or several; an empty list if one is missing."""
+    """The safetensors files of a checkpoint, one or several; an empty list if any file is missing."""
     if single := _file(name, "model.safetensors"):
         return [single]
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
@@ -185,5 +189,5 @@ def _file(name: str, part: str) -> Path | None:
     disable_progress_bars()  # progress bars would overwrite the terminal app's screen
     try:
         return Path(hf_hub_download(name, part))
-    except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways; transformers tells them apart
+    except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways, which transformers distinguishes
         return None

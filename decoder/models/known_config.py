@@ -104,7 +104,7 @@ class Llama(Model, frozen=True, kw_only=True, tag="llama"):
 
 
 class Mistral(Model, frozen=True, kw_only=True, tag="mistral"):
-    """config.json of Mistral models; null as `sliding_window` is no window."""
+    """config.json of Mistral models; if `sliding_window` is null, there is no window."""
 
     rms_norm_eps: Number
     rope_theta: Number | None = None
@@ -167,7 +167,7 @@ def _fits(config: Any) -> bool:
 
 
 def _windowed(config: Any) -> dict[str, Any] | None:
-    """Window size and layer types as transformers completes them; None if they are not consistent."""
+    """Window size and layer types, with transformers' defaults for missing ones; None if they are inconsistent."""
     size = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
@@ -179,7 +179,9 @@ def _windowed(config: Any) -> dict[str, Any] | None:
 
 
 def rotary(config: Any) -> Mapping[str, Any] | None:
-    """Settings of rotary positions under transformers' present names, even for older fields; None if unknown."""
+    """Settings of rotary positions, by the names that transformers uses now, also if the configuration has older names;
+    None if a setting is unknown.
+    """
     theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
     share = getattr(config, "rotary_pct", None)
     if config.rope_parameters and (config.rope_scaling or theta or share):

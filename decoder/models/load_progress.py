@@ -35,14 +35,14 @@ class Share:
         self._told_s = time.monotonic()
 
     def reached(self, number: int) -> None:
-        """Records that `number` weights are read."""
+        """Records that `number` weights have been read."""
         if time.monotonic() - self._told_s >= _EVERY_S:
             self._told_s = time.monotonic()
             self._tell(f"{100 * number // self._total} % of its weights")
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Reports the number of bytes in the folders beyond the initial `first` bytes, whenever it has grown."""
+    """Reports by how many bytes the folders exceed the initial `first` bytes, whenever this number has grown."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)

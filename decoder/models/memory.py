@@ -1,4 +1,4 @@
-"""Memory that a model takes, from its configuration alone: its weights, and the KV cache of a text."""
+"""Memory that a model takes, computed from its configuration alone: its weights, and the KV cache of a text."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,7 @@ class Memory:
 
 
 def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> Memory:
-    """Memory of a model; reads no weights. The size of weights that stay quantised is without that of their scales."""
+    """Memory of a model; reads no weights. The scales of weights that stay quantised are not counted."""
     hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
     known = hf.architecture_of(config) if hf else config
     packed_bits = quantised.bits if quantised and quantised.packed else None
@@ -54,7 +54,9 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
 
 
 def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
-    """Size of a module's weights, in `dtype`; matrices other than embedding and head have `bits` bits, if given."""
+    """Size in bytes of a module's weights in `dtype`. If `bits` is given, matrices other than embedding and output head
+    have `bits` bits per number.
+    """
     if bits is None:
         count: int = sum(weight.numel() for weight in module.parameters())
         return count * dtype.itemsize

@@ -1,8 +1,8 @@
-"""Finds a target's own multi-token prediction (MTP) layer in the target's safetensors, and loads the layer as draft.
+"""Finds a target's own multi-token prediction (MTP) layer in the target's safetensors, and loads it as the draft.
 
 Transformers does not load these weights with the target. The two known published layouts differ in the names of
 weights. If a checkpoint has several MTP layers, the first one drafts all levels. The decoder layer becomes a module of
-the target's family with one layer, so an MTP layer with other weights than the family's layers is refused. No code of a
+the target's family with one layer, so an MTP layer whose weights are not those of such a layer is refused. No code of a
 checkpoint is run.
 """
 
@@ -75,7 +75,9 @@ AFTER_ALL = Layout(
 
 
 def _as_layer(number: int) -> Layout:
-    """Layout of DeepSeek-V3, GLM-4.5 and later: MTP weights are named as one more layer of the target, this number."""
+    """Layout of DeepSeek-V3, GLM-4.5 and later models: MTP weights are named like weights of one more layer of the
+    target, which would have the number `number`.
+    """
     layer = f"model.layers.{number}."
     return Layout(
         layer=layer,
@@ -91,7 +93,7 @@ def mtp_layout(name: str, config: Any) -> Layout:
     """Layout of the MTP layer in the checkpoint of a target, before the target is loaded.
 
     Raises:
-        ConfigError: The checkpoint has no MTP layer in a known layout, its family is none of `FAMILIES`, or its weights
+        ConfigError: The checkpoint has no MTP layer in a known layout, its family is not in `FAMILIES`, or its weights
             are quantised.
     """
     shown, text = display_name(name), getattr(config, "get_text_config", lambda: config)()
@@ -117,7 +119,7 @@ def mtp_layout(name: str, config: Any) -> Layout:
 
 
 def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead:
-    """Loads the MTP layer of a target, given by its hub id or folder, onto its device.
+    """Loads the MTP layer of `target`, whose hub id or folder is `name`, onto the target's device.
 
     Raises:
         ConfigError: The MTP layer does not have the weights of a layer of the target's family, or the target's forward
@@ -162,14 +164,17 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
 
 
 def _one_layer(config: Any) -> Any:
-    """Configuration of a module with one layer, the MTP layer; its embedding, which is never used, has one row."""
+    """Configuration of a module with one layer, the MTP layer; the embedding of the module is never used and has only
+    one row.
+    """
     kinds = {
         field: [(getattr(config, f"mtp_{field}", None) or [usual(getattr(config, field))])[0]]
         for field, usual in (("layer_types", _attending), ("mlp_layer_types", lambda types: types[-1]))
         if getattr(config, field, None)
     }
     changes = {"num_hidden_layers": 1, "vocab_size": 1, "pad_token_id": None, **kinds}
-    # Where the kind of a layer follows from its number, an MTP layer is one of the later, sparse layers.
+    # If the kind of a layer follows from its number, the MTP layer, here number 0, is sparse like the target's later
+    # layers.
     changes |= {"first_k_dense_replace": 0, "mlp_only_layers": [], "decoder_sparse_step": 1}
     changed = copy.deepcopy(config)
     for field, value in changes.items():

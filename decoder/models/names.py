@@ -1,4 +1,4 @@
-"""Words that stand for a draft without a name, and checks of the names of target and draft; does not import torch."""
+"""Words that are given in place of a draft's name, and checks of the names of target and draft; imports no torch."""
 
 from decoder.errors import ConfigError, require
 
@@ -23,7 +23,7 @@ def require_both(target: str | None, draft: str | None) -> None:
 
 
 def require_model(user: str, target: str | None, draft: str | None) -> None:
-    """As `require_both`, but suffix lookup is refused too: `user` is an option that needs a draft model."""
+    """Like `require_both`, but also refuses suffix lookup: `user` is an option that needs a draft model."""
     require_both(target, draft)
     if draft == LOOKUP:
         raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft", "draft")

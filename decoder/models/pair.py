@@ -19,19 +19,21 @@ class Pair:
 
     target: LanguageModel
     draft: LanguageModel | None
-    """Draft model; None if the draft is a drafting head, or suffix lookup (then `head` is None too)."""
+    """Draft model; None if a drafting head or suffix lookup drafts (for suffix lookup, `head` is None too)."""
     tokenizer: TextTokenizer
     vocabulary: int
-    """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, that
-    of the target."""
+    """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, the
+    width of the target's logits."""
     eos: frozenset[int]
     context: int
     """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
-    that of the target; the draft then drafts as long as the draft's own context has room."""
+    the target's context length; the draft then drafts as long as its own context has room."""
     head: StatesReader | None = None
-    """Drafting head, which drafts from the target's layer states in place of a draft model; None if there is none."""
+    """Drafting head, which drafts from the target's layer states in place of a draft model; None if no head drafts."""
     translation: Translation | None = None
-    """Tokens of a draft model with another tokenizer; None if it shares the target's, or if there is no draft model."""
+    """Tokens of a draft model with its own tokenizer; None if the draft model shares the target's tokenizer, or if
+    there is no draft model.
+    """
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         """The logits without the columns beyond the vocabulary that both models share."""
@@ -42,11 +44,11 @@ class Pair:
         return replace(self, target=self.target.observed(), draft=self.draft and self.draft.observed())
 
     def streaming(self, sinks: int, window: int) -> "Pair":
-        """The same pair with streaming attention: to the `sinks` first and the `window` latest tokens of a text.
+        """The same pair, in which tokens attend only to the first `sinks` and the latest `window` tokens of a text.
 
         Raises:
-            PairError: One of the models does not use rotary positions.
-            ConfigError: The draft has a tokenizer of its own.
+            PairError: The positions of a model are not rotary, or it caches states or whole paths in place of rows.
+            ConfigError: The draft has its own tokenizer.
         """
         target, draft = self.target.streaming(sinks, window), self.draft and self.draft_model.streaming(sinks, window)
         return replace(self, target=target, draft=draft)
@@ -58,10 +60,10 @@ class Pair:
 
     @property
     def draft_model(self) -> LanguageModel:
-        """The draft model, for callers that need one with the target's tokens.
+        """The draft model, for callers that need a draft model with the target's tokens.
 
         Raises:
-            ConfigError: The pair has no draft model, or one with a tokenizer of its own.
+            ConfigError: The pair has no draft model, or the draft model has its own tokenizer.
         """
         if self.translation:
             raise ConfigError(

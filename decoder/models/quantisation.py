@@ -1,7 +1,8 @@
 """Quantised checkpoints in Hugging Face's layout: what the configuration says, and whether this machine loads them.
 
-transformers loads each method by packages of its own. The weights stay quantised, or are converted to the model's dtype
-if the device cannot compute with them. Reads configurations alone; imports transformers only for a quantised one.
+For each method of quantisation, transformers needs other packages. The weights stay quantised, or are converted to the
+model's dtype if the device cannot compute with quantised ones. Reads only configurations; imports transformers only for
+the configuration of a quantised model.
 """
 
 import re
@@ -20,7 +21,7 @@ _BITS = ("bits", "w_bit", "nbits", "num_bits")
 _KINDS = ("weights", "quant_type", "_type", "_data")
 """Fields that may name the type of the weights, for example int8."""
 _ACTIVATIONS = ("input_activations", "output_activations", "kv_cache_scheme")
-"""Fields that describe other numbers than weights."""
+"""Fields that describe activations or the KV cache, and not weights."""
 _KIND = re.compile(r"(?:int|float)_?(\d+)", re.IGNORECASE)
 
 
@@ -30,9 +31,9 @@ class Method:
 
     title: str
     packages: tuple[str, ...] = ()
-    """Packages that transformers needs to load it, by their names for pip."""
+    """Packages that transformers needs to load weights of this method, by their names for pip."""
     gpu: bool = False
-    """Whether its kernels run on GPUs alone."""
+    """Whether the method's kernels run only on GPUs."""
     bits: int | None = None
     """Number of bits of a weight, if it is the same in all checkpoints."""
     converts: bool = False
@@ -40,9 +41,11 @@ class Method:
     unpacks: bool = False
     """Whether the first pass replaces the weights by larger ones in the model's dtype."""
     own_dtype: bool = False
-    """Whether weights that are not quantised keep the dtype of the file."""
+    """Whether weights that the checkpoint leaves unquantised keep the dtype that they have in the file."""
     loads: bool = True
-    """Whether transformers loads quantised weights; if not, it only quantises other weights while it loads them."""
+    """Whether transformers can load weights quantised by this method; if not, it can only quantise plain weights while
+    it loads them.
+    """
 
 
 METHODS: Mapping[str, Method] = {
@@ -72,7 +75,7 @@ METHODS: Mapping[str, Method] = {
     "torchao": Method("torchao", ("torchao",)),
     "vptq": Method("VPTQ", ("vptq", "accelerate"), gpu=True),
 }
-"""Methods of transformers, by `quant_method` in a configuration."""
+"""Methods that transformers supports, by `quant_method` in a configuration."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,10 @@ class Quantisation:
     packed: bool
     """Whether the weights in memory are as small as those in the files."""
     dtype: torch.dtype | None = None
-    """Dtype of the passes if the checkpoint decides it, whatever dtype is chosen."""
+    """Dtype of the passes if the checkpoint determines it, whatever dtype the user chose; otherwise None."""
 
     def precision(self, dtype: torch.dtype) -> str:
-        """Weights and dtype of the passes in words."""
+        """Quantisation of the weights and dtype of the passes, in words."""
         name = str(dtype).removeprefix("torch.")
         return f"{name} (from {self.words})" if self.converted else f"{self.words} ({name})"
 
@@ -121,9 +124,11 @@ def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisatio
 
 
 def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
-    """Settings with which transformers loads a quantised model on a device: converted if the device has no kernels.
+    """Settings with which transformers loads a quantised model on a device; they request conversion of the weights if
+    the device has no kernels for them.
 
-    Without them, transformers decides by the machine: a model on the CPU of a machine with a GPU would stay quantised.
+    Without that request, transformers would look only at the machine: on a machine with a GPU, a model on the CPU would
+    stay quantised.
     """
     from transformers.utils.import_utils import is_kernels_available  # noqa: PLC0415 - see the module's docstring
 
@@ -134,7 +139,9 @@ def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
 
 
 def device_map(device: torch.device) -> dict[str, torch.device] | None:
-    """Device for transformers to load quantised weights on; None on a CPU, which several methods refuse by name."""
+    """Device on which transformers loads quantised weights; None for a CPU, since several methods refuse a device map
+    that names the CPU.
+    """
     return None if device.type == "cpu" else {"": device}
 
 

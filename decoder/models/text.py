@@ -11,7 +11,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
 CHARACTER_BYTES = 4
-"""Maximum number of bytes of a character in UTF-8, and so of tokens that form one character."""
+"""Maximum number of bytes of a character in UTF-8; one character consists of at most this number of tokens."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
@@ -56,8 +56,8 @@ def encode_prompt(
     if max_new_tokens > room:
         remedy = f"give --max-new-tokens {room} or less" if room > 0 else "shorten it: not one new token fits"
         raise PromptError(
-            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new ones it exceeds the models' context of "
-            f"{context}; {remedy}"
+            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new tokens it exceeds the models' context "
+            f"of {context} tokens; {remedy}"
         )
     return ids
 
@@ -82,7 +82,7 @@ def encode_prompts(
 
     Raises:
         ConfigError: `chat` is set, and the tokenizer has no chat template.
-        PromptError: A prompt does not fit; with several prompts, the message numbers it.
+        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of this one.
     """
     encoded = []
     for number, prompt in enumerate(prompts, 1):
@@ -118,7 +118,7 @@ class TextStream:
         return self._waiting
 
     def copy(self) -> "TextStream":
-        """A stream that goes on from here and leaves this one unchanged."""
+        """A copy of this stream; tokens pushed to the copy leave this stream unchanged."""
         twin = TextStream(self._tokenizer, self._shown)
         twin._waiting = [*self._waiting]
         return twin

@@ -88,7 +88,7 @@ OTHERS = (
     "tokenizer.model",
     "tekken.json",
 )
-"""Files with further settings of a tokenizer; if a folder has one of them, transformers reads its tokenizer."""
+"""Files with further settings of a tokenizer; if a folder has any of them, transformers reads the tokenizer."""
 PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
 """Fields by which two `AddedToken` objects are compared; the library tokenizers would compare only `content`."""
 MOST_WORDS = 100_000
@@ -109,7 +109,7 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
         return None
     try:
         inner = Tokenizer.from_file(str(paths[1]))
-    except Exception:  # noqa: BLE001 - the library has no narrower error; transformers tells what is wrong
+    except Exception:  # noqa: BLE001 - the library has no narrower error; transformers reports the fault
         return None
     plain = isinstance(inner.model, BPE) and inner.truncation is None and inner.padding is None
     added = set(map(PARTS, inner.get_added_tokens_decoder().values()))

@@ -1,4 +1,4 @@
-"""Tokenizer and token ids of a draft with other tokens than the target; its guesses are translated through text."""
+"""Tokenizer and token ids of a draft whose tokens differ from the target's; its guesses are translated through text."""
 
 from dataclasses import dataclass
 

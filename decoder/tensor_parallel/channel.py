@@ -32,7 +32,7 @@ class Channel:
     """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        """Connects this rank to the others; waits until all ranks have joined.
+        """Connects this rank to all other ranks; waits until all have joined.
 
         Raises:
             DeviceError: The ranks cannot connect to each other.
@@ -52,13 +52,13 @@ class Channel:
             ) from error
 
     def send(self, words: Words) -> None:
-        """Sends a message to all followers; called by the leader alone."""
+        """Sends a message to all followers; only the leader calls this method."""
         for part in split_frame(words):
             if len(part):
                 dist.broadcast(torch.from_numpy(part), 0, group=self._words)
 
     def receive(self) -> Words:
-        """Waits for the leader's next message; called by followers alone."""
+        """Waits for the leader's next message; only followers call this method."""
         frame = self._received(FRAME)
         return join_frame(frame, self._received(rest_length(frame)))
 
@@ -69,7 +69,7 @@ class Channel:
         return [int(each) for each in numbers]
 
     def release(self) -> None:
-        """Ends the followers, also in the middle of a pass, and closes the channel; called by the leader alone.
+        """Ends the followers, even in the middle of a pass, and closes the channel; only the leader calls this method.
 
         Torch's threads free tensors shortly after sending them; the process would abort if Python had shut down before
         that. So torch's threads are ended here, unless a thread still waits for another rank.

@@ -27,7 +27,7 @@ def require_packages() -> None:
 
 def require_partial_weights(*, exact: bool, compiled: bool) -> None:
     """Refuses settings that need all weights of the target in one process."""
-    for name, enabled, what in (("exact", exact, "computes by layers of"), ("compile", compiled, "compiles")):
+    for name, enabled, what in (("exact", exact, "computes with"), ("compile", compiled, "compiles")):
         require(
             not enabled,
             f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
@@ -41,7 +41,7 @@ def require_partial_target(methods: Sequence[Method]) -> None:
         names = ", ".join(whole)
         raise ConfigError(
             f"{names} {'needs' if len(whole) == 1 else 'need'} the whole target in one process, and --tensor-parallel "
-            f"spreads it over several; leave {names} out of --methods",
+            f"spreads it over several processes; leave {names} out of --methods",
             "methods",
         )
 
@@ -55,8 +55,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
         count: Number of processes.
 
     Raises:
-        ConfigError: The target keeps other things than rows, its family has no tensor-parallel plan, or its heads are
-            not divisible.
+        ConfigError: The target keeps states or computes whole paths, its family has no tensor-parallel plan, or its
+            numbers of heads are not divisible by `count`.
     """
     config = config.get_text_config()
     own = "states" if keeps_states(config) else "a cache of its own" if takes_paths(config) else ""
@@ -80,7 +80,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
 
 
 def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
-    """Refuses a target with quantised weights, also converted ones: transformers divides weights, but not their scales.
+    """Refuses a target with quantised weights, even if they would be converted, since transformers divides weights but
+    not their scales.
 
     Raises:
         ConfigError: The weights of the checkpoint are quantised.
@@ -110,5 +111,5 @@ def require_devices(kind: str, ranks: Ranks) -> None:
     require(
         ranks.local_count <= present,
         f"{ranks.local_count} processes of --tensor-parallel are on this machine, which has {present} CUDA devices; "
-        "give each process one of its own",
+        "give each process its own device",
     )

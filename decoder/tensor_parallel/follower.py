@@ -1,6 +1,6 @@
 """A follower rank: loads its part of the target, and replays the leader's passes until the leader ends.
 
-A follower decides nothing and writes nothing. It ends when the leader ends or is lost, also in the middle of a pass.
+A follower decides nothing and writes nothing. It ends when the leader ends or is lost, even in the middle of a pass.
 """
 
 from typing import NoReturn
@@ -28,7 +28,7 @@ def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
 
     Raises:
         DecoderError: There is no such device, or the target cannot be loaded.
-        RuntimeError: A pass has failed, in this process or another one.
+        RuntimeError: A pass has failed, in this process or in another process.
     """
     place = rank_device(ranks, device)
     channel = Channel(ranks, place)
@@ -53,7 +53,7 @@ def replay(channel: Channel, own: Forward, device: torch.device) -> NoReturn:
 
 
 def replay_pass(caches: dict[int, KvCache], own: Forward, message: Pass) -> None:
-    """Runs one pass on this rank's counterpart of the leader's cache; `caches` has all of them, by cache number."""
+    """Runs one pass on this rank's counterpart of the leader's cache; `caches` has all counterparts, by number."""
     for number in message.gone:
         caches.pop(number, None)  # a cache that the leader has not used was never created here
     if message.cache not in caches:

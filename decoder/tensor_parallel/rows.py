@@ -36,7 +36,7 @@ class LeaderCache(KvCache):
 
 
 def follow(cache: KvCache, capacity: int, used: int, moved: Sequence[tuple[int, int]]) -> None:
-    """Brings a follower's cache from its state after the previous pass to the leader's state before the next one."""
+    """Brings a follower's cache from its state after the previous pass to the leader's state before the next pass."""
     cache.reserve(capacity)
     if moved:
         rows, origins = zip(*moved, strict=True)

@@ -1,4 +1,4 @@
-"""Loads a tensor-parallel target: each rank loads a part, by transformers' tensor-parallel plan for the family."""
+"""Loads a tensor-parallel target: each rank loads its part by transformers' tensor-parallel plan for the family."""
 
 import atexit
 from dataclasses import replace
@@ -41,7 +41,7 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
 
 
 def devices_of(channel: Channel, own: torch.device) -> list[str]:
-    """Names of all ranks' devices, by rank; called by all ranks."""
+    """Names of all ranks' devices, in the order of the ranks; all ranks must call this function."""
     numbers = channel.gather(ON_CPU if own.index is None else own.index)
     return [own.type if number == ON_CPU else f"{own.type}:{number}" for number in numbers]
 

@@ -26,7 +26,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 
 NAME = "dynatui_float64"
-"""Name of this attention function in transformers' registry."""
+"""Name of the float64 attention function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
 """Arguments that some families pass to their attention function, and that `_of_module` does not support."""
 
@@ -81,7 +81,7 @@ class ExactModule:
 
 
 def _attention(module: Any) -> str:
-    name: str = module.config._attn_implementation  # noqa: SLF001 - it can be read nowhere else
+    name: str = module.config._attn_implementation  # noqa: SLF001 - no public attribute has it
     return name
 
 

@@ -2,7 +2,7 @@
 
 The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. These
 digits may decide a near tie. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
-when a target is loaded: on this machine, with these weights and this number of threads. Knows nothing of
+when a target is loaded, on this machine, with the target's weights and the current number of threads. Knows nothing of
 attention and trees.
 """
 
@@ -98,7 +98,8 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     Args:
         forward: Forward form whose attention is independent of the order of keys.
         words: Size of the vocabulary.
-        cuda: Whether the model runs on a GPU, where passes have more rows, since many rows take about as long as one.
+        cuda: Whether the model runs on a GPU, where passes have more rows, since many rows take hardly longer than one
+            row.
 
     Raises:
         PairError: Bits differ even if rows are computed one by one.
@@ -134,7 +135,7 @@ class Trial:
     def tells(self) -> bool:
         """Whether logits are so precise that they differ if sums are computed in another order.
 
-        After rounding to half precision most logits would be equal, and a few trials would prove nothing.
+        In half precision, rounding makes most logits equal whatever the order, so a few trials would prove nothing.
         """
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)

@@ -1,8 +1,8 @@
 """Matrix products with weights packed for this CPU; the only module that uses undocumented operators of torch.
 
-With plain weights, the time of a product grows with its rows, so that verifying a draft tree is slower than plain
-decoding; with packed weights, eight rows take little longer than one. If torch or the CPU lacks an operator, the next
-best operator is used, and in the last resort the public `linear`.
+With plain weights, the time of a product grows with the number of rows, so that verifying a draft tree is slower than
+plain decoding; with packed weights, eight rows take little longer than one row. If torch or the CPU lacks an operator,
+the next best operator is used, and in the last resort the public `linear`.
 """
 
 import functools
@@ -75,8 +75,8 @@ class OneDnnLinear:
 class FbgemmLinear:
     """A `Linear` by FBGEMM, with float16 weights and float32 rows.
 
-    Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than
-    oneDNN's, and needs no conversion of rows and products.
+    Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than a call
+    of oneDNN's operator, and needs no conversion of rows and products.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -131,7 +131,8 @@ def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
                 return maker(weight, bias, dtype)
             except NotImplementedError:
                 continue
-    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save.
+    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save; so float32 is
+    # used in its place.
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
@@ -158,7 +159,7 @@ def works(maker: Maker, dtype: torch.dtype) -> bool:
 def bfloat16_pays() -> bool:
     """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per process."""
     threads = torch.get_num_threads()
-    # One thread: on busy cores, two threads wait for each other and the trial is meaningless.
+    # Only one thread is used: on busy cores, two threads would wait for each other and make the trial meaningless.
     torch.set_num_threads(1)
     try:
         half, single = _layers(torch.bfloat16), _layers(torch.float32)

@@ -57,7 +57,7 @@ def memory_width(shape: BlockShape) -> int:
 
 
 def correction_of(parts: Parts) -> Correct | None:
-    """The correction of a head; None if its rows do not depend on the tokens before."""
+    """The correction of a head; None if the logits of its rows do not depend on the tokens before the rows."""
     match parts.shape.correction:
         case Markov(_, kind):
             return {"vanilla": _vanilla, "gated": _gated, "rnn": _rnn}[kind](parts)
@@ -136,5 +136,5 @@ SWIGLU_EPS = 1e-6
 
 
 def _beside(hidden: Float[Tensor, "X"], rows: Float[Tensor, "N R"]) -> Float[Tensor, "N XR"]:
-    """The hidden row concatenated with each of these rows."""
+    """The hidden row concatenated with each row of `rows`."""
     return torch.cat([hidden.expand(len(rows), -1), rows], -1)

@@ -1,8 +1,8 @@
 """Network of a DFlash head in plain torch, on any device, in the head's dtype.
 
-Rows of the text are computed from the target's states alone: all layers compute their keys and values from the same
-row. A block (the text's last token, then mask tokens) attends to the text and to itself; its rows predict all tokens of
-the block at once. The keys and values of a block are dropped after the pass. Knows neither trees nor texts.
+For a token of the text, all layers compute their keys and values from the same row, a projection of the target's states
+at the token. A block (the text's last token, then mask tokens) attends to the text and to itself; its rows predict all
+tokens of the block at once. The keys and values of a block are dropped after the pass. Knows neither trees nor texts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,23 +31,25 @@ class Block:
     rows: Sequence[Row]
     """The rows that predict tokens, one for each level of a tree."""
     memory: Float[Tensor, "1 R"]
-    """Memory of the correction before the first of these rows."""
+    """The correction's memory before the first of `rows`."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Places of the rows of a pass over one or several blocks: their cache rows follow the text, block by block."""
+    """Text positions and cache rows of a pass over one or several blocks; the cache rows of the blocks follow those of
+    the text, block by block.
+    """
 
     text: int
     """Number of cache rows of the text."""
     starts: Sequence[int]
     """Text position of each block's first row."""
     size: int
-    """Number of rows of a block."""
+    """Number of rows in each block."""
 
     @property
     def stop(self) -> int:
-        """Number of cache rows of text and blocks."""
+        """Number of cache rows of the text and all blocks."""
         return self.text + len(self.starts) * self.size
 
     @property
@@ -92,7 +94,7 @@ class BlockHead:
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
 
     def read(self, cache: KvCache, states: Float[Tensor, "N Y"]) -> None:
-        """Appends and commits rows of text, each from the concatenated target states at one token."""
+        """Appends and commits rows of text, each computed from the concatenated target states at one token."""
         end = cache.length + len(states)
         cache.reserve(end + self.shape.block_size)
         rows = self._normed(self._times(states.to(self.embedding), "fc"), "hidden_norm")
@@ -101,8 +103,9 @@ class BlockHead:
         cache.length = cache.used = end
 
     def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[Block]:
-        """One pass over several blocks, which begin at the last tokens of a text, `anchors`. The text's last token must
-        not have a row in the cache yet. A block sees the rows of the text before it, and its own rows.
+        """Computes several blocks in one pass. The blocks begin at `anchors`, the last tokens of the text, one block at
+        each token. The text's last token must not have a row in the cache yet. A block sees the rows of the text before
+        it, and its own rows.
         """
         shape, count = self.shape, len(anchors)
         layout = _Layout(cache.length, [cache.length - count + 1 + place for place in range(count)], shape.block_size)
@@ -121,7 +124,7 @@ class BlockHead:
         ]
 
     def _begun(self, anchor: int, rows: Sequence[Row]) -> Block:
-        """A block from the outputs of all its rows."""
+        """Makes a block from the results of all its rows."""
         memory = rows[0].output.new_zeros((1, memory_width(self.shape)))
         if self.shape.from_anchor:
             return Block(anchor, rows, memory)
@@ -170,7 +173,7 @@ class BlockHead:
     def _store(
         self, layer: int, rows: Float[Tensor, "N X"], cache: KvCache, first: int, positions: Sequence[int]
     ) -> None:
-        """Writes keys and values of rows at these text positions to the cache, from cache row `first` on."""
+        """Writes keys and values of rows, whose text positions are `positions`, to the cache from row `first` on."""
         at, heads = f"layers.{layer}.self_attn", self.shape.layer.num_key_value_heads
         keys = self._normed(self._heads(rows, f"{at}.k", heads), f"{at}.k_norm")
         kept = cache.store[layer, :, :, first : first + len(rows)]

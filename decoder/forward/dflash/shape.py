@@ -17,12 +17,14 @@ Sizes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Markov:
-    """DSpark's correction: adds a bias to a row's logits, computed from the previous token by factors of this rank."""
+    """DSpark's correction: adds a bias to a row's logits. The matrix that maps the previous token to the bias is a
+    product of two factors of rank `rank`.
+    """
 
     rank: int
     kind: Literal["vanilla", "gated", "rnn"] = "vanilla"
-    """vanilla: the bias depends on the previous token only; gated: its embedding is scaled by a gate that also reads
-    the row; rnn: the bias also depends on the row and on a recurrent state of the path.
+    """vanilla: the bias depends on the previous token only; gated: the token's embedding is scaled by a gate that also
+    reads the row; rnn: the bias also depends on the row and on a recurrent state of the path.
     """
 
 
@@ -58,7 +60,7 @@ class BlockShape:
     kind: ClassVar[str] = "DFlash head"
 
     layer: Architecture
-    """Architecture of the layers; `vocab_size` is that of the target."""
+    """Architecture of the layers; `vocab_size` is the target's."""
     draft_vocabulary: int
     """Size of the head's own vocabulary, the tokens that it can predict."""
     block_size: int
@@ -70,7 +72,7 @@ class BlockShape:
     """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
     from_anchor: bool = False
     """Whether a row predicts the token after its position. Otherwise it predicts the token at its position, and the
-    first row, that of the text's last token, predicts none.
+    first row, which is the text's last token, predicts no token.
     """
     fixed_window: bool = False
     """Whether, in sliding layers, all rows of a block see the same window of text, which ends before the block, and the
@@ -115,8 +117,8 @@ class BlockShape:
 
 
 def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
-    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none: as many layers as the
-    head has, evenly spaced, the first of them layer 2; a head of one layer reads a layer in the middle.
+    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none. These are as many
+    layers as the head has, evenly spaced from layer 2 on; for a head of one layer, a layer in the middle.
     """
     if layers == 1:
         return (target_layers // 2 + 1,)
@@ -139,7 +141,9 @@ def shapes(shape: BlockShape) -> Sizes:
 
 
 def optional_shapes(shape: BlockShape) -> Sizes:
-    """Shapes of optional weights, by name: embedding, output head, and maps between own and target token ids."""
+    """Shapes of optional weights, by name: embedding, output head, and maps between the head's and the target's token
+    ids.
+    """
     words, width = shape.layer.vocab_size, shape.layer.hidden_size
     return {
         "embed_tokens.weight": (words, width),

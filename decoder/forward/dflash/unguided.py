@@ -1,7 +1,7 @@
 """A DFlash head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless.
 
-`read` takes the time of a block's pass, and `forward` only the time of correcting one level. Knows no target: hidden
-states are replaced by zeros.
+`read` takes as long as a block's pass, and `forward` only as long as the correction of one level. Knows no target:
+hidden states are replaced by zeros.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class UnguidedBlocks:
     def __init__(self, head: BlockHead) -> None:
         self._head = head
         self._block: Block | None = None
-        """The block that begins at the last token read."""
+        """The block that begins at the last token that was read."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""

@@ -1,1 +1,1 @@
-"""Network of an EAGLE-3 head: a single layer that predicts tokens from the target's hidden states."""
+"""Network of EAGLE-3 and P-EAGLE heads: one or a few layers that predict tokens from the target's hidden states."""

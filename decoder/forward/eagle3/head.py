@@ -1,8 +1,8 @@
 """Network of an EAGLE-3 or P-EAGLE head in plain torch, on any device, in the head's dtype.
 
 A row combines a token with the hidden state at the position before it: the target's state for tokens of the text, the
-head's own output for drafted tokens. As in other models, rows of text and of tree are stored in one KV cache and masked
-alike. Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor trees.
+head's own output for drafted tokens. As in other models, rows of the text and of the tree are stored in one KV cache
+and masked in the same way. Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor trees.
 """
 
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ class HeadShape:
     """Configuration of an EAGLE-3 or P-EAGLE head."""
 
     layer: Architecture
-    """Architecture of the head's layers; `vocab_size` is that of the target."""
+    """Architecture of the head's layers; `vocab_size` is the target's."""
     draft_vocabulary: int
     """Size of the head's own vocabulary, the tokens that it can predict."""
     target_width: int
@@ -73,7 +73,7 @@ class HeadShape:
 
 
 def usual_layers(layers: int) -> tuple[int, ...]:
-    """Target layers whose inputs a head reads if its configuration lists none: a low, a middle and a high one."""
+    """Target layers whose inputs a head reads if its configuration lists none: a low, a middle and a high layer."""
     return 2, layers // 2, layers - 3
 
 
@@ -95,7 +95,7 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
     }
     if shape.normed_heads:
         layer |= {"self_attn.q_norm": (arch.head_dim,), "self_attn.k_norm": (arch.head_dim,)}
-    # The first layer reads the embedded token and the hidden row side by side.
+    # The first layer reads the embedded token and the hidden row side by side, so its matrices are twice as wide.
     first = {f"self_attn.{part}_proj": (size, 2 * width) for part, size in (("q", queries), ("k", keys), ("v", keys))}
     layers = [layer | first | {"hidden_norm": (width,)}, *[layer] * (shape.layers - 1)]
     weights: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}

@@ -44,7 +44,7 @@ class Unguided:
 
 
 class UnguidedParallel:
-    """A P-EAGLE head whose hidden states are zeros: `read` takes a pass, and `forward` takes none."""
+    """A P-EAGLE head whose hidden states are zeros: `read` runs a pass, and `forward` runs none."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
@@ -58,7 +58,7 @@ class UnguidedParallel:
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`; one row stands for all nodes of a level. `read` must have been called before."""
+        """See `Forward`; returns one row of logits for all nodes of a level. `read` must have been called before."""
         del cache, tokens, positions, visible
         return self._levels[-1:]
 

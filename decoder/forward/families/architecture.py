@@ -21,7 +21,7 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Supported kinds of rotary positions, which do not depend on the text length, and the parameters of each kind."""
+"""Supported kinds of rotary positions, all independent of the text length, with the parameters of each kind."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Architecture:
     sliding_window: int | None
     """Size in tokens of the attention window; None if all layers attend to the whole text."""
     layer_types: tuple[str, ...]
-    """Type of each layer; that of a layer whose window is at least as long as the context is full attention."""
+    """Type of each layer; a layer whose window is at least as long as the context has the type full attention."""
     dtype: torch.dtype | None
     """Dtype of the checkpoint; None if the checkpoint states none."""
 
@@ -132,6 +132,6 @@ class Traits:
     skeleton: Callable[[], Any]
     """Makes a Hugging Face module with the model's structure, but without weights."""
     source: Source | None
-    """Weights; None if the model runs only by its Hugging Face module."""
+    """Weights; None if only the model's Hugging Face module can compute its passes."""
     precision: str = ""
     """Weights and dtype in words, if the weights are quantised; empty if they are not."""

@@ -24,9 +24,12 @@ MANY_SCORES = 1 << 15
 all threads, and intermediate results stay in the CPU's caches.
 """
 FUSED_FROM = 256
-"""For fewer scores: number of rows from which attention is one fused call, which does not store all scores."""
+"""Number of rows from which attention is one fused call, which does not store all scores; applies if there are fewer
+scores than `MANY_SCORES`.
+"""
 FEW, LONG = 4, 1024
-"""The product keys x queries is faster than queries x keys for up to FEW rows with at least LONG keys, and for one row.
+"""The product keys x queries is faster than queries x keys for up to FEW rows if there are at least LONG keys, and
+always for a single row.
 """
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
@@ -80,7 +83,9 @@ class Pass(NamedTuple):
     keys: tuple[Float[Tensor, "H D S"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
     biases: Sequence[Float[Tensor, "GN M"] | None]
-    """Bias of each layer, added to the scores of the last M rows that it reads; None if all of them are visible."""
+    """Bias of each layer, added to the scores of the last M rows that the layer reads; None if every query sees all
+    rows.
+    """
     attention: Attention
 
 
@@ -130,7 +135,7 @@ def prepare_windowed(
 
 
 def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Float[Tensor, "GN M"] | None:
-    """Attention bias: 0 for visible rows, minus infinity for others; None if all rows are visible to all."""
+    """Attention bias: 0 for visible rows, minus infinity for hidden rows; None if every query sees all rows."""
     if visible.all():
         return None
     bias = torch.from_numpy(np.where(visible, VISIBLE, HIDDEN)).to(dtype)
@@ -148,7 +153,7 @@ def gathered(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    """`Attention` by the fastest implementation for the sizes of its inputs, in their dtype."""
+    """`Attention` in the dtype of the inputs, by the implementation that is fastest for their sizes."""
     rows, count = queries.shape[1], keys.shape[2]
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)

@@ -1,8 +1,8 @@
 """A native model, whose layers consist of few, large operations. Families differ only in their layers.
 
 The affine part of each norm is folded into the matrices after it, and [queries | keys | values] come from one matrix
-product. With a parallel residual, attention and MLP have the same normalised input, so a layer is one product for [mlp
-| queries | keys | values] and one for [mlp | attention].
+product. With a parallel residual, attention and MLP have the same normalised input, so a layer has only two products:
+one that computes [mlp | queries | keys | values], and one that takes [mlp | attention].
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import Windows
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
-"""(rows, state of the forward pass, number of this layer) -> rows; the function may overwrite its input rows."""
+"""(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RmsNorm:
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
         """Rows normalised to mean square 1."""
         if rows.dtype is torch.float64:
-            # Hugging Face computes this norm in float32 for every dtype of the model.
+            # Computed in float32, as Hugging Face's modules do for every dtype of the model.
             single = rows.float()
             return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
         return torch.rms_norm(rows, self.shape, None, self.epsilon)
@@ -69,7 +69,8 @@ class Activation:
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
     """Applies GELU in place."""
     count, width = columns.shape
-    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads.
+    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads; so torch gets a view
+    # that is not contiguous.
     seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
     functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
     return columns
@@ -186,7 +187,7 @@ class NativeModel:
     windows: Windows
     attention: Attention = gathered
     stored: torch.dtype | None = None
-    """Dtype of stored keys and values; None: that of `rows`."""
+    """Dtype of stored keys and values; None: the same as `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""

@@ -1,7 +1,7 @@
 """Native families: models whose weights and configuration are fully known, so that they run without HF modules.
 
 This module reads the weights of these models by name, folds each norm into the matrices after it, and packs the
-matrices. All other models (other families, changed layers) run by their Hugging Face modules.
+matrices. All other models (other families, changed layers) are computed by their Hugging Face modules.
 """
 
 import math
@@ -55,7 +55,7 @@ class Family:
     """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves them by head."""
     outward: str
     up: tuple[str, ...]
-    """Names of the MLP's first matrix, or of its gate and first matrix."""
+    """Names of the MLP's first matrix, or of its gate matrix and its first matrix."""
     down: str
     biased: Callable[[Architecture, str], bool]
     """(architecture, name of a matrix) -> whether this matrix has a bias."""
@@ -135,7 +135,7 @@ class Arithmetic:
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """Dtypes for a model of this dtype; of a half-precision model, only the weights are in half precision."""
+        """Dtypes for a model of this dtype; in a half-precision model, only the weights are in half precision."""
         return cls(torch.float32 if dtype in HALF else dtype, dtype)
 
 
@@ -176,12 +176,12 @@ class Matrix:
 
 
 def stacked(*parts: Matrix) -> Matrix:
-    """One linear layer in place of parts with the same input; its output is the concatenation of their outputs."""
+    """One linear layer that replaces several layers with the same input; its output is their concatenated outputs."""
     return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
 
 
 def summed(*parts: Matrix) -> Matrix:
-    """One linear layer for the parts' concatenated inputs; its output is the sum of the parts' outputs."""
+    """One linear layer that takes the concatenated inputs of several layers; its output is the sum of their outputs."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 

@@ -1,4 +1,4 @@
-"""A KV cache in a context of llama.cpp: what caches of rows and caches of states share."""
+"""A KV cache in a context of llama.cpp: the code that caches of rows and caches of states have in common."""
 
 import weakref
 from abc import abstractmethod
@@ -13,18 +13,18 @@ from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
 from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
 
 SPARE_ROWS = 256
-"""Rows reserved beyond the requested capacity, so that a cache seldom grows: growth copies it."""
+"""Rows reserved beyond the requested capacity, so that a cache seldom grows, since growth copies the cache."""
 IDLE = 2
-"""Number of unused contexts that are kept for further texts."""
+"""Largest number of unused contexts that are kept for further texts."""
 TIMED_ROWS = 256
-"""Longest text that is read for a timed pass, in tokens: a longer text would take more time than it is worth."""
+"""Longest text, in tokens, that is read for a timed pass: reading a longer text would take too much time."""
 
 
 class Contexts:
-    """Contexts of one model; unused ones are kept, since making one takes longer than a round of a small model."""
+    """Contexts of one model. Unused contexts are kept, since a new one takes longer than a round of a small model."""
 
     def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
-        """Makes contexts of this number of sequences; see `Context` for `half`."""
+        """Makes contexts of `sequences` sequences each; see `Context` for `half`."""
         self._model, self._sequences, self._half = model, sequences, half
         self._idle: list[Context] = []
 
@@ -51,7 +51,7 @@ class _Holder:
 
 
 class LlamaCache(KvCache):
-    """A KV cache in a context of llama.cpp, which the first pass makes; its tensor is empty."""
+    """A KV cache in a context of llama.cpp; the first pass makes the context. The tensor of `KvCache` stays empty."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
@@ -66,14 +66,14 @@ class LlamaCache(KvCache):
 
     @abstractmethod
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Appends and commits plain text; logits after its last token, shape (V,)."""
+        """Appends and commits plain text; returns the logits after its last token, shape (V,)."""
 
     @abstractmethod
     def _move(self, small: Context, large: Context) -> None:
-        """Moves to a larger, empty context; rows that are not copied are noted as not computed."""
+        """Moves the cache to a larger, empty context; rows that are not copied must be computed again."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Called before rows are drafted; returns their mask, which may get columns of the text."""
+        """Called before rows are drafted; returns their mask, to which columns for tokens of the text may be added."""
         return visible
 
     def _get_ready(self) -> None:
@@ -126,14 +126,14 @@ class LlamaCache(KvCache):
             self.read([0] * (length - self.length))
 
     def _path(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of drafted rows, from their indices in the cache; raises ValueError if they are no path."""
+        """Numbers of drafted rows, from their indices in the cache; raises ValueError if the rows are not a path."""
         path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
             raise ValueError(f"rows {path} are no path from the text")
         return path
 
     def _append(self, tokens: Sequence[int], first: int) -> NDArray[np.float32]:
-        """Computes tokens in sequence 0 from position `first` on; logits after the last one, shape (V,)."""
+        """Computes tokens in sequence 0 from position `first` on; returns the last token's logits, shape (V,)."""
         logits = np.zeros((1, 0), np.float32)
         for start in range(0, len(tokens), MOST_ROWS):
             part = tokens[start : start + MOST_ROWS]
@@ -144,7 +144,7 @@ class LlamaCache(KvCache):
         return after
 
     def _make_room(self, rows: int) -> None:
-        """Moves to a larger context if this one lacks room for the capacity, or for `rows` rows of text more."""
+        """Moves to a larger context if the current one lacks room for the capacity, or for `rows` more rows of text."""
         needed = max(self._capacity, self.length + self._drafted.cells + rows)
         small = self._held.context
         if small is None or needed <= small.rows:
@@ -159,7 +159,7 @@ class LlamaCache(KvCache):
         self.length = self.used = length
 
     def _run(self, step: Step, wanted: Sequence[bool]) -> NDArray[np.float32]:
-        """Runs one step; logits of its wanted rows."""
+        """Runs one step; returns the logits of its wanted rows."""
         context, rows = self._context, self._drafted.rows
         if step.cut:
             context.drop(0, self.length)
@@ -179,7 +179,7 @@ def parents_of(visible: NDArray[np.bool_], drafted: DraftedRows) -> list[int]:
     """Parents of new rows, from the mask that `Forward.forward` takes; `TEXT` for a row that follows the text.
 
     Raises:
-        ValueError: Some row attends to other rows than those of one path.
+        ValueError: A row attends to rows that do not form one path.
     """
     known, count = len(drafted.rows), len(visible)
     if visible.shape[1] < known + count or not visible[:, : visible.shape[1] - known - count].all():

@@ -61,7 +61,7 @@ class Model:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers keep a state, which cannot be cut, in place of keys and values."""
+        """Whether some layers keep a state in place of keys and values; a state cannot go back to an earlier token."""
         return bool(self.library.model_is_recurrent(self.handle) or self.library.model_is_hybrid(self.handle))
 
 
@@ -71,17 +71,17 @@ class Context:
     def __init__(self, model: Model, rows: int, sequences: int, *, half: bool, threads: int) -> None:
         """Makes a context with room for `rows` rows, whose keys and values are float16 if `half`, else float32.
 
-        Every one of the `sequences` may have a state in memory, if the model keeps states.
+        If the model keeps states, each of the `sequences` may have a state in memory.
 
         Raises:
             DeviceError: There is too little memory.
-            ModelError: The library reads parameters by another layout.
+            ModelError: The library has another layout of its parameters.
         """
         self._model, self._library = model, model.library
         self._threads = threads
         params = self._library.context_default_params()
         sizes = {
-            # llama.cpp lowers n_batch to n_ctx.
+            # At least MOST_ROWS, because llama.cpp lowers n_batch to n_ctx.
             "n_ctx": max(MOST_ROWS, -(-rows // CACHE_STEP) * CACHE_STEP),
             "n_batch": MOST_ROWS,
             "n_ubatch": MOST_ROWS,
@@ -121,7 +121,7 @@ class Context:
         sequences: Sequence[Sequence[int]],
         wanted: Sequence[bool],
     ) -> NDArray[np.float32]:
-        """One pass; returns a copy of the logits of the wanted rows, shape (number of them, V).
+        """Runs one pass; returns a copy of the logits of the wanted rows, shape (number of wanted rows, V).
 
         Raises:
             ValueError: A token, or the number of rows, is out of bounds.
@@ -151,11 +151,11 @@ class Context:
         self._library.memory_seq_cp(self._memory, source, target, 0, end)
 
     def keep_only(self, sequence: int) -> None:
-        """Drops all other sequences."""
+        """Drops all sequences except `sequence`."""
         self._library.memory_seq_keep(self._memory, sequence)
 
     def drop(self, sequence: int, start: int = 0) -> None:
-        """Drops a sequence's rows from position `start` on; raises ModelError if the model's memory cannot do it."""
+        """Drops a sequence's rows from position `start` on; raises ModelError if llama.cpp cannot do so."""
         if not self._library.memory_seq_rm(self._memory, sequence, start, -1):
             raise ModelError("llama.cpp cannot drop rows from this model's memory; choose a model with full attention")
 
@@ -171,7 +171,7 @@ class Context:
         return buffer.raw[:written]
 
     def restore(self, state: bytes) -> None:
-        """Takes over the rows of another context of the model."""
+        """Loads `state`, the rows of another context of the model with their sequences."""
         if self._library.state_set_data(self._handle, state, len(state)) != len(state):
             raise DeviceError(f"llama.cpp cannot enlarge its cache: {self._library.last_error()}; restart the run")
 
@@ -190,7 +190,7 @@ def _require_sizes(library: Library, handle: int, sizes: Mapping[str, int]) -> N
 
 
 class _Arrays:
-    """Arrays of a batch, made once: to fill ctypes arrays number by number would take as long as a small pass."""
+    """Arrays of a batch, made once: filling ctypes arrays number by number would take as long as a small pass."""
 
     def __init__(self, rows: int, sequences: int) -> None:
         self._tokens, self._positions, self._counts = (np.zeros(rows, np.int32) for _ in range(3))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 TEXT = -1
-"""Stands for the end of the text where a row's parent is named."""
+"""Number that stands for the end of the text in place of a parent row."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Step:
     """One pass of llama.cpp, and the calls before it."""
 
     cut: bool = False
-    """Whether first all of sequence 0 beyond the text is dropped."""
+    """Whether the rows of sequence 0 after the text are dropped first."""
     dropped: list[int] = field(default_factory=list)
     """Sequences that are dropped before the copies."""
     copies: list[Copy] = field(default_factory=list)
@@ -53,24 +53,25 @@ class DraftedRows(ABC):
         """Number of rows of the text."""
 
     def restart(self, length: int) -> None:
-        """Forgets all drafted rows; the text has `length` rows, all in sequence 0."""
+        """Forgets all drafted rows; the text now has `length` rows, all of them in sequence 0."""
         self.length = length
         self.rows.clear()
 
     @property
     @abstractmethod
     def cells(self) -> int:
-        """Upper bound of the number of cached rows that all drafted rows take."""
+        """Upper bound of the number of cache rows that all drafted rows together take."""
 
     @abstractmethod
     def step(self, pending: Sequence[int]) -> Step:
-        """The next pass, over some of these rows at least; its rows count as cached from now on."""
+        """The next pass, which computes at least some of the pending rows; its rows count as cached from now on."""
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
-        """Numbers of new rows, which are not in the cache yet.
+        """Adds new rows, which are not in the cache yet; returns their numbers.
 
         Raises:
-            ValueError: A row does not directly follow its parent, which llama.cpp would compute wrongly or refuse.
+            ValueError: The position of a row does not follow its parent's; llama.cpp would compute such a row wrongly,
+                or refuse it.
         """
         first = len(self.rows)
         for token, position, parent in zip(tokens, positions, parents, strict=True):
@@ -91,7 +92,7 @@ class DraftedRows(ABC):
             pending = [row for row in pending if row not in computed]
 
     def above(self, row: int) -> list[int]:
-        """Numbers of the rows from the text to this row, both ends included, in that order."""
+        """Numbers of the drafted rows on the path from the text to `row`; `row` is the last of them."""
         path = []
         while row != TEXT:
             path.append(row)
@@ -99,6 +100,6 @@ class DraftedRows(ABC):
         return path[::-1]
 
     def leaves(self, rows: Sequence[int]) -> list[int]:
-        """Those of the rows that are no parents of others of them."""
+        """The rows of `rows` that are not parents of other rows of `rows`."""
         parents = {self.rows[row].parent for row in rows}
         return [row for row in rows if row not in parents]

@@ -13,7 +13,7 @@ PACKAGE, RELEASE = "xllamacpp", "2026.10.11549"
 VERSION = b"0.6.0-dev"
 """Version that the library of this release reports."""
 MOST_SEQUENCES = 256
-"""Largest number of sequences in a context; more of them end the process."""
+"""Largest number of sequences in a context; llama.cpp ends the process if more are requested."""
 FLOAT32, FLOAT16 = 0, 1
 """Numbers by which ggml names these types."""
 NO_FLASH_ATTENTION = 0

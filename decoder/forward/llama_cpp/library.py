@@ -32,7 +32,7 @@ class Library:
         """Loads the library at a path and checks its version and its default parameters.
 
         Raises:
-            ModelError: It cannot be loaded, lacks a function, or has other layouts.
+            ModelError: The library cannot be loaded, lacks a function, or has other layouts.
         """
         self._errors: deque[str] = deque(maxlen=ERRORS_KEPT)
         self._log = LogCallback(self._note)
@@ -52,11 +52,11 @@ class Library:
         raise AttributeError(f"llama_{name} is not among the functions in use")
 
     def listen(self) -> None:
-        """Receives llama.cpp's messages, of which there is one receiver in a process."""
+        """Makes this object the receiver of llama.cpp's log messages; a process has only one receiver."""
         self.log_set(self._log, None)
 
     def last_error(self) -> str:
-        """Latest error messages of llama.cpp, in one line; forgets them."""
+        """Returns the latest error messages of llama.cpp in one line, and forgets them."""
         messages, self._errors = list(self._errors), deque(maxlen=ERRORS_KEPT)
         return "; ".join(messages)
 
@@ -77,7 +77,7 @@ class Library:
 
 
 def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[str, object]:
-    """Fields of a struct whose values are not the expected ones, with their values."""
+    """Values of the fields of a struct that do not have the expected values, by field name."""
     return {name: value for name, wanted in expected.items() if (value := getattr(values, name)) != wanted}
 
 
@@ -86,15 +86,15 @@ def library() -> Library:
     """The library of the extra `gguf`, loaded on first use.
 
     Raises:
-        ConfigError: It is not installed, or another release is installed.
-        ModelError: It cannot be used.
+        ConfigError: The package is not installed, or another release of it is installed.
+        ModelError: The library cannot be used.
     """
     require_package()
     spec = find_spec(PACKAGE)
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     paths = [path for folder in folders for path in sorted(folder.glob(f"{PACKAGE}*.so"))]
     if not paths:
-        raise _unfit("it brings no library")
+        raise _unfit("the package has no library file")
     return Library(paths[0])
 
 

@@ -1,10 +1,10 @@
 """Sequences of llama.cpp for the rows of a draft tree of a model with states: one sequence for each path.
 
-A state cannot be cut, and belongs to one sequence. So a sequence can be copied and continued only at its end, sequence
-0 holds the text and no draft, and a row above several leaves is computed once for each of their paths. There are few
-sequences, since each takes a whole state. Where they do not suffice, the pass is divided, and paths that no pending row
-continues leave the memory; a row that follows them has its path computed again from the text. Pure bookkeeping: knows
-no library.
+A state cannot go back to an earlier token, and belongs to one sequence. So a sequence can be copied and continued only
+at its end, sequence 0 holds the text and no draft, and a row above several leaves is computed once for each of their
+paths. There are few sequences, since each takes a whole state. If they do not suffice, the pass is divided, and paths
+that no pending row continues are dropped from memory; before a later row can continue such a path, the path is computed
+again from the text. Pure bookkeeping: knows no library.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from decoder.forward.llama_cpp.drafted import TEXT, Copy, DraftedRows, Step
 
 STATES = 16
-"""Number of sequences of a context, each with memory for a state: the text's state, a snapshot, and those of drafts."""
+"""Number of sequences of a context, each with memory for a state: one sequence for the text, one for a snapshot, and
+all others for drafts.
+"""
 
 
 class Paths(DraftedRows):
@@ -40,13 +42,16 @@ class Paths(DraftedRows):
         return sum(len(self.above(leaf)) for leaf in self.leaves(range(len(self.rows))))
 
     def holder(self, path: Sequence[int]) -> tuple[int, int]:
-        """Number of the first rows of a path that a whole sequence holds, and that sequence; at least (0, 0)."""
+        """Finds the sequence whose drafted rows are the longest beginning of a path. Returns the number of these rows,
+        and the sequence; (0, 0) if there is no such sequence.
+        """
         numbers = {row: number for number, row in enumerate(path, 1)}
         return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
 
     def step(self, pending: Sequence[int]) -> Step:
         """See `DraftedRows`."""
-        # Longest first: llama.cpp computes sequences together as long as their numbers follow one another.
+        # Longest first, so that the sequences with rows left have successive numbers, as long as possible: llama.cpp
+        # computes only sequences with successive numbers together.
         ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)
         step = Step(dropped=self._unneeded([base for base, *_ in ways]))
         self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}
@@ -73,13 +78,13 @@ class Paths(DraftedRows):
         return step
 
     def _way(self, leaf: int) -> list[int]:
-        """The last row above a leaf in which a sequence ends, or `TEXT`; then the rows from there to the leaf."""
+        """The last row on a leaf's path at which a sequence ends, or `TEXT`; then all later rows, up to the leaf."""
         path = [TEXT, *self.above(leaf)]
         ends = {TEXT, *self.ends.values()}
         return path[max(number for number, row in enumerate(path) if row in ends) :]
 
     def _unneeded(self, bases: Sequence[int]) -> list[int]:
-        """Sequences to drop before paths are computed below these rows: none if those that are free suffice."""
+        """Sequences to drop before paths are computed below the rows `bases`: none if the free sequences suffice."""
         copies = len(bases) - len(set(bases) - {TEXT})
         if len(self.ends) + copies <= self._count:
             return []

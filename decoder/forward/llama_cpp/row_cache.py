@@ -1,4 +1,4 @@
-"""Cache of a model whose layers all attend to cached keys and values: rows of drafts share them, and can be dropped."""
+"""Cache of a model whose layers all attend to cached keys and values: paths share rows, and rows can be dropped."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from decoder.forward.llama_cpp.context import MOST_ROWS, Context
 from decoder.forward.llama_cpp.sequences import Sequences
 
 SEQUENCES = 64
-"""Number of sequences of a context; paths beyond it are computed in further passes."""
+"""Number of sequences of a context; paths beyond this number are computed in further passes."""
 
 
 class RowCache(LlamaCache):

@@ -1,9 +1,10 @@
-"""Sequences of llama.cpp for the rows of a draft tree: which sequence holds which path, and the calls that make it so.
+"""Sequences of llama.cpp for the rows of a draft tree: which sequence holds which path, and the calls that copy and
+drop sequences.
 
 llama.cpp has no tree mask: a row attends to the cached rows of its own sequence. So every path from the text to a leaf
 has a sequence, a row belongs to the sequences of all leaves below it, and sequence 0 holds the text. There are few
-sequences. Where they do not suffice, the pass is divided, and paths that are not needed leave the cache; a row that has
-left it is computed again once a later row or the text needs it. Pure bookkeeping: knows no library.
+sequences. If they do not suffice, the pass is divided, and paths that are not needed are dropped from the cache; a
+dropped row is computed again once a later row or the text needs it. Pure bookkeeping: knows no library.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Sequences(DraftedRows):
 
     @property
     def branches(self) -> bool:
-        """Whether any sequence but sequence 0 is in use."""
+        """Whether any sequence other than sequence 0 is in use."""
         return len(self._ends) > 1
 
     @property
@@ -77,12 +78,14 @@ class Sequences(DraftedRows):
             held_by = self.holders[parent] if parent != TEXT else 0
             end = self.rows[parent].position + 1 if parent != TEXT else self.length
             step.copies.append(Copy(held_by, ready, end))
-        # Marks the sequence as taken by an end that is no row; the caller then sets the last row of the new path.
+        # To mark the sequence as taken, its end is a number that no row has, until the caller sets the path's last row.
         self._ends[ready] = len(self.rows)
         return ready
 
     def _make_room(self, parent: int, step: Step) -> None:
-        """Drops all sequences but the one that holds `parent`, and all of sequence 0 beyond the text."""
+        """Drops all sequences except sequence 0 and the one that holds `parent`. If these differ, also drops the rows
+        of sequence 0 after the text.
+        """
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
         step.cut = kept != 0 and self._ends[0] != TEXT

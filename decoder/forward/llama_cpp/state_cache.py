@@ -1,9 +1,9 @@
-"""Cache of a model with states in llama.cpp: passes do not change the text's state, since a state cannot be cut.
+"""Cache of a model with states in llama.cpp: passes do not change the text's state, since a state cannot go back.
 
 Sequence 0 holds the text's state, and each draft path continues a copy of it (see `paths`). If a sequence ends with the
-last row of a path that is kept, its state replaces the text's. If none does, the path's tokens are pending: they are
-computed at the beginning of the next text or chain, or in a pass of their own before any other draft. When a text is
-cut, its state is computed from the snapshot: a copy of an earlier state of the text.
+last row of a path that is kept, its state replaces the text's. If no sequence does, the path's tokens are pending: they
+are computed at the beginning of the next text or chain, or in a pass of their own before any other draft. When a text
+is cut, its state is computed from the snapshot: a copy of an earlier state of the text.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from decoder.forward.llama_cpp.paths import STATES, Paths
 SNAPSHOT = STATES - 1
 """Number of the sequence that holds the snapshot."""
 MOST_PENDING = 16
-"""Most pending tokens that are computed at the beginning of a chain, which saves a pass."""
+"""Largest number of pending tokens that are computed at the beginning of a chain, which saves a pass."""
 
 
 class StateCache(LlamaCache):
@@ -53,7 +53,7 @@ class StateCache(LlamaCache):
         path = self._path([*pending, *rows])
         count, sequence = self._paths.holder(path)
         if count:
-            # Its first rows of keys and values are those of the text, and its state replaces the text's.
+            # The sequence's first rows of keys and values are those of the text; its state replaces the text's state.
             self._context.copy(sequence, 0)
             self._computed = self._paths.length + count
         self._text += [self._paths.rows[row].token for row in path[len(pending) :]]
@@ -61,7 +61,7 @@ class StateCache(LlamaCache):
         self._restart(len(self._text))
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; computes a part of the text again if it must."""
+        """See `KvCache`; computes a part of the text again if the state is that of a longer text."""
         self._drop_drafts()
         del self._text[length:]
         self._restart(len(self._text))
@@ -79,14 +79,14 @@ class StateCache(LlamaCache):
         self._settle()
 
     def _settle(self) -> NDArray[np.float32]:
-        """Reads the pending tokens that are not in the paths; logits after the last one, shape (V,)."""
+        """Reads the pending tokens that are not in the paths; returns the logits after the last one, shape (V,)."""
         pending = self._text[self._computed : self._paths.length]
         logits = self._append(pending, self._computed)
         self._computed += len(pending)
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, from the snapshot if it is not later; then takes a new snapshot.
+        """Computes the state after the shortened text, from the snapshot unless that is later; takes a new snapshot.
 
         A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
         """
@@ -106,12 +106,12 @@ class StateCache(LlamaCache):
             self._context.drop(sequence)
         self._paths.forget()
 
-    def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - all is computed again
+    def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - the whole text is computed again
         self._paths.forget()
         self._computed = self._in_snapshot = 0
 
 
 def _is_chain(visible: NDArray[np.bool_]) -> bool:
-    """Whether new rows follow the text one after the other, by the mask that `Forward.forward` takes."""
+    """Whether new rows follow the text one after the other, according to the mask that `Forward.forward` takes."""
     count = len(visible)
     return np.array_equal(visible[:, visible.shape[1] - count :], np.tri(count, dtype=np.bool_))

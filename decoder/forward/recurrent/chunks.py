@@ -1,8 +1,8 @@
-"""Chunks in which the modules that own states compute a sequence, made as short as a short sequence.
+"""Chunks in which the modules that own states compute a sequence; for a short sequence, the chunks are shortened.
 
 A scan pads a sequence to whole chunks, of 64 or 256 tokens in most families, so for the few tokens of a draft path
-nearly all work would be padding. Chunks of another size give the same result but for rounding. Knows neither trees nor
-caches.
+nearly all work would be padding. Chunks of another size give the same result except for rounding. Knows neither trees
+nor caches.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 FIELD = "chunk_size"
-"""Name of the size: an attribute of a module, or an argument of the scan to which a module passes its own arguments."""
+"""Name of the chunk size: an attribute of a module, or an argument of the scan if a module passes its arguments on."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Chunks:
     size: int
     """Usual size, in tokens."""
     set_to: Callable[[nn.Module, int], Callable[[], None]]
-    """Sets another size; returns a function that sets the usual one."""
+    """Sets another size; returns a function that sets the usual size again."""
 
 
 def chunks_of(module: nn.Module) -> Chunks | None:
-    """The chunks of a module; None if it has none, or if their size cannot be set."""
+    """The chunks of a module; None if the module has no chunks, or if their size cannot be set."""
     own = getattr(module, FIELD, None)
     if isinstance(own, int):
         return Chunks(module, own, _by_attribute)

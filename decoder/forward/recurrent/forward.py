@@ -1,4 +1,6 @@
-"""A Hugging Face module with states as a `Forward`: one row per node, but whole paths in the modules with states."""
+"""A Hugging Face module with states as a `Forward`: its parts with states compute whole paths, all other parts compute
+one row per node.
+"""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -33,7 +35,7 @@ def _no_rows(layer: int, *_: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RecurrentForward:
-    """A module with states as a `Forward`; its text can be continued, and not shortened."""
+    """A module with states as a `Forward`; its text can be continued, but not shortened."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -112,7 +114,7 @@ class RecurrentForward:
         def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
             masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
             if len(masks) > 1:
-                masks["linear_attention"] = None  # the mask of hybrid layers' states
+                masks["linear_attention"] = None  # hybrid layers use this mask for their states
             return self._rows.output(tokens, positions, masks, states, **options)
 
         return output
@@ -124,14 +126,16 @@ class RecurrentForward:
 
     @cached_property
     def chunks(self) -> Sequence[Chunks]:
-        """The chunks of the modules that own states; none on a GPU, where a package's kernels may take few sizes."""
+        """The chunks of the modules that own states; none on a GPU, where kernels may support only a few sizes."""
         if next(self._module.parameters()).device.type != "cpu":
             return ()
         return [chunks for owner in self.owners if (chunks := chunks_of(owner.module))]
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether a pass over several tokens ignores the state before them: NaNs in the state then have no effect."""
+        """Whether a pass over several tokens ignores the state before them, so that NaNs in the state have no effect.
+        Such modules get one token at a time.
+        """
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])
         recurrent = [key for key in cache.states if key[0] != CONVOLUTION]

@@ -12,9 +12,9 @@ STATES = frozenset({"linear_attention", "conv", *ATTENTION_OF})
 NO_MEMORY = frozenset({"moe", "mlp"})
 """Layer types that compute each row from itself alone."""
 MASKED = frozenset({FULL, "attention", "indexed_attention", *LIMITS})
-"""Types of attention that take a mask; layers without attention must get none."""
+"""Types of attention that take a mask; layers without attention must get no mask."""
 
-HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph runs without it"
+HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph runs without the host"
 """Reason why passes of models with states are not captured as CUDA graphs."""
 
 

@@ -27,7 +27,7 @@ INDEXED_AXES = 3
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Items that are made when they are read by their number; iteration finds the first `count`."""
+    """A sequence whose items are made when they are read, by number; iteration yields the first `count` items."""
 
     item: Callable[[int], Any]
     count: int = 0
@@ -43,7 +43,7 @@ class _Lookup:
 
 
 class StateLayers(Cache):
-    """Cache of one pass: keys and values go to `rows`, and the states of all paths begin at `before`."""
+    """Cache of one pass: keys and values go to `rows`, and the states of all paths start from the states `before`."""
 
     def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
         """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
@@ -51,14 +51,14 @@ class StateLayers(Cache):
         self._rows, self._before, self._paths = rows, before, paths
         self._stored = stored or (lambda: None)
         self._current: dict[State, Tensor] = {}
-        # Modules of transformers 5.17 read states as attributes of layers. A weak reference, since a cycle would keep
-        # the states of a pass in memory.
+        # Modules of transformers 5.17 read states as attributes of the cache's layers. The layers have a weak reference
+        # to this cache, since a cycle would keep the states of a pass in memory.
         layers: Any = _Lookup(partial(_layer, weakref.proxy(self)), len(rows.starts))
         self.layers = layers
 
     @property
     def after(self) -> States:
-        """States after all that the pass has computed so far."""
+        """States after all tokens that the pass has computed so far."""
         return self._current
 
     def update(
@@ -78,9 +78,9 @@ class StateLayers(Cache):
         return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """Number of rows that a layer's attention reads, and the differences of their positions and indices.
+        """Number of rows that a layer's attention reads, and for each of them its position minus its index.
 
-        Layers that bias scores by distance (Inkling) add a row's index to its difference.
+        Layers that bias scores by distance (Inkling) add the row's index to this difference.
         """
         start = self._rows.starts.get(layer_idx, 0)
         end = self._rows.get_seq_length() + query_length
@@ -93,7 +93,7 @@ class StateLayers(Cache):
 
     @property
     def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
-        """Positions of the cached rows on each axis of an indexer; None if there are none, or if they are unknown."""
+        """Positions of cached rows on each axis of an indexer; None if there are no rows, or no known positions."""
         known = self._rows.positions(0, self._rows.get_seq_length())
         return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 
@@ -101,7 +101,7 @@ class StateLayers(Cache):
         """Whether a layer has a state."""
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
-    def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - so in all layers
+    def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers
         """True, so that modules call `update_conv_state` for single tokens too."""
         return True
 
@@ -117,7 +117,7 @@ class StateLayers(Cache):
         conv_kernel_size: int | None = None,
         **_: Any,
     ) -> Float[Tensor, "B C W"]:
-        """Stores the latest inputs of a convolution; returns the new inputs, after the inputs stored before."""
+        """Stores the latest inputs of a convolution; returns the inputs stored before, followed by the new inputs."""
         key = CONVOLUTION, layer_idx, state_idx
         before = self._state(key)
         known = conv_states if before is None else torch.cat([before.to(conv_states.dtype), conv_states], -1)
@@ -158,7 +158,7 @@ class StateLayers(Cache):
 
 
 def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
-    """What modules read of a layer as attributes."""
+    """A layer of the cache, with the attributes that modules read."""
     return SimpleNamespace(
         record_past=True,
         is_sliding=cache.is_narrowed(number),
@@ -169,7 +169,9 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """`StateLayers` of a module's family: a family that defines a cache class accepts no other."""
+    """`StateLayers` for a module's family. If the family defines its own cache class, its modules accept no other; then
+    the result is a subclass of both classes.
+    """
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
     caches = [each for each in own if issubclass(each, Cache)]

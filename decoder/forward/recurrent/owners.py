@@ -39,7 +39,7 @@ class Owner:
         return replaced(filled, lambda each: cache if isinstance(each, Cache) else each)
 
     def with_output(self, output: Any, change: Callable[[Tensor], Tensor]) -> Any:
-        """An output whose rows are changed."""
+        """The output, with `change` applied to each tensor that has one row per token."""
         return with_tensors(output, lambda number, tensor: change(tensor) if number in self.outputs else tensor)
 
     def joined(self, outputs: Sequence[Any]) -> Any:
@@ -56,7 +56,7 @@ def find_owners(module: nn.Module, trial: Callable[[Callable[[], None]], object]
 
     Args:
         module: The whole module.
-        trial: Runs the whole module over `TRIED`; calls the function given to `trial` whenever a state is stored.
+        trial: Runs the whole module over `TRIED`, and calls its argument whenever a state is stored.
     """
     running: list[_Running] = []
     found: dict[nn.Module, Owner] = {}

@@ -24,7 +24,7 @@ from decoder.forward.recurrent.states import Drafted, OwnerCall
 def by_paths(
     owners: Sequence[Owner], batch: PathBatch, drafted: Drafted, cache: Cache, *, stepwise: bool
 ) -> Iterator[None]:
-    """Context of a pass over new rows of `batch`; keeps what enters the owners in `drafted`."""
+    """Context of a pass in which the owners compute the paths of `batch`; the owners' inputs are kept in `drafted`."""
     hooks = _PathHooks(owners, batch, drafted, cache, stepwise, len(drafted.parents) - len(batch.places))
     handles = [
         handle
@@ -62,7 +62,7 @@ class _PathHooks:
     cache: Cache
     stepwise: bool
     first: int
-    """Number of rows of earlier passes."""
+    """Number of drafted rows in earlier passes."""
     calls: int = 0
     """Number of calls of owners so far."""
 

@@ -16,14 +16,14 @@ NO_PARENT = -1
 
 
 def with_parents(parents: Sequence[int], visible: Bool[NDArray[np.bool_], "N M"]) -> list[int]:
-    """Parents of all drafted rows: those of earlier passes, and those of the N rows of the next one.
+    """Parents of all drafted rows: the rows of earlier passes, and the N rows of the next pass.
 
     Args:
         parents: Parents of the rows of earlier passes.
         visible: Which of the last M rows, drafted and new, each new row attends to.
 
     Raises:
-        ValueError: A new row attends to other rows than those of one path.
+        ValueError: A new row attends to rows that do not form one path.
     """
     count, recent = visible.shape
     total = len(parents) + count
@@ -44,7 +44,7 @@ def with_parents(parents: Sequence[int], visible: Bool[NDArray[np.bool_], "N M"]
 
 
 def path_to(row: int, parents: Sequence[int]) -> list[int]:
-    """Rows from the first one after the text to this one."""
+    """Rows of the path from the text to `row`, which is the last of them."""
     path = []
     while row != NO_PARENT:
         path.append(row)
@@ -65,7 +65,7 @@ class PathBatch:
 
     @property
     def unpadded(self) -> dict[tuple[int, ...], int]:
-        """Number of each path that is not padded."""
+        """Index of each path that is not padded."""
         longest = self.padded.shape[1]
         return {tuple(path): number for number, path in enumerate(self.paths) if len(path) == longest}
 

@@ -1,8 +1,9 @@
 """Cache of a model with states, for one text: rows of keys and values, and the states after the committed rows.
 
-A state cannot go back, so drafted rows never change it. Instead, the cache keeps the inputs that the modules with
-states had for each drafted row, and `keep` runs only these modules again, over the accepted rows. If the accepted path
-is a complete path of the latest pass, the states after it are known already. Knows neither trees nor model libraries.
+A state cannot go back to an earlier token, so drafted rows never change it. Instead, the cache keeps the inputs that
+the modules with states had for each drafted row, and `keep` runs only these modules again, over the accepted rows. If
+the accepted path is a complete path of the latest pass, the states after it are known already. Knows neither trees nor
+model libraries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ class OwnerCall:
     """One call of a module that owns a state, in a pass over drafted rows."""
 
     owner: int
-    """Number of the module among the owners."""
+    """Index of the module in the sequence of owners."""
     arguments: Any
     """Positional and named arguments of the latest call."""
     inputs: list[Float[Tensor, "N ..."]]
@@ -35,19 +36,19 @@ class OwnerCall:
 
 @dataclass
 class Drafted:
-    """What is known of the drafted rows."""
+    """The drafted rows: their parents, and what passes computed for them."""
 
     parents: list[int] = field(default_factory=list)
     calls: list[OwnerCall] = field(default_factory=list)
-    """Calls of the owners in the order of a pass."""
+    """Calls of the owners, in the order in which a pass makes them."""
     ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
-    """Number of each path of the latest pass that was not padded."""
+    """Index, in `after`, of each path of the latest pass that was not padded."""
     after: States = field(default_factory=dict)
-    """States after all paths of the latest pass, by the number of the path."""
+    """States after all paths of the latest pass, as a batch of paths."""
 
 
 Replay = Callable[["StateCache", Sequence[int]], States]
-"""(cache, rows of a path counted from the first drafted one) -> the states after the path, of batch size 1."""
+"""(cache, rows of a path, numbered from the first drafted row) -> the states after the path, of batch size 1."""
 
 
 class StateCache(KvCache):
@@ -77,7 +78,7 @@ class StateCache(KvCache):
         """See `KvCache`; raises PairError if committed rows would be dropped, since states cannot go back."""
         if length < self.length:
             raise PairError(
-                "a draft whose layers keep states cannot read tokens again, which a selector does; leave out the "
+                "a draft whose layers keep states cannot read tokens again, as a selector requires; leave out the "
                 "selector, or choose a draft whose layers all attend to cached keys and values"
             )
         super().cut(length)
@@ -96,5 +97,5 @@ class StateCache(KvCache):
 
 
 def _alone(state: Tensor) -> Tensor:
-    """A state that keeps no larger tensor in memory, of which it is a slice."""
+    """The state, or a copy if it is a slice of a larger tensor, so that the larger tensor can be freed."""
     return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()

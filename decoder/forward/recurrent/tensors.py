@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def replaced(nested: Any, new: Callable[[Any], Any]) -> Any:
-    """Nested tuples, lists and dictionaries; each object inside that is none of these is replaced by `new(object)`."""
+    """A copy of nested tuples, lists and dictionaries in which every other object is replaced by `new(object)`."""
     if isinstance(nested, tuple | list):
         return type(nested)(replaced(each, new) for each in nested)
     if isinstance(nested, dict):
@@ -23,6 +23,6 @@ def tensors_of(nested: Any) -> list[Tensor]:
 
 
 def with_tensors(nested: Any, new: Callable[[int, Tensor], Tensor]) -> Any:
-    """Nested objects, with each tensor replaced by `new(number, tensor)`."""
+    """A copy of nested objects in which each tensor is replaced by `new(number, tensor)`."""
     numbers = iter(range(len(tensors_of(nested))))
     return replaced(nested, lambda each: new(next(numbers), each) if isinstance(each, Tensor) else each)

@@ -40,7 +40,7 @@ class ModuleStatic(ModuleForward):
         *before, _, head = self._shape
         return torch.zeros((*before, capacity, head), dtype=self._dtype, device=self._device)
 
-    def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:  # noqa: ARG002 - the store is of the protocol
+    def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:  # noqa: ARG002 - required by the protocol
         """Returns the positions themselves, since a module computes its own rotations."""
         return positions
 
@@ -59,7 +59,7 @@ class ModuleStatic(ModuleForward):
             visible = store[layer, :, :, : bias.shape[1]]
             return visible[0], visible[1]
 
-        # The module gets positions and mask, so the cache's number of rows is not used.
+        # The module gets positions and mask, so the number of cached rows, here 0, is not used.
         biases = windowed_by_slot(bias, rotation, self.windows) if self.windows.sizes else {FULL: bias}
         logits: Tensor = self.output(tokens, rotation, biases, Layers(put, 0, rotation)).logits[0]
         return logits

@@ -19,7 +19,7 @@ ALIGNED = 8
 
 
 class _Place:
-    """Destination in the store of one layer's new keys and values."""
+    """The slots of the store to which one layer's new keys and values are copied."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"]) -> None:
         self._store, self._layer, self._slots = store, layer, slots
@@ -36,10 +36,10 @@ class NativeStatic:
 
     def __init__(self, model: NativeModel, context: int) -> None:
         self._model, self._context = model, context
-        # Rotations are complex products, and there are none in bfloat16; so only the inputs of matrices are bfloat16.
+        # Rotations are complex products, which torch lacks in bfloat16; so only inputs of matrix products are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Tables of rotations by store capacity, kept since a CUDA graph goes on reading the table of its capture.
+        """Tables of rotations by store capacity; all are kept, since a CUDA graph reads the table of its capture.
 
         If layers have windows, which depend on positions, the last column of a table has the positions.
         """
@@ -93,7 +93,7 @@ class NativeStatic:
         slots: Int[Tensor, "N"],
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N V"]:
-        """Logits of N rows; `biases` are added to the scores of the first M slots, by layer type."""
+        """Logits of N rows; `biases` has, for each layer type, what is added to the scores of the first M slots."""
         model, groups = self._model, self._model.heads.groups
         visible = next(iter(biases.values())).shape[1]
         repeated = {kind: bias.repeat(groups, 1) if groups > 1 else bias for kind, bias in biases.items()}
@@ -165,8 +165,8 @@ def windowed_by_slot(
 ) -> Mapping[str, Float[Tensor, "N M"]]:
     """`windowed` for sliding windows that are longer than trees are deep, with the slots' numbers as positions.
 
-    For rows of the text, these are the positions. A drafted row may have a lower position, but both are within the
-    windows of all nodes below it.
+    For rows of the text, slot number and position are equal. A drafted row's position may be lower than its slot
+    number, but both numbers are within the windows of all nodes below the row.
     """
     return windowed(bias, queries, torch.arange(bias.shape[1], device=bias.device), windows)
 
@@ -180,7 +180,7 @@ def aligned(rows: int) -> int:
 class Fused:
     """A layer without in-place operations and complex numbers, as torch.compile requires.
 
-    If not compiled, it is slower than `layer`, which gives the same result in place.
+    If not compiled, it is slower than `layer`, which gives the same result with in-place operations.
     """
 
     layer: Parallel | Sequential

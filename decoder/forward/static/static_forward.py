@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class StaticForward(Protocol):
     """A forward form that computes the logits of N rows and writes their keys and values to given slots.
 
-    If layers have windows, these must be sliding and longer than trees are deep; see `windowed_by_slot`.
+    If layers have windows, the windows must be sliding and longer than trees are deep; see `windowed_by_slot`.
     """
 
     @property
@@ -52,7 +52,9 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, beside its current form; by its module if memory is too small for both."""
+    """The fastest static form of a model, made while its current form stays in memory; if memory is too small for both,
+    the static form of its module.
+    """
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)

@@ -1,7 +1,8 @@
-"""A Hugging Face module as a `Forward` that gives it neither tree masks nor cached rows.
+"""A Hugging Face module as a `Forward` that gives the module neither tree masks nor cached rows.
 
-Each pass computes the root-to-leaf paths through its rows as a batch, in copies of the module's own cache. Nodes are
-computed once a path, and copies take time and memory, so this is slower than a pass with a row a node.
+Each pass computes the root-to-leaf paths through its rows as a batch, in copies of the module's own cache. A node is
+computed once for each path through it, and copies take time and memory, so this is slower than a pass with one row per
+node.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from decoder.forward.whole_paths.path_cache import PathCache, PathPass
 
 
 class PathForward:
-    """A module as a `Forward` by whole paths."""
+    """A module as a `Forward` that computes whole paths."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -38,7 +39,7 @@ class PathForward:
         self,
         cache: KvCache,
         tokens: Sequence[int],
-        positions: Sequence[int],  # noqa: ARG002 - those of the paths
+        positions: Sequence[int],  # noqa: ARG002 - found from the paths
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
@@ -51,7 +52,7 @@ class PathForward:
         ids = np.array(held.tokens)[batch.padded]
         begun = held.state is not None
         logits, state = self._computed(in_batch(held.state, len(ids)) if begun else None, ids, held.length)
-        # A cache that this pass made cannot be shortened, since it did not record.
+        # If this pass made the cache, the cache cannot be shortened, since it did not record the pass.
         held.latest = PathPass(state, batch.paths, ids.shape[1]) if begun else None
         held.used += len(tokens)
         return logits.flatten(0, 1)[torch.from_numpy(batch.places).to(self._device)]

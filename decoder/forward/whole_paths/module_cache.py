@@ -22,18 +22,18 @@ def in_batch(cache: Any, count: int) -> Any:
 
 
 def one_of(cache: Any, number: int) -> Any:
-    """A copy of the cache of one text in a batch."""
+    """A copy of a batch's cache that holds only the text with index `number`."""
     return _selected(cache, torch.tensor([number]))
 
 
 def record(cache: Any) -> None:
-    """Lets a new cache keep what `shortened` needs; `shortened` must follow each pass from then on."""
+    """Makes a new cache record what `shortened` needs; from then on, `shortened` must be called after each pass."""
     if _shortens(cache):
         cache.activate_past_recording()
 
 
 def shortened(cache: Any, count: int) -> bool:
-    """Removes the last `count` tokens of the latest pass; False if the cache cannot, as is the case with states."""
+    """Removes the last `count` tokens of the latest pass; False if the cache cannot, for example if it holds states."""
     if not _shortens(cache):
         return count == 0
     cache.crop(-count)
@@ -53,8 +53,8 @@ def nbytes(cache: Any) -> int:
 def _shortens(cache: Any) -> bool:
     """Whether the last tokens can be removed.
 
-    A layer class of a family inherits the removal of keys and values, which is wrong where the class caches more. So it
-    is trusted only with a removal of its own.
+    A layer class of a family inherits a method that removes keys and values, which is wrong if the class caches more.
+    So such a class is trusted only if it has its own method `crop`.
     """
     return (
         isinstance(cache, Cache)
@@ -65,10 +65,10 @@ def _shortens(cache: Any) -> bool:
 
 
 def _selected(cache: Any, rows: Int[Tensor, "B"]) -> Any:
-    """A copy whose texts are these texts of the batch."""
+    """A copy of the cache that holds only the texts at indices `rows`."""
     contents = _contents(cache)
     if isinstance(cache, Cache):
-        # The copy shares its tensors until it is reordered, which makes new ones.
+        # The copy shares the tensors of `cache` until `reorder_cache` makes new tensors.
         twin = copy.deepcopy(cache, {id(tensor): tensor for tensor in tensors_of(contents)})
         twin.reorder_cache(cast("torch.LongTensor", rows))
         return twin
@@ -83,7 +83,7 @@ def _selected(cache: Any, rows: Int[Tensor, "B"]) -> Any:
 
 
 def _contents(cache: Any) -> Any:
-    """Nested lists and dictionaries in which all tensors of a cache are."""
+    """Nested lists and dictionaries that contain all tensors of a cache."""
     if isinstance(cache, list | tuple | dict):
         return cache
     layers = getattr(cache, "layers", None)

@@ -1,7 +1,7 @@
 """Cache of a module that computes whole paths, for one text: the module's own cache, and the tokens of drafted rows.
 
 Drafted rows never enter the module's cache: each pass computes paths in copies of it. `keep` takes the copy of the
-accepted path, without the rows after it; where the module's cache cannot be shortened, and where an earlier pass
+accepted path, without the rows after the path. If the module's cache cannot be shortened, or if an earlier pass
 computed the path, the accepted tokens are read again before the next pass. Knows neither trees nor modules.
 """
 
@@ -17,7 +17,7 @@ from decoder.forward.whole_paths.module_cache import keeps_all, nbytes, one_of, 
 
 @dataclass(frozen=True)
 class PathPass:
-    """What a pass over paths left."""
+    """Results of a pass over paths."""
 
     state: Any
     """The module's cache after all paths, as a batch."""
@@ -27,7 +27,9 @@ class PathPass:
     """Number of tokens that the pass computed for each path."""
 
     def after(self, path: Sequence[int]) -> Any | None:
-        """The module's cache after a path; None if no path of the pass begins so, or if its rest cannot be removed."""
+        """The module's cache after a path; None if no path of the pass begins with it, or if the tokens after it cannot
+        be removed.
+        """
         number = next((each for each, known in enumerate(self.paths) if list(known[: len(path)]) == list(path)), None)
         if number is None:
             return None
@@ -36,7 +38,7 @@ class PathPass:
 
 
 class PathCache(KvCache):
-    """A cache of rows that are tokens; its tensor of keys and values stays empty."""
+    """A cache whose rows are tokens; its tensor of keys and values stays empty."""
 
     def __init__(self, layers: int, capacity: int, catch_up: Callable[["PathCache"], None]) -> None:
         """Makes an empty cache; `catch_up` reads the committed tokens that the module's cache lacks."""

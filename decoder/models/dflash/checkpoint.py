@@ -1,6 +1,6 @@
 """Reads the weights of DFlash heads; see `decoder.models.head_weights`.
 
-If the file has no embedding or no output head, the target's is used.
+If the file has no embedding or no output head, the target's embedding or output head is used.
 """
 
 import re
@@ -63,6 +63,6 @@ def _output_of(shown: str, target: LanguageModel) -> Tensor:
 
 
 def _own_name(there: str) -> str | None:
-    """A weight's name without the saving library's prefix and suffix; None if it is not used."""
+    """A weight's name without the saving library's prefix and suffix; None if the weight is not used."""
     key = there.removeprefix("model.")
     return None if UNUSED.search(key) else key.replace("_codebook.weight", "_codebook")

@@ -81,12 +81,12 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Dialect:
-    """Defaults and optional parts of heads with one architecture name or `speculators_model_type`."""
+    """Defaults and optional parts of all heads that have the same architecture name or `speculators_model_type`."""
 
     options: Options
-    """Values of missing fields."""
+    """Values for fields that are missing."""
     corrections: tuple[str, ...] = ()
-    """Optional parts of the network that these heads have, each named by the first word of its fields."""
+    """Optional parts of the network that these heads have; each is named by the first word of its fields' names."""
     fixed_window: bool = False
     """See `BlockShape`."""
 

@@ -54,6 +54,6 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
 
 
 def _own_name(there: str) -> str | None:
-    """A weight's name without the saving library's prefix; None if it is not used."""
+    """A weight's name without the saving library's prefix; None if the weight is not used."""
     key = there.removeprefix("model.").replace("midlayer.", f"{LAYER}.")
     return None if UNUSED.search(key) else key

@@ -17,7 +17,7 @@ SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_ENTRIES = 1 << 24
-"""Upper bound of the number of tensors, entries or array items: several times that of the largest models."""
+"""Upper bound of the number of tensors, entries or array items: several times the number in the largest models."""
 LONGEST_NAME = 1 << 16
 """Upper bound of the length of a key or a tensor's name, in bytes."""
 STRING, ARRAY = 8, 9
@@ -26,7 +26,7 @@ NUMBERS: Mapping[int, str] = {
 }  # fmt: skip
 """Formats of number types, by their codes."""
 FLOAT32 = 0
-"""Code of a float32 tensor."""
+"""Type code of float32 tensors."""
 QUANTISATIONS: Mapping[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
     13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
@@ -88,7 +88,7 @@ def is_gguf(name: str) -> bool:
 
 
 def gguf_file(name: str) -> GgufFile:
-    """Metadata of a file; raises ConfigError if there is none, or if it is broken."""
+    """Metadata of a file; raises ConfigError if the file is missing or broken."""
     path = Path(name)
     if not path.is_file():
         raise ConfigError(f"there is no file {shortened(name)}; give the path of a GGUF file on this machine")
@@ -98,7 +98,7 @@ def gguf_file(name: str) -> GgufFile:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
-    """Reads a file, once for each time it was changed."""
+    """Reads a file; reads it again only if it has changed since."""
     try:
         with path.open("rb") as file:
             return _Reader(file, size).whole(path)
@@ -109,11 +109,13 @@ def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
 
 
 class _BrokenError(Exception):
-    """Raised for content that is no GGUF, or breaks off; the message follows the file's name."""
+    """Raised for content that is no GGUF, or breaks off; its message is the rest of a sentence that begins with the
+    file's name.
+    """
 
 
 class _Reader:
-    """Reads values one after the other."""
+    """Reads the values of a GGUF file one after the other."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size
@@ -123,7 +125,7 @@ class _Reader:
         if self._bytes(4) != MAGIC:
             raise _BrokenError("is no GGUF file")
         if (version := self._number("I")) not in VERSIONS:
-            raise _BrokenError(f"is GGUF of version {version}, of which {VERSIONS[0]} and {VERSIONS[1]} are read")
+            raise _BrokenError(f"is GGUF version {version}; only versions {VERSIONS[0]} and {VERSIONS[1]} can be read")
         tensors, entries = self._count(), self._count()
         values = {self._text(LONGEST_NAME): self._value(self._number("I")) for _ in range(entries)}
         names, kinds, last = set[str](), set[int](), 0

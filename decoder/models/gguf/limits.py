@@ -1,4 +1,4 @@
-"""Refuses GGUF files that the engine cannot decode, before llama.cpp loads them, which may end the process."""
+"""Refuses GGUF files that the engine cannot decode, before llama.cpp loads them, since loading may end the process."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ LARGEST = {
     "embedding_length": 2**18,
     "context_length": 2**31,
 }
-"""Sizes that every architecture has, each with an upper bound several times that of the largest models."""
+"""Sizes that every architecture has, each with an upper bound several times the size in the largest models."""
 LIMIT = "choose a decoder-only model"
 EMBEDDING = "token_embd.weight"
 LONG_FACTORS = "rope_factors_long.weight"
@@ -37,7 +37,7 @@ def _check_whole(name: str, file: GgufFile) -> None:
 def _check_tokenizer(name: str, file: GgufFile) -> None:
     if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
         raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
-    if len(set(file.tokens)) < len(file.tokens):  # llama.cpp ends the process
+    if len(set(file.tokens)) < len(file.tokens):  # llama.cpp would end the process
         raise ConfigError(f"{name} has a tokenizer that names a token twice; {AGAIN}")
 
 
@@ -56,6 +56,6 @@ def _check_layers(name: str, file: GgufFile) -> None:
 
 
 def _heads(file: GgufFile) -> bool:
-    """Whether the model has attention heads, in one number or in one for each layer."""
+    """Whether the model has attention heads; the file gives one number for all layers, or one number per layer."""
     heads = file.values.get(f"{file.architecture}.attention.head_count")
     return all(heads) and bool(heads) if isinstance(heads, Sequence) else bool(heads)

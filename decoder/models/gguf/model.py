@@ -17,7 +17,7 @@ COMPUTED_BY = "llama.cpp"
 
 
 def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) -> LanguageModel:
-    """Loads a file.
+    """Loads a GGUF file.
 
     Args:
         name: Path of the file.
@@ -40,7 +40,7 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
         width=model.width,
         context=file.size("context_length") or 0,
         device=device,
-        # This dtype makes near ties and trials allow errors of half precision; quantised products have errors as large.
+        # With float16, near ties and trials allow errors of half precision; errors of quantised products are as large.
         dtype=torch.float16 if half else torch.float32,
         eos=GgufTokenizer(file).ends(),
         skeleton=_no_module,
@@ -62,7 +62,7 @@ def _no_module() -> None:
 
 
 def _require_decoder(name: str, model: Model) -> None:
-    """Refuses architectures that the metadata did not tell."""
+    """Refuses models that only the loaded library, and not the metadata, shows to be no plain decoders."""
     library = model.library
     for wrong, what in (
         (library.model_has_encoder, "an encoder-decoder"),

@@ -1,4 +1,4 @@
-"""The tokenizer in a GGUF file, run by llama.cpp; its chat template is rendered as by transformers."""
+"""The tokenizer in a GGUF file, run by llama.cpp; its chat template is rendered by transformers."""
 
 import ctypes
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class GgufTokenizer:
             room = -count
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False, **_settings: Any) -> str:  # noqa: FBT001, FBT002 - as transformers has it
-        """The text of these token ids; U+FFFD for bytes that are no whole character."""
+        """The text of these token ids; U+FFFD for bytes that form no whole character."""
         ids = np.array(token_ids, np.int32)
         room = BYTES_OF_TOKEN * len(ids) + 1
         while True:

@@ -92,5 +92,5 @@ def test_a_layer_without_keys_takes_no_memory() -> None:
 def test_a_part_that_the_first_pass_lacked_is_refused() -> None:
     cache = empty()
     passed(cache, [1])
-    with pytest.raises(ValueError, match="layer 1 has keys that it had not in the first pass"):
+    with pytest.raises(ValueError, match="layer 1 has keys that it did not have in the first pass"):
         cache.append_part((KEYS, 1), rows([2], 1, 3), 1)

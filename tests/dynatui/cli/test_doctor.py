@@ -394,7 +394,7 @@ def test_the_doctor_says_nothing_of_processes_that_nobody_asked_about() -> None:
     ("changed", "why"),
     [
         ({"tensor_parallel": 4}, "books-16m has 6 attention heads, which 4 processes cannot share equally"),
-        ({"tensor_parallel": 2, "models": Models(exact=True)}, "--exact computes by layers of the whole target"),
+        ({"tensor_parallel": 2, "models": Models(exact=True)}, "--exact computes with the whole target"),
         ({"tensor_parallel": 2, "models": Models(device="cuda:1")}, "--device cuda:1 is a single device"),
     ],
 )

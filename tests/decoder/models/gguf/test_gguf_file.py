@@ -84,7 +84,7 @@ def test_a_file_that_was_replaced_is_read_again(gguf_pair: GgufPair, tmp_path: P
     [
         (b"", "breaks off within its metadata"),
         (b"PK\3\4" + bytes(40), "is no GGUF file"),
-        (header(0, version=1), "is GGUF of version 1, of which 2 and 3 are read"),
+        (header(0, version=1), "is GGUF version 1; only versions 2 and 3 can be read"),
         (header(1) + ARCHITECTURE[:-2], "breaks off within its metadata"),
         (header(2) + ARCHITECTURE, "breaks off within its metadata"),
         (header(1 << 40), "entries, more than any model has"),
