@@ -1,6 +1,6 @@
 """Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values.
 
-Knows no method's parameters, since each parameter set defines its own knobs.
+This module does not know the parameters of methods, since each parameter set defines its own knobs.
 """
 
 import math
@@ -62,7 +62,9 @@ class KnobInfo:
     kinds.
     """
     keys: str = ""
-    """Default keys for down and up: [], {}, -=, () or ,;. Empty if the knob has no keys."""
+    """Default keys that lower and raise the value: one of `[]`, `{}`, `-=`, `()` and `,;`. Empty if the knob has no
+    keys.
+    """
     brief: str = ""
     """Meaning in two words, shown next to the knob's slider."""
     key_help: str = ""
@@ -94,8 +96,8 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """The value from `low` to `high` that is nearest to `value` and that keys and sliders can set. If keys and
-        sliders can set no value in this range, the nearest bound.
+        """The value nearest to `value` among those from `low` to `high` that keys and sliders can set. If keys and
+        sliders can set no value in this range, `value` clamped to the range.
         """
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
@@ -162,8 +164,8 @@ class TunableParameters:
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The value within the knob's bounds that is nearest to `value` and that keys and sliders can set. If keys and
-        sliders can set no value within the bounds, the nearest bound.
+        """The value nearest to `value` among those within the knob's bounds that keys and sliders can set. If keys and
+        sliders can set no value within the bounds, `value` clamped to the bounds.
 
         Raises:
             ConfigError: No knob has this name.

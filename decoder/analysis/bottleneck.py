@@ -1,7 +1,7 @@
 """Bottleneck of a method, from its figures: how much faster the method could be without one of its costs or losses.
 
 Each bound assumes that one cost is removed and that all other costs stay as measured. So a bound is an upper limit, not
-a forecast, and the bounds of two costs must not be multiplied. Pure; knows neither models nor screens.
+a forecast, and the bounds of two costs must not be multiplied. This module knows neither models nor screens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Wordings of the limits of a method's speed and their remedies, from sentences to short labels.
 
-Knows neither how limits are determined nor where they are shown.
+This module knows neither how limits are determined nor where they are shown.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Statistical check of sampled texts: whether they follow the target's distribution.
 
 Sums over tokens or rounds are tested. With a lossless decoder, each term of a sum has mean 0 given all earlier terms (a
-martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. Knows
-neither models nor screens.
+martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. This
+module knows neither models nor screens.
 """
 
 import math

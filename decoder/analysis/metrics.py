@@ -1,6 +1,6 @@
 """Definition of every figure, as a pure fold of events.
 
-Knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
+This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
 (`decoder.analysis.stalls`).
 """
 

@@ -2,8 +2,8 @@
 
 Computes how many tokens each round would have accepted, committed and drafted under another rule. A number that the
 record does not determine is replaced by a lower bound. In rounds of `auto`, nodes that were left out for their costs
-are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. Knows only
-arrays.
+are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. This module
+knows only arrays.
 """
 
 import math

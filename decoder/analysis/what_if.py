@@ -6,7 +6,8 @@ which gives a lower bound. At the end of the accepted path the target chose a to
 does not say whether a wider or deeper tree would have contained this token.
 
 The tables are estimates for another reason too: every round is replayed from the position where it began, but under
-other rules rounds would begin at other positions. The history rule is not replayed. Knows neither models nor screens.
+other rules rounds would begin at other positions. The history rule is not replayed. This module knows neither models
+nor screens.
 """
 
 from collections.abc import Sequence

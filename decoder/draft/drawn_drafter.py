@@ -1,4 +1,6 @@
-"""A proposer that samples its trees from a draft model, for independent sampling. Knows nothing of the target."""
+"""A proposer that samples its trees from a draft model, for independent sampling. This module knows nothing of the
+target.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,6 @@
-"""Protocol of all drafters of one text: a draft model, suffix lookup or another source. Knows nothing of the target."""
+"""Protocol of all drafters of one text: a draft model, suffix lookup or another source. This module knows nothing of
+the target.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,14 +15,14 @@ from decoder.methods.option import Option
 from decoder.sampling.settings import Sampling
 
 METHODS: dict[str, Method] = {}
-"""Methods by name, in the order of help texts; `register` adds one."""
+"""Methods by name, in the order of help texts; `register` adds a method."""
 WHOLE = sys.maxsize
 """Result of `same_until` if all tokens of a text must equal those of `ar`. It is larger than the length of any text."""
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError if its name, an option or a knob is taken, or if it uses an unknown method's
-    parameters.
+    """Adds a method; raises ValueError if its name, an option or a knob is already in use, or if it uses an unknown
+    method's parameters.
     """
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()

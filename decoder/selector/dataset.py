@@ -1,6 +1,6 @@
 """Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume.
 
-Does not know how roots are labelled.
+This module does not know how roots are labelled.
 """
 
 from dataclasses import dataclass

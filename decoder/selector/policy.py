@@ -1,7 +1,7 @@
 """The network that scores actions at a root, and its training objective (the paper, appendix E).
 
-Knows neither models nor files. Hidden rows are normalised (RMS norm) before their projection, since their norms differ
-by orders of magnitude between model families.
+This module knows neither models nor files. Hidden rows are normalised (RMS norm) before their projection, since their
+norms differ by orders of magnitude between model families.
 """
 
 import math

@@ -1,6 +1,6 @@
 """File format of a trained selector: weights, feature scaling, and a description of its pair and training.
 
-A file is written whole or not at all, and refused for another pair. Knows nothing of training.
+A file is written whole or not at all, and refused for another pair. This module knows nothing of training.
 """
 
 from collections.abc import Mapping

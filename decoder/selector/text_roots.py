@@ -1,6 +1,6 @@
 """Roots along one text: the models' distributions at each root, and sampled tokens that trees of all shapes share.
 
-Knows nothing of training and evaluation.
+This module knows nothing of training and evaluation.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, for which the
-target has not computed keys and values yet. A single target pass over all nodes, including node 0, verifies the tree
-and computes the distribution of the next token, so that no row is computed twice.
+This module knows token ids, but neither events nor other methods. Node 0 of a tree is the last committed token,
+for which the target has not computed keys and values yet. A single target pass over all nodes, including node 0,
+verifies the tree and computes the distribution of the next token, so that no row is computed twice.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,6 @@
 """One method's knobs during a run. Changes by the user or by the history rule apply from the next round on.
 
-Knows neither models nor trees.
+This module knows neither models nor trees.
 """
 
 import math

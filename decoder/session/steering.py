@@ -2,7 +2,8 @@
 
 The screen's thread writes the user's commands; the engine's thread reads these at the start of a round and wherever a
 run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a single
-value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. Knows no models.
+value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
+models.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
 A graph drafts all levels at once, so each round's size is chosen from a grid, by times and accepted tokens of earlier
-rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the previous round is not
-known yet.
+rounds. A probe is a round with a small draft. The size of a round is chosen before the result of the previous round is
+known.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ ROUNDS_OF_A_PLAN = 4
 """Once a best size is determined, this number of further rounds use it."""
 PROBE = Plan(1, 4)
 PROBES = 2
-"""Number of rounds in a probe; the result of the first is known while the second runs."""
+"""Number of rounds in a probe; the result of the first round is known while the second round runs."""
 
 
 class PlanController:

@@ -1,9 +1,9 @@
 """Tensor sizes of drafts and verifications under a growth rule. The other parts of the rule are values in device
 tensors.
 
-Pure; knows neither tensors nor models. The fixed width of a level is enough for all nodes that get children: these
-have path probabilities of `stop` or more, the path probabilities of a level sum to at most 1, so there are at most
-1 / stop such nodes.
+This module knows neither tensors nor models. The fixed width of a level is enough for all nodes that get children:
+these have path probabilities of `stop` or more, the path probabilities of a level sum to at most 1, so there are at
+most 1 / stop such nodes.
 """
 
 import math
