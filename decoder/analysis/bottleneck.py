@@ -55,7 +55,7 @@ class Bottleneck:
 
     @property
     def speedup(self) -> float | None:
-        """Ratio of the method's speed to plain decoding's; None if the run has no `ar`."""
+        """Ratio of the method's speed to the speed of plain decoding; None if the run has no `ar`."""
         return self.tokens_per_round / self.break_even if self.break_even else None
 
     @property
@@ -173,7 +173,7 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
 
     Args:
         race: The run.
-        method: One of its methods.
+        method: One of the run's methods.
         name: Name by which the sentences call the method.
 
     Returns:
@@ -242,7 +242,9 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Values of the figures that the wordings of limits contain, by name; without figures unknown for some case."""
+    """Values of the figures that the wordings of limits contain; keys are the figures' names. A figure is left out if
+    it is unknown for any case.
+    """
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],

@@ -1,4 +1,4 @@
-"""Confidence intervals of statistics, by the bootstrap or Student's t, and verdicts from them. Pure."""
+"""Confidence intervals of statistics, by the bootstrap or Student's t, and verdicts from them."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ shape (draws,).
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A statistic with its confidence interval, of `COVERAGE` by default."""
+    """A statistic with its confidence interval, whose coverage is `COVERAGE` by default."""
 
     value: float = msgspec.field(name="mean")
     std: float | None = None

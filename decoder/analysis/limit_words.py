@@ -92,5 +92,6 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
 }
-"""Wordings by limit. Braces are replaced by figures: levels and rows a round, the share of accepted levels, the time of
-a verification over that of one row, and the shares of a round's time for the draft and the host."""
+"""Wordings of each limit. Figures replace the names in braces: levels and rows a round, the share of accepted levels,
+the time of a verification over that of one row, and the shares of a round's time for the draft and the host.
+"""

@@ -105,7 +105,7 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """Sums over those nodes of one depth that were visited and had sampled children."""
+    """Sums over the nodes of one depth that were visited and had sampled children."""
 
     visits: int = 0
     """Number of visited nodes with sampled children."""
@@ -153,7 +153,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """Sums by depth, with one more round added; the first entry is for children of the root."""
+    """Sums for each depth, with one more round added; the first entry is for children of the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

@@ -90,7 +90,7 @@ class HostRounds(ABC):
 
     @torch.inference_mode()
     def prefill(self) -> float:
-        """Reads the prompt; returns its duration in seconds."""
+        """Reads the prompt; returns how long this took, in seconds."""
         start = self._stopwatch.now()
         self._read()
         return self._stopwatch.now() - start

@@ -91,7 +91,7 @@ class DeviceState:
 
         self.rule = DeviceRule(device)
         self.sampling = DeviceSampling(device, capacity)
-        """Sampling settings by position in the text; rounds do not change these settings."""
+        """Sampling settings for each position of the text; rounds do not change these settings."""
         self.length: Int[Tensor, ""] = whole()
         """Number of tokens of the text. All tokens but the last have keys and values in the target's store."""
         self.text: Int[Tensor, S] = whole(capacity)

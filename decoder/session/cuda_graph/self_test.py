@@ -1,8 +1,9 @@
-"""Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
+"""Self-test of rounds on the device, which runs before any user's text: their tokens must equal those of rounds driven
+by the host.
 
 Which work can be captured depends on drivers, kernels and the version of torch. The test decodes a few short texts on
-the device. If decoding fails, or the tokens differ from the host's tokens by more than a near tie, the host drives all
-rounds of the pair, and the reason is reported.
+the device. If decoding fails, or the tokens differ from the host's tokens at a position without a near tie, the host
+drives all rounds of the pair, and the reason is reported.
 """
 
 import functools
@@ -87,7 +88,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
                 graph_slots.run(model, static_in_place(model))
         reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
         refused = next(filter(None, reasons), None) or refusal(pair, graph_slots, tried, right)
-    except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
+    except Exception as error:  # noqa: BLE001 - if anything fails on the device, the host drives the rounds
         refused = first_line(error)
     if refused:
         # The weights of the static forms must be freed before the Hugging Face modules are loaded again.
@@ -154,7 +155,7 @@ def _differing(
         if text == reference.text:
             return None
         if not reference.tie(text, error):
-            return f"they wrote the tokens {text} instead of {reference.text}"
+            return f"rounds on the device wrote the tokens {text} instead of {reference.text}"
     return None
 
 

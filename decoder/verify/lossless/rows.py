@@ -57,8 +57,8 @@ def _probability(value: float) -> float:
 
 
 def require_numbers(total: float) -> None:
-    """Refuses NaN and infinity, which comparisons do not detect. `total` may be the sum of many numbers, which checks
-    all of them.
+    """Refuses NaN and infinity, which comparisons do not detect. If `total` is the sum of many numbers, all these
+    numbers are checked at once.
 
     Raises:
         ModelError: `total` is NaN or infinite.

@@ -13,7 +13,9 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Number of bisection steps on [1, k] for rho; fewer steps would lower the acceptance rate, but stay lossless."""
+"""Number of bisection steps on [1, k] for rho; with fewer steps, the acceptance rate would be lower, but verification
+would still be lossless.
+"""
 
 
 @dataclass(frozen=True)

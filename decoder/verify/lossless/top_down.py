@@ -38,7 +38,7 @@ class Solver:
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
-    """Walks from the root until the token chosen after a node was not drafted."""
+    """Walks from the root until the token chosen after a node is none of the tokens drafted after the node."""
     node, path = 0, []
     while (child := tree.child(node, token := choose(node))) is not None:
         path.append(child)
