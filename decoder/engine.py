@@ -119,7 +119,9 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """Costs of rounds in a text of about `rows` tokens; measured once for all lengths between two powers of two."""
+        """Costs of rounds in a text of about `rows` tokens. They are measured only once for all lengths between two
+        powers of two.
+        """
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measure_costs(self.pair, rows)

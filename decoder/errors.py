@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Largest number of characters of a value in an error line; approximate for values in messages of other libraries."""
+"""Largest number of characters of a value in an error line. The limit is approximate for values in messages of other
+libraries.
+"""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
@@ -23,7 +25,7 @@ class DecoderError(Exception):
 
 
 class ConfigError(DecoderError):
-    """A parameter is outside its bounds."""
+    """A parameter or an option has an invalid value."""
 
 
 class PromptError(DecoderError):

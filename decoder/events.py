@@ -85,11 +85,11 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     prompt_count: Count = 0
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
-    """All parameters of each method, by method name, in the order of the race."""
+    """All parameters of each method; keys are the names of the methods, in the order of the race."""
 
     @property
     def place(self) -> str:
-        """Device of the target in words; for a tensor-parallel target, number and devices of the processes."""
+        """Device of the target in words; for a tensor-parallel target, number and devices of its processes."""
         return place(self.device, self.ranks)
 
     @property
@@ -104,7 +104,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Device of a target in words; for a tensor-parallel target, number and devices of the processes."""
+    """Device of a target in words; for a tensor-parallel target, number and devices of its processes."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -371,7 +371,7 @@ _WITH_AUTO = 2
 class Upgrade:
     """Converts the events of one recording to the current schema; the events must be given in order.
 
-    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. A run of DynaTree with
+    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. So a run of DynaTree with
     `n_max` 0 becomes a run of `auto`. Fields that an earlier schema did not have get their default values.
     """
 

@@ -24,15 +24,17 @@ KNOB_GAP = 0.01
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Upper bounds of knobs; if a run begins with a higher value, that value is the bound. `HIGHEST_DEPTH` is the bound of
-chain lengths, too.
+"""Upper bounds of knobs for depth, branching and number of nodes. If a run begins with a higher value, the bound is
+this value. `HIGHEST_DEPTH` is also the bound of chain lengths.
 """
 MOST = 1 << 12
 """Upper limit of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError if an integer in `given` is larger than `MOST`; the keys are the names in the message."""
+    """Raises ConfigError if an integer in `given` is larger than `MOST`; the error message names the integer by its
+    key.
+    """
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
@@ -58,8 +60,8 @@ class KnobInfo:
     part: int | None = None
     """Index of the knob's value within the parameter, if the parameter is a tuple."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Parameter values of a switch, by name; the knob's value is an index into them, from 0. Empty for knobs of other
-    kinds.
+    """Values of a switch's parameter; keys are the names of the values. The knob's value is an index into this mapping,
+    from 0. Empty for knobs of other kinds.
     """
     keys: str = ""
     """Default keys that lower and raise the value: one of `[]`, `{}`, `-=`, `()` and `,;`. Empty if the knob has no

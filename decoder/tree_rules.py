@@ -90,8 +90,8 @@ class Budget:
     n_max: int
     """Maximum number of drafted nodes of a tree."""
     best: bool = False
-    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
-    order.
+    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
+    breadth-first order.
     """
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
@@ -146,7 +146,7 @@ def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> An
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Number of children of a node, by the draft's confidence, which is its largest next-token probability."""
+    """Number of children of a node. `confidence` is the draft's largest next-token probability after the node."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 

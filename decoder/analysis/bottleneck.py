@@ -228,7 +228,7 @@ def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
 
 
 def is_hopeless(bottleneck: Bottleneck) -> bool:
-    """Whether a method is slower than plain decoding with fewer than 2 tokens a round."""
+    """Whether a method is slower than plain decoding and commits fewer than 2 tokens a round."""
     return bottleneck.speedup is not None and bottleneck.speedup <= 1 / FULL_SPEED and bottleneck.tokens_per_round < 2
 
 

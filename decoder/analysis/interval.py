@@ -59,7 +59,7 @@ def bootstrap(
 
 def students_t(freedom: float, coverage: float = COVERAGE) -> float:
     """Half the width of a confidence interval in standard errors, by Student's t with `freedom` degrees of freedom."""
-    from scipy.special import stdtrit  # noqa: PLC0415 - takes a tenth of a second, and the screen starts without it
+    from scipy.special import stdtrit  # noqa: PLC0415 - the import takes a tenth of a second
 
     return float(stdtrit(freedom, 0.5 + coverage / 2))
 

@@ -1,4 +1,4 @@
-"""Statistical check of sampled texts: whether they follow the target's distribution.
+"""Statistical check of sampled texts: whether the texts follow the target's distribution.
 
 Sums over tokens or rounds are tested. With a lossless decoder, each term of a sum has mean 0 given all earlier terms (a
 martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. This
@@ -60,9 +60,9 @@ class Evidence(msgspec.Struct, frozen=True):
     variance of a term is estimated by its square.
     """
     predicted_tokens: float = 0.0
-    """Expected tokens of the rounds with sampled trees."""
+    """Expected number of tokens of the rounds with sampled trees."""
     came_tokens: int = 0
-    """Actual tokens of the rounds with sampled trees."""
+    """Actual number of tokens of the rounds with sampled trees."""
 
     @property
     def light(self) -> Light:

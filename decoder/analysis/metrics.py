@@ -23,7 +23,7 @@ from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
 Levels: TypeAlias = tuple[tuple[int, int], ...]
-"""(drafted, accepted) nodes at depth 1, 2, ..."""
+"""Numbers of (drafted, accepted) nodes at depth 1, 2, ..."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ def fold(events: Iterable[Event]) -> Race:
 
 
 def by_depth(event: Round) -> Levels:
-    """(drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
+    """Numbers of (drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
 
     Depth 1 is the first drafted level: the root's children, or the root itself if it is drafted.
     """

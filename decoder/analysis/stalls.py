@@ -46,7 +46,7 @@ class Times(msgspec.Struct, frozen=True):
         return _combined(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
-        """The totals without a part of the rounds."""
+        """The totals without the rounds of `part`."""
         if not part.rounds:
             return self
         return _combined(self, part, -1) if part.rounds < self.rounds else Times()

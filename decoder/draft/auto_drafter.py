@@ -116,9 +116,9 @@ class _MixedTree:
         """Grows the tree level by level; returns the nodes that are worth verifying.
 
         Args:
-            model: The draft model; None for lookups alone.
+            model: The draft model; None if only lookups draft.
             first: The model's best tokens after the root; None if the model does not draft in this round.
-            guess: Lookup guesses after the root; None if there are none.
+            guess: Lookup guesses after the root; None if lookup has no guesses.
             deepest: Maximum number of levels, limited by the context.
         """
         options, guesses = {0: first} if first else {}, {0: guess} if guess else {}

@@ -115,7 +115,7 @@ class DraftPasses:
         self._rows = {new: self._rows[old] for new, old in enumerate(kept_nodes) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}

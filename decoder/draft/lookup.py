@@ -15,12 +15,12 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Largest number of earlier occurrences of a suffix after which next tokens are counted; of more occurrences, the
-latest are used.
+"""Largest number of earlier occurrences of a suffix after which next tokens are counted. If there are more, the latest
+occurrences are used.
 """
 SEARCHED = 4096
-"""Largest number of earlier occurrences of the last two tokens at which longer matches are searched; of more
-occurrences, the latest are used.
+"""Largest number of earlier occurrences of the last two tokens at which longer matches are searched. If there are more,
+the latest occurrences are used.
 """
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
@@ -120,8 +120,8 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """Continuations of the suffix with the most expected tokens; of equally good suffixes, the longest. None if no
-        suffix occurs earlier.
+        """Continuations of the suffix with the largest `expected_tokens`; of equally good suffixes, the longest. None
+        if no suffix occurs earlier.
         """
         best, most_expected = None, 0.0
         for ending in self.suffix_continuations():

@@ -44,13 +44,13 @@ class LookupDrafter:
         return Proposal(tree if len(chosen) == len(tree) else tree.subtree(chosen))
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`; does nothing, since lookups have no cache, and the next round's text has the new tokens."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
 
 class _LookupSource:

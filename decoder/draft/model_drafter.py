@@ -64,7 +64,7 @@ class Passes(Protocol):
         """
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
 
 
 class LevelDrafter(Proposer, Protocol):
@@ -151,14 +151,14 @@ class ModelDrafter:
         return proposed(self, text, rule, room)
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     @property
     def count(self) -> int:

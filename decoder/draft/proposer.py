@@ -38,7 +38,7 @@ class Proposer(Protocol):
         """Records the tokens that the target chose after the root: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Records the times of drafting, of verification and of the whole round, in seconds."""

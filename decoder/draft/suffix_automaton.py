@@ -1,15 +1,15 @@
 """Repetition in a text: a suffix automaton finds the length of the text's longest suffix that also occurs earlier.
 
-A guess that continues a repetition is more likely to be accepted than its draft probability suggests; the longer the
-repetition, the more likely. A suffix automaton (Blumer and others, 1985) gives this length for the text and for every
+A guess that continues a repetition is more likely to be accepted than its draft probability suggests, and the more so
+the longer the repetition is. A suffix automaton (Blumer and others, 1985) gives this length for the text and for every
 path of a tree, in time independent of the text's length. This module knows token ids, but neither models nor trees.
 """
 
 from collections.abc import Iterable
 
 FAMILIARITIES = 6
-"""Number of familiarity classes of substrings. The classes are lengths of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or more
-tokens.
+"""Number of familiarity classes of substrings. The classes contain substrings of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or
+more tokens.
 """
 SuffixMatch = tuple[int, int]
 """(state, length in tokens) of the longest suffix that occurs earlier in the text: a suffix of the text, or of the text
@@ -79,8 +79,8 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of the longest substring of `state` plus the token. If that state also has longer substrings, it is
-        cloned.
+        """State of the substring that consists of the longest substring of `state` and the token. If this state also
+        stands for longer substrings, it is cloned.
         """
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:

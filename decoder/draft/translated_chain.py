@@ -43,7 +43,8 @@ class TranslatedChain:
             draft: Stream of the draft's tokens of the text.
             target: Stream of the target's tokens of the text. If the text ends within a character, the translation must
                 begin with the tokens of this incomplete character.
-            following: Tokenizes what follows the complete characters of the text, by the target's tokenizer.
+            following: Tokenizes, with the target's tokenizer, text that follows the complete characters of the
+                committed text.
         """
         self.tokens: list[int] = []
         """Certain target tokens."""

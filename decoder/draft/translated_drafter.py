@@ -134,7 +134,7 @@ class TranslatedDrafter:
         """See `Proposer`; does nothing, since the next pass keeps the rows of tokens that are in the text."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn from times."""
 
     @property
     def count(self) -> int:

@@ -28,7 +28,7 @@ class AdaptiveTree(Rules):
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Number of children of a node if the draft is confident, in between, or unsure."""
+    """Numbers of children of a node if the draft is confident, neither confident nor unsure, and unsure."""
     tau_h: float = 0.9
     """The draft is confident if its largest next-token probability is at least `tau_h`; the history rule adapts
     `tau_h`.

@@ -24,7 +24,8 @@ class DynaTree(AdaptiveTree):
     n_max: int = 256
     """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Which nodes are kept if the tree has more than `n_max`: the first in breadth-first order, or the most probable.
+    """Which nodes are kept if the tree has more than `n_max`: the first nodes in breadth-first order, or the most
+    probable nodes.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (

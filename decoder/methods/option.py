@@ -35,7 +35,7 @@ class Option:
     choices: tuple[str, ...] = ()
     """Values for shell completion."""
     default: str | None = None
-    """Default value, unless the method's default parameters determine it."""
+    """Default value; None if the method's default parameters determine it."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """Remedies that error messages give for certain invalid values; keys are the invalid values."""
     rank: int = 0

@@ -127,7 +127,7 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
 def _label_roots(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
 ) -> Iterator[_LabelledRoot]:
-    """Labelled roots of a text: one every `plan.every` tokens after its prompt."""
+    """Labelled roots of a text: one root for every `plan.every` tokens after the prompt."""
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.advance(text[:length])

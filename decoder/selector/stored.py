@@ -68,7 +68,7 @@ def read(path: Path) -> tuple[Policy, SelectorInfo]:
     """Reads a selector.
 
     Raises:
-        ConfigError: There is no such file, or it is damaged or of another version.
+        ConfigError: There is no such file, or it is damaged or was written by another version of dynatui.
     """
     trained = read_info(path)
     try:
@@ -99,8 +99,8 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another. A selector that reads no hidden rows can also be used
-    with a pair that exposes them.
+    """Whether a selector for one pair can be used with another pair. A selector that reads no hidden rows can also be
+    used with a pair that exposes hidden rows.
     """
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 

@@ -138,7 +138,7 @@ class HostRounds(ABC):
         outcome.round_s = clock.now() - start
         return outcome
 
-    def close(self) -> None:  # noqa: B027 - no method has anything to end
+    def close(self) -> None:  # noqa: B027 - subclasses need not override it
         """Does nothing, since no work is in progress between rounds."""
 
     @property

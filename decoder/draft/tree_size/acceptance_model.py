@@ -2,9 +2,9 @@
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
 since greedy verification chooses the target's most probable token alone, and a weight for all tokens that were not
-drafted. Both start from a prior, are updated by Newton steps, and forget old observations exponentially. A token that
-continues a repetition in the text has a larger weight, by a factor learnt for each familiarity class. This module knows
-neither trees nor models.
+drafted. Both parameters start from a prior, are updated by Newton steps, and forget old observations exponentially. A
+token that continues a repetition in the text has a larger weight, by a factor learnt for each familiarity class. This
+module knows neither trees nor models.
 """
 
 import math
@@ -64,8 +64,8 @@ class AcceptanceModel:
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, then that of the most probable other token; empty if all classes
-            are 0.
+            familiar: Familiarity class of each token, then the class of the most probable other token; empty if all
+                classes are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))
@@ -112,7 +112,9 @@ class AcceptanceModel:
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual` with the acceptance probabilities of a node's best tokens, of which `count` became nodes."""
+        """Updates `usual` with the acceptance probabilities of a node's best tokens; the first `count` tokens became
+        nodes.
+        """
         first, second = self._sums
         self._sums = DECAY * first + shares[0], DECAY * second + (shares[1] if count > 1 else 0.0)
         self._count = DECAY * self._count + 1

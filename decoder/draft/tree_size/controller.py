@@ -55,7 +55,7 @@ class TreeSizeController:
         self._unread: list[int] = []
         """Committed tokens that were not yet added to `_repeats`."""
         self._skipped = 0
-        """Tokens committed by lookup-only rounds since the draft model's last round."""
+        """Number of tokens committed by lookup-only rounds since the draft model's last round."""
         self._round = DraftedRound([self._repeats.here])
 
     def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
@@ -63,7 +63,7 @@ class TreeSizeController:
 
         Args:
             behind: Number of tokens that the draft model has not read; None without a draft model.
-            guess: Lookup guesses after the text; None if there are none.
+            guess: Lookup guesses after the text; None if lookup has no guesses.
         """
         if guess is not None and self._pays_alone(behind, guess):
             return "lookup"

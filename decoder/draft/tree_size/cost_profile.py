@@ -1,8 +1,8 @@
 """Cost profile: measured times of draft and target passes, which alternate as in a round.
 
 Passes alternate because a draft pass directly after a target pass is slower than a draft pass that follows another
-draft pass. A profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller
-ones.
+draft pass. A profile takes less than two seconds; the times of sizes that are too slow to measure are extrapolated from
+the times of smaller sizes.
 """
 
 from collections import defaultdict

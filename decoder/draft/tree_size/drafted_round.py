@@ -9,12 +9,12 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess
 
 @dataclass(slots=True)
 class ModelGuesses:
-    """The draft model's best next tokens after a node; the first `count` of them are children of the node."""
+    """The draft model's best next tokens after a node; the first `count` of these tokens are children of the node."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """Familiarity class of each token, then that of the most probable other token."""
+    """Familiarity class of each token, then the class of the most probable other token."""
     shares: Sequence[float]
     """Acceptance probability of each token, then that of all other tokens together."""
     first: int
@@ -86,8 +86,7 @@ def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -
     Args:
         gains: Expected tokens of each item.
         price: Price of one second in tokens: the run's tokens per second.
-        seconds: Total seconds with 0, 1, 2, ... items; the largest number of items in this list is also the most that
-            are chosen.
+        seconds: Total seconds with 0, 1, 2, ... items; at most len(seconds) - 1 items are chosen.
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
     best, count, tokens = -price * seconds[0], 0, 0.0

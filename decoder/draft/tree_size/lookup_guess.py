@@ -1,4 +1,5 @@
-"""Lookup guesses with acceptance probabilities, and whether a draft model adds enough to them to pay for its time.
+"""Lookup guesses with acceptance probabilities, and the decision whether a draft model would add enough tokens to pay
+for its time.
 
 The longer the repeated suffix that a guess continues, the more probable the guess; the size of this effect is learnt
 from the target's choices. This module knows neither trees nor models.
@@ -35,8 +36,8 @@ class LookupGuess:
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """Selects the best guesses; `noise` is the target's sampling noise; None if it is unknown, or for greedy
-        decoding.
+        """Selects the best guesses. `noise` is the target's sampling noise; it is None if the noise is unknown or
+        decoding is greedy.
         """
         if noise:
             best = rank_guesses(ahead, position, noise)[:SIBLINGS]
@@ -113,7 +114,7 @@ def draft_adds(
     for level, level_s in enumerate(levels_s):
         probability = probabilities[level] if level < len(probabilities) else 0.0
         # If the chain failed at this level or an earlier one, the path of the draft model's first guesses may continue
-        # from there.
+        # from the point of failure.
         following = first * (following + above - probability)
         above = probability
         tokens += following

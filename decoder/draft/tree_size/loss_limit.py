@@ -80,7 +80,9 @@ class LossLimit:
 
     @property
     def price(self) -> float:
-        """Price of one second in tokens: the text's tokens per second, at least those of plain decoding."""
+        """Price of one second in tokens: the text's tokens per second, but at least the tokens per second of plain
+        decoding.
+        """
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property

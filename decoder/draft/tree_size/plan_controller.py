@@ -16,7 +16,7 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Once a best size is determined, this number of further rounds use it."""
+"""Number of further rounds that use a best size once it is determined."""
 PROBE = Plan(1, 4)
 PROBES = 2
 """Number of rounds in a probe; the result of the first round is known while the second round runs."""

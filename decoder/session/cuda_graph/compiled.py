@@ -119,7 +119,7 @@ class Comparison:
     """Time and error of a compiled form relative to the plain form."""
 
     share: float
-    """Time as a share of the plain form's time."""
+    """Time of the compiled form as a share of the plain form's time."""
     difference: float
     """Largest error of the logits, as a share of the largest logit."""
     allowed: float

@@ -122,8 +122,8 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class _Rule:
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes with children, for depth 0, 1, 2, ...; rises with the depth, and is infinite
-    at depths at which no node may have children.
+    """Least path log-probability of nodes with children, for each depth from 0 on. The values rise with the depth, and
+    are infinite at depths at which no node may have children.
     """
     breadths: Growth[Tensor] | None
     """Numbers of children (`narrow`, `middle`, `wide`) as biases on a node's candidates, ordered by rank: 0 for the

@@ -1,5 +1,5 @@
-"""Self-test of rounds on the device, which runs before any user's text: their tokens must equal those of rounds driven
-by the host.
+"""Self-test: before any user's text is decoded by rounds on the device, these rounds must write the same test texts as
+rounds driven by the host.
 
 Which work can be captured depends on drivers, kernels and the version of torch. The test decodes a few short texts on
 the device. If decoding fails, or the tokens differ from the host's tokens at a position without a near tie, the host
@@ -41,7 +41,7 @@ from decoder.verify.greedy import GreedyVerifier
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """Prompts of the test. If a text differs from the reference at a near tie, the text of the next prompt is compared."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Sampling settings of the sampled texts; with these settings, all operations on logits that graphs may contain run."""
+"""Sampling settings of the sampled texts; these settings need all operations on logits that graphs may contain."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
@@ -129,7 +129,7 @@ def refusal(
             expected = [getattr(reference, role) for reference in right]
             errors[role], largest = _error(pair, graph_slots, model, right, expected)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
-            if not errors[role] <= allowed:  # NaN fails too
+            if not errors[role] <= allowed:  # written so that NaN fails too
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [reference for reference in right if reference.sampling.greedy]
@@ -143,7 +143,9 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Message about the first text of device rounds that differs from its reference, except at near ties; else None."""
+    """Message if a text of device rounds differs from its reference at a position without a near tie; otherwise None.
+    After a difference at a near tie, the text of the next prompt is compared.
+    """
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())

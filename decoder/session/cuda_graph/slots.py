@@ -130,7 +130,8 @@ class GraphSlot:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            # Waiting for work that is already queued counts as decode time; capturing does not.
+            # Waiting for work that is already queued counts as decode time, but capturing does not. So the wait comes
+            # first.
             self.mark().wait()
             started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
             if kind not in self._capturable:

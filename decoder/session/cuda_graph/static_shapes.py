@@ -18,7 +18,7 @@ from decoder.tree_rules import TreeRule
 MOST_ROWS = 1024
 """Maximum number of rows of one draft."""
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
-"""Possible numbers of rows of a verification; the last one fits 256 drafted nodes and their root."""
+"""Possible numbers of rows of a verification; the last number is enough for 256 drafted nodes and their root."""
 MOST_NODES = BUCKETS[-1]
 """Maximum number of nodes of a tree, including its root."""
 DEEPEST = 32
@@ -55,8 +55,8 @@ class Shape:
     widths: tuple[int, ...]
     """Largest numbers of nodes with children at depth 0, 1, 2, ..."""
     best: bool
-    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
-    order.
+    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
+    breadth-first order.
     """
     first: int = FIRST_ROWS[0]
     even: bool = False

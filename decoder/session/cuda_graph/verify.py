@@ -47,8 +47,8 @@ def verify(
     if deepest:
         _move(target, row_slots[0] + path[1:], after[:deepest])
     if draft and deepest:
-        # The draft model has no keys and values of leaves. But only the last node of the path can be a leaf, and the
-        # next draft reads the text's last two tokens.
+        # The draft model has no keys and values of leaves. They are not needed: only the last node of the path can be a
+        # leaf, and the next draft reads the text's last two tokens again.
         _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
         _learn(state, levels.amax())
     _commit(state, path, choices.index_select(0, path), after)

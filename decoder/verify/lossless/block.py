@@ -15,7 +15,7 @@ from decoder.verify.lossless.rows import Rows, positive, ratio, share
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """Stops of a chain, the deepest node first; rows (N, V).
+    """Stops of a chain, the deepest node first. The rows have shape (N, V).
 
     Raises:
         ValueError: The tree is not a chain.

@@ -15,10 +15,12 @@ class RandomGenerator(Protocol):
     """Source of independent random numbers."""
 
     def bernoulli(self, probability: float) -> bool:
-        """Returns True with this probability, in [0, 1]: never for 0, always for 1."""
+        """Returns True with this probability, which is in [0, 1]: never True for 0, always True for 1."""
 
     def choice(self, weights: Row) -> int:
-        """A random index, with a probability proportional to its weight; never an index of weight 0. Shape (V,)."""
+        """A random index, with a probability proportional to its weight; never an index of weight 0. `weights` has
+        shape (V,).
+        """
 
     def integers(self, count: int) -> int:
         """A uniform random integer from 0 to count - 1."""

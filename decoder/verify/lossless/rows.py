@@ -12,12 +12,11 @@ from decoder.errors import ModelError
 Row: TypeAlias = Float[NDArray[np.float64], "V"]
 """Probabilities of all tokens after one node, or unnormalised weights; shape (V,)."""
 Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
-"""One row for each node of a tree, shape (N, V); the draft's rows are zeros for nodes after which nothing was
-sampled.
+"""One row for each node of a tree, shape (N, V); the draft's rows are zeros for nodes after which no token was sampled.
 """
 NEGLIGIBLE = 1e-30
-"""Smaller probabilities are rounded to 0: the residual needs the inverse of probabilities, which would overflow
-float32.
+"""Smaller probabilities are rounded to 0, since the residual needs the inverse of probabilities, and the inverse of a
+smaller probability may overflow float32.
 """
 
 

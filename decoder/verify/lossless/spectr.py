@@ -1,5 +1,5 @@
-"""spectr: the sampled tokens are tried in order, each accepted with probability min(1, p / (rho q)); if all are
-refused, the token comes from a residual. The division factor rho compensates for the k chances of a token to be
+"""spectr: the sampled tokens are tried in order, each accepted with probability min(1, p / (rho q)); if all tokens are
+refused, the next token comes from a residual. The division factor rho compensates for the k chances of a token to be
 sampled. This is k-sequential selection of Sun et al. 2023 (SpecTr); Thomas et al. 2026, algorithms 3, 8 and 13. k is
 the number of sampled tokens, duplicates included.
 """

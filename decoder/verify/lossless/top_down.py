@@ -47,7 +47,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """Probability that the verifier accepts each node, given the tree; rows (N, V)."""
+    """Probability that the verifier accepts each node, given the tree. The rows have shape (N, V)."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:
