@@ -1,7 +1,8 @@
 """Append-only sequences, shared by successive states.
 
 A state is computed from the previous state and an event. If every state copied the sequence, a run would take quadratic
-time. So each state has only a view of a shared list: the list and a length. Knows nothing of the items.
+time. So each state has only a view: a reference to a shared list, and a length. This module knows nothing about the
+items.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,9 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """A view of a shared list: the list's first items. Other views may have appended further items to the list."""
+    """A view of the first items of a shared list. The list may be longer, since other views may have appended items to
+    it.
+    """
 
     __slots__ = ("_items", "_length")
 
@@ -20,7 +23,9 @@ class SharedList(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def plus(self, more: Iterable[T]) -> "SharedList[T]":
-        """The sequence with more items at its end; copies the list only if another view has already extended it."""
+        """This sequence with the items `more` at its end. The list is copied only if another view has already extended
+        it.
+        """
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
         longer: SharedList[T] = SharedList.__new__(SharedList)
@@ -35,7 +40,7 @@ class SharedList(Sequence[T], Generic[T]):
 
     def continues(self, other: "SharedList[T]") -> bool:
         """Whether this sequence and the other one are views of the same list."""
-        return self._items is other._items  # noqa: SLF001 - another of the same class
+        return self._items is other._items  # noqa: SLF001 - another instance of the same class
 
     def __len__(self) -> int:
         return self._length
@@ -47,7 +52,7 @@ class SharedList(Sequence[T], Generic[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         if isinstance(index, slice):
             first, last, step = index.indices(self._length)
-            quick = step > 0  # with a negative step, a stop of -1 would mean the end of the list
+            quick = step > 0  # with a negative step, `last` may be -1, which a slice would take for the last index
             return tuple(self._items[first:last:step] if quick else (self._items[i] for i in range(first, last, step)))
         if not -self._length <= index < self._length:
             raise IndexError(index)
@@ -77,7 +82,7 @@ class TokenLog:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         self._first_at: dict[tuple[int, ...], int] = {}
-        """First position of each 8-gram in this text, or in a longer text that begins with this one."""
+        """Position of the first occurrence of each 8-gram. Longer texts that begin with this text use the same dict."""
 
     @property
     def runs(self) -> int:
@@ -85,7 +90,7 @@ class TokenLog:
         return max(0, len(self.tokens) - self.RUN + 1)
 
     def plus(self, more: Sequence[int]) -> "TokenLog":
-        """The text with more tokens at its end."""
+        """This text with the tokens `more` at its end."""
         longer = TokenLog()
         longer.tokens = self.tokens.plus(more)
         branched = not longer.tokens.continues(self.tokens)

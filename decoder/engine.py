@@ -1,5 +1,5 @@
-"""Engine: a pair of models, with costs and acceptance probabilities, which are measured on this machine and used for
-all texts.
+"""Engine: a pair of models, and their costs and acceptance probabilities, which are measured on this machine and used
+for all texts.
 
 Only this module knows whether rounds are driven by the host or by CUDA graphs.
 """
@@ -45,7 +45,9 @@ class Engine:
     graphs.
     """
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """Measured costs of rounds, by text length rounded up to a power of two."""
+    """Measured costs of rounds. Each key is the smallest power of two above the text lengths for which the costs are
+    used.
+    """
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
     """Acceptance model of drafted tokens for greedy decoding."""
     sampled_acceptance: AcceptanceModel = field(
@@ -63,12 +65,14 @@ class Engine:
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
     """Sampling settings for each position of a text."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Largest number of torch threads that `settle_threads` may choose: torch's number when the engine was made."""
+    """Largest number of torch threads that `settle_threads` may choose; by default torch's number of threads when the
+    engine is created.
+    """
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session that decodes with draft trees under the knobs' rules; without knobs, it decodes token by
-        token. A session with CUDA graphs calls this method too: if its knobs no longer fit the graphs' fixed shapes, it
-        opens another session for the rest of its text.
+        """Opens a session that decodes with draft trees by the rule of `knobs`, or token by token if `knobs` is None. A
+        session with CUDA graphs calls this method too: if its knobs no longer fit the graphs' fixed shapes, it opens
+        another session for the rest of the text.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -88,7 +92,7 @@ class Engine:
         return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, CoupledVerifier(noise))
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
-        """Slots for a text with these knobs; None if the host must drive its rounds."""
+        """Slots for a text with these knobs; None if the host must drive the text's rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
@@ -115,7 +119,9 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """Costs of rounds in a text of about `rows` tokens; measured once for all lengths between two powers of two."""
+        """Costs of rounds in a text of about `rows` tokens. They are measured only once for all lengths between two
+        powers of two.
+        """
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measure_costs(self.pair, rows)
@@ -124,7 +130,7 @@ class Engine:
     def settle_threads(self) -> None:
         """Chooses torch's number of threads on a CPU, by a trial under the machine's current load.
 
-        With batch-invariant passes the number stays as it is, since the sizes of these passes depend on it.
+        With batch-invariant passes, the number of threads is not changed, since the sizes of these passes depend on it.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -133,7 +139,7 @@ class Engine:
             self.costs.clear()
 
     def batch_invariant(self) -> "Engine":
-        """The same engine with a batch-invariant target (`--exact`), whose costs are measured again.
+        """The same engine with a batch-invariant target (`--exact`); its costs are measured again.
 
         Raises:
             ConfigError: The target's dtype is float64.
@@ -145,11 +151,11 @@ class Engine:
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":
-        """The same engine with the fastest form of its target, whose costs are measured again."""
+        """The same engine with the fastest form of its target; its costs are measured again."""
         return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
 
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """Runs one pass, to be timed, with as many rows as the verification of a small tree."""
+    """Runs one forward pass, which the caller times. It has about as many rows as the verification of a small tree."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

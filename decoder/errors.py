@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Largest number of characters of a value in an error line; approximate for values in messages of other libraries."""
+"""Largest number of characters of a value in an error line. The limit is approximate for values in messages of other
+libraries.
+"""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
 class DecoderError(Exception):
-    """An error with one line for the user: value, reason and remedy."""
+    """An error whose message is one line for the user: the given value, the reason for the failure and a remedy."""
 
     exit_code: ClassVar[int] = 2
 
@@ -23,7 +25,7 @@ class DecoderError(Exception):
 
 
 class ConfigError(DecoderError):
-    """A parameter is outside its bounds."""
+    """A parameter or an option has an invalid value."""
 
 
 class PromptError(DecoderError):
@@ -103,7 +105,9 @@ def first_line(error: BaseException) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error's whole message, each run of spaces and line ends in it as one space; it may quote names from a file."""
+    """An error's whole message in one line. Each run of spaces and line ends becomes one space, since the message may
+    quote names from a file, and these may contain line ends.
+    """
     return " ".join(str(error).split())
 
 
@@ -115,7 +119,7 @@ def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context manager: an error that is raised inside it and names no options gets these options."""
+    """Context manager: a `DecoderError` that is raised inside it and names no options is changed to name `options`."""
     try:
         yield
     except DecoderError as error:

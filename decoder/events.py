@@ -1,7 +1,8 @@
-"""Events of decoding, written as one JSON object per line: the interface between engine, screen, recordings and tests.
+"""Events of decoding, each written as one line of JSON. They are the interface between engine, screen, recordings and
+tests.
 
-After a crash, a recording can be read up to its last complete line. Knows neither models nor screens. Fields `*_s` are
-in seconds, fields `*_bytes` in bytes.
+After a crash, a recording can be read up to its last complete line. This module knows neither models nor screens.
+Fields `*_s` are in seconds, fields `*_bytes` in bytes.
 """
 
 import re
@@ -32,8 +33,8 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 TRANSLATED = "draft translated through text"
 """Part of `Run.path_reason` in runs whose draft does not share the target's tokenizer."""
 MOST_NAMED = 2
-"""Largest number of devices that are listed one by one. A larger number is written as a range, from the first to the
-last device, since torchrun numbers a machine's devices without gaps.
+"""Largest number of devices that are listed one by one. If there are more, only the first and the last device are
+written, as a range, since torchrun numbers a machine's devices without gaps.
 """
 
 
@@ -42,7 +43,7 @@ class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
 
 
 class Run(Base, tag="run", frozen=True, kw_only=True):
-    """A run begins: one prompt, which all methods of the race decode."""
+    """The start of a run, in which all methods of the race continue the same prompt."""
 
     schema: int = SCHEMA
     version: str
@@ -56,13 +57,15 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     draft_dtype: str = ""
     """Dtype of the draft; empty in older recordings, in which the draft has the target's dtype."""
     exact: bool = False
-    """Whether decoding is batch-invariant: a token's logits have the same bits in all methods except `hf`."""
+    """Whether decoding is batch-invariant, so that a token's logits are bit-identical in all methods except `hf`."""
     path: str = ""
     """Decoding path of rounds: cuda graphs, static module or host (see `decoder.run.decoding_path`); empty in older
     recordings.
     """
     path_reason: str = ""
-    """Reason why no faster decoding path was possible; if the path is the fastest one, the models' forward forms."""
+    """Reason why no faster decoding path was possible. If `path` is the fastest one, how each model's forward passes
+    are computed.
+    """
     ranks: list[str] = []
     """Device of each tensor-parallel process of the target; empty if the target runs in a single process."""
     seed: int
@@ -82,11 +85,11 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     prompt_count: Count = 0
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
-    """All parameters of each method, by method name, in the order of the race."""
+    """All parameters of each method; keys are the names of the methods, in the order of the race."""
 
     @property
     def place(self) -> str:
-        """Device of the target in words; for a tensor-parallel target, number and devices of the processes."""
+        """Device of the target in words; for a tensor-parallel target, number and devices of its processes."""
         return place(self.device, self.ranks)
 
     @property
@@ -101,7 +104,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Device of a target in words; for a tensor-parallel target, number and devices of the processes."""
+    """Device of a target in words; for a tensor-parallel target, number and devices of its processes."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -116,7 +119,7 @@ def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:
 
 
 class Start(Base, tag="start", frozen=True, kw_only=True):
-    """A method has read the prompt."""
+    """A method has prefilled the prompt."""
 
     method: str
     prefill_s: Seconds
@@ -140,11 +143,11 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l1: float
     """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Probability that the run's verifier accepts one of `count` sampled tokens, averaged over all tokens that may be
-    sampled; None for verifiers that accept or reject whole paths.
+    """Probability that the run's verifier accepts one of `count` sampled tokens, averaged over all possible samples;
+    None for verifiers that accept or reject whole paths.
     """
     bound: float
-    """alpha*: no lossless verifier can have a larger acceptance probability than this."""
+    """alpha*: upper bound on the acceptance probability of all lossless verifiers."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -164,7 +167,8 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Sampled trees: expected number of committed tokens, given the tree; None if end-of-text cut the round."""
+    """Sampled trees: expected number of committed tokens, given the tree; None if an end-of-text token cut the round.
+    """
     reach: list[float] = []
     """Sampled trees: acceptance probability of each node, given the tree; 1 for the root."""
     path: list[Draws] = []
@@ -246,7 +250,9 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
 
 
 class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
-    """A knob was turned; `round` is the first round with the new value. The switch `history` is 1 for on, 0 for off."""
+    """A knob's value has changed; `round` is the first round with the new value. The knob `history` is 1 for on, 0 for
+    off.
+    """
 
     method: str
     round: Count
@@ -255,8 +261,8 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Serial number, within the run, of a knob change by the user, from 1. If a change affects several methods, the
-    events of these methods have the same number. 0 for changes by the history rule and in older recordings.
+    """Serial number of the user's knob change, counted from 1 in each run. If a change affects several methods, their
+    events have the same number. 0 for changes by the history rule and in older recordings.
     """
 
 
@@ -304,7 +310,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):
-    """All methods have finished their texts; contains the figures of each method."""
+    """All methods have finished their texts. The event contains the figures of each method."""
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []
@@ -326,11 +332,11 @@ class _Head(msgspec.Struct):
 
 _head_decoder = msgspec.json.Decoder(_Head)
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters that JSON does not escape, and that would change what a terminal shows."""
+"""Control characters that JSON does not escape, although they would change what a terminal shows."""
 
 
 def encode(event: Base) -> bytes:
-    """Encodes an event as one line of JSON, with newline, that is safe to print."""
+    """Encodes an event as one line of JSON that is safe to print; the line ends with a newline."""
     line = _encoder.encode(event).decode()
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line).encode() + b"\n"
 
@@ -365,13 +371,13 @@ _WITH_AUTO = 2
 class Upgrade:
     """Converts the events of one recording to the current schema; the events must be given in order.
 
-    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. A run of DynaTree with
+    Schema 1 had no method `auto`: DynaTree with `n_max` 0 chose the number of nodes by cost. So a run of DynaTree with
     `n_max` 0 becomes a run of `auto`. Fields that an earlier schema did not have get their default values.
     """
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """For methods whose name has changed: the current name, by the name in the run that is being read."""
+        """Current name of each method that was renamed; the key is the method's name in the run that is being read."""
 
     def event(self, event: Event) -> Event:
         """Converts one event to the current schema."""

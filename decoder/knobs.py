@@ -1,6 +1,6 @@
 """Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values.
 
-Knows no method's parameters, since each parameter set defines its own knobs.
+This module does not know the parameters of methods, since each parameter set defines its own knobs.
 """
 
 import math
@@ -24,15 +24,17 @@ KNOB_GAP = 0.01
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Upper bounds of knobs; if a run begins with a higher value, that value is the bound. `HIGHEST_DEPTH` is the bound of
-chain lengths, too.
+"""Upper bounds of knobs for depth, branching and number of nodes. If a run begins with a higher value, the bound is
+this value. `HIGHEST_DEPTH` is also the bound of chain lengths.
 """
 MOST = 1 << 12
 """Upper limit of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError if an integer in `given` is larger than `MOST`; the keys are the names in the message."""
+    """Raises ConfigError if an integer in `given` is larger than `MOST`; the error message names the integer by its
+    key.
+    """
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
@@ -58,11 +60,13 @@ class KnobInfo:
     part: int | None = None
     """Index of the knob's value within the parameter, if the parameter is a tuple."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Parameter values of a switch, by name; the knob's value is an index into them, from 0. Empty for knobs of other
-    kinds.
+    """Values of a switch's parameter; keys are the names of the values. The knob's value is an index into this mapping,
+    from 0. Empty for knobs of other kinds.
     """
     keys: str = ""
-    """Default keys for down and up: [], {}, -=, () or ,;. Empty if the knob has no keys."""
+    """Default keys that lower and raise the value: one of `[]`, `{}`, `-=`, `()` and `,;`. Empty if the knob has no
+    keys.
+    """
     brief: str = ""
     """Meaning in two words, shown next to the knob's slider."""
     key_help: str = ""
@@ -94,8 +98,8 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """The value from `low` to `high` that is nearest to `value` and that keys and sliders can set. If keys and
-        sliders can set no value in this range, the nearest bound.
+        """The value nearest to `value` among those from `low` to `high` that keys and sliders can set. If keys and
+        sliders can set no value in this range, `value` clamped to the range.
         """
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
@@ -162,8 +166,8 @@ class TunableParameters:
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The value within the knob's bounds that is nearest to `value` and that keys and sliders can set. If keys and
-        sliders can set no value within the bounds, the nearest bound.
+        """The value nearest to `value` among those within the knob's bounds that keys and sliders can set. If keys and
+        sliders can set no value within the bounds, `value` clamped to the bounds.
 
         Raises:
             ConfigError: No knob has this name.

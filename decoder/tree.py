@@ -1,8 +1,8 @@
-"""The draft tree as parallel arrays, and its common queries.
+"""The draft tree as parallel arrays, and the queries that many modules need.
 
-Knows no text and no devices. Node 0 is the root. Nodes are numbered level by level; within a level, in the order of
-their parents; siblings by descending draft probability, or, in a sampled tree, in the order of sampling. So a parent
-precedes its children.
+This module knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, and within a level in
+the order of their parents. Siblings are numbered by descending draft probability or, in a sampled tree, in the order of
+sampling. So a parent precedes its children.
 """
 
 import math
@@ -48,7 +48,7 @@ class TokenTree:
     draft_logprobs: list[float] | None = None
     """The draft's own log-probabilities, if `logprobs` include the noise of coupled sampling; otherwise None."""
     draws: dict[int, Draws] | None = None
-    """The tokens sampled after each node of a sampled tree, by node; None for a deterministic tree."""
+    """The tokens sampled after each node of a sampled tree; keys are the nodes. None for a deterministic tree."""
     origins: list[Origin] | None = None
     """Origin of each node; None if all nodes except the root have the same origin."""
 
@@ -80,7 +80,8 @@ class TokenTree:
         sampled after this node keeps its child.
 
         Args:
-            parent: The node after which the tokens were sampled. Later calls for the same parent and row add tokens.
+            parent: The node after which the tokens were sampled. A later call for the same parent adds tokens; it must
+                give the same row.
             tokens: Sampled tokens, in the order of sampling.
             logprobs: Log-probabilities of the tokens in `row`.
             row: See `Draws`.

@@ -2,8 +2,8 @@
 rounds.
 
 The same code works on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
-Chains and fixed trees are special cases of the growth rule. Knows no methods and no models. Sources: DynaTree paper,
-sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+Chains and fixed trees are special cases of the growth rule. This module knows no methods and no models. Sources:
+DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
 """
 
 import math
@@ -20,7 +20,7 @@ MOST_NODES = 64
 
 
 class Arrays(Protocol):
-    """Elementwise operations that the rules need; numpy has them, and `PLAIN` has them for Python's numbers."""
+    """Elementwise operations that the rules need. numpy provides them for arrays, `PLAIN` for Python's numbers."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """Elementwise `yes` where the condition is true, else `no`."""
@@ -90,14 +90,14 @@ class Budget:
     n_max: int
     """Maximum number of drafted nodes of a tree."""
     best: bool = False
-    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
-    order.
+    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
+    breadth-first order.
     """
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether suffix lookup in the text so far drafts too; it only does so in rounds in which the gain is expected to
-    outweigh its time.
+    """Whether suffix lookup in the text so far also drafts tokens, in rounds in which the expected gain outweighs the
+    time.
     """
 
 
@@ -146,7 +146,7 @@ def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> An
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Number of children of a node, by the draft's confidence, which is its largest next-token probability."""
+    """Number of children of a node. `confidence` is the draft's largest next-token probability after the node."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 

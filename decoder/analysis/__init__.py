@@ -1,1 +1,3 @@
-"""Analysis of recorded rounds: figures, acceptance by tree level, bottlenecks, what-if tables. Imports no torch."""
+"""Analysis of recorded rounds: figures, acceptance by tree level, bottlenecks, what-if tables. This package does not
+import torch.
+"""

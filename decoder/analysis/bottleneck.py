@@ -1,7 +1,7 @@
 """Bottleneck of a method, from its figures: how much faster the method could be without one of its costs or losses.
 
 Each bound assumes that one cost is removed and that all other costs stay as measured. So a bound is an upper limit, not
-a forecast, and the bounds of two costs must not be multiplied. Pure; knows neither models nor screens.
+a forecast, and the bounds of two costs must not be multiplied. This module knows neither models nor screens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ class Bottleneck:
 
     @property
     def speedup(self) -> float | None:
-        """Ratio of the method's speed to plain decoding's; None if the run has no `ar`."""
+        """Ratio of the method's speed to the speed of plain decoding; None if the run has no `ar`."""
         return self.tokens_per_round / self.break_even if self.break_even else None
 
     @property
@@ -173,7 +173,7 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
 
     Args:
         race: The run.
-        method: One of its methods.
+        method: One of the run's methods.
         name: Name by which the sentences call the method.
 
     Returns:
@@ -228,7 +228,7 @@ def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
 
 
 def is_hopeless(bottleneck: Bottleneck) -> bool:
-    """Whether a method is slower than plain decoding with fewer than 2 tokens a round."""
+    """Whether a method is slower than plain decoding and commits fewer than 2 tokens a round."""
     return bottleneck.speedup is not None and bottleneck.speedup <= 1 / FULL_SPEED and bottleneck.tokens_per_round < 2
 
 
@@ -242,7 +242,9 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Values of the figures that the wordings of limits contain, by name; without figures unknown for some case."""
+    """Values of the figures that the wordings of limits contain; keys are the figures' names. A figure is left out if
+    it is unknown for any case.
+    """
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],

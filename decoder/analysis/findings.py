@@ -1,6 +1,6 @@
 """Findings about the bottlenecks of many runs: each finding is stated once, with all cases to which it applies.
 
-A case is one method of one run, and is counted under its main limit. Pure; knows neither recordings nor output.
+A case is one method of one run, and is counted under its main limit. This module knows neither recordings nor output.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -22,11 +22,13 @@ class Case:
     bottleneck: Bottleneck | None
     """Bottleneck of the method; None if unknown."""
     speedup: float | None
-    """Ratio of the method's speed to plain decoding's; None if unknown."""
+    """Ratio of the method's speed to the speed of plain decoding; None if unknown."""
     compared: bool
     """Whether the method's text was compared with that of plain decoding."""
     difference: int | None
-    """Index of the first token that differs from plain decoding; None if there is none."""
+    """Index of the first token that differs from plain decoding; None if no token differs or the texts were not
+    compared.
+    """
     by_design: bool
     """Whether the difference is allowed by the method's design."""
 
@@ -63,7 +65,7 @@ def cases(race: Race, run: int) -> Iterator[Case]:
 
 def findings(cases: Iterable[Case]) -> Iterator[Finding]:
     """A finding for each main limit, the most frequent limit first; then, if texts are repetitive, a finding about
-    them.
+    these texts.
     """
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
@@ -82,7 +84,7 @@ def findings(cases: Iterable[Case]) -> Iterator[Finding]:
 
 
 def _second_remedies(group: Cases) -> Iterator[tuple[Case, str]]:
-    """Pairs of a case and its second remedy, for cases that have one."""
+    """Pairs of a case and its second remedy; cases without a second remedy are left out."""
     for case in group:
         for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():
             yield case, remedy

@@ -1,4 +1,4 @@
-"""Confidence intervals of statistics, by the bootstrap or Student's t, and verdicts from them. Pure."""
+"""Confidence intervals of statistics, by the bootstrap or Student's t, and verdicts from them."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ shape (draws,).
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A statistic with its confidence interval, of `COVERAGE` by default."""
+    """A statistic with its confidence interval, whose coverage is `COVERAGE` by default."""
 
     value: float = msgspec.field(name="mean")
     std: float | None = None
@@ -59,7 +59,7 @@ def bootstrap(
 
 def students_t(freedom: float, coverage: float = COVERAGE) -> float:
     """Half the width of a confidence interval in standard errors, by Student's t with `freedom` degrees of freedom."""
-    from scipy.special import stdtrit  # noqa: PLC0415 - takes a tenth of a second, and the screen starts without it
+    from scipy.special import stdtrit  # noqa: PLC0415 - the import takes a tenth of a second
 
     return float(stdtrit(freedom, 0.5 + coverage / 2))
 

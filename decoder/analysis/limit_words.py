@@ -1,6 +1,6 @@
 """Wordings of the limits of a method's speed and their remedies, from sentences to short labels.
 
-Knows neither how limits are determined nor where they are shown.
+This module knows neither how limits are determined nor where they are shown.
 """
 
 from collections.abc import Mapping
@@ -92,5 +92,6 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
 }
-"""Wordings by limit. Braces are replaced by figures: levels and rows a round, the share of accepted levels, the time of
-a verification over that of one row, and the shares of a round's time for the draft and the host."""
+"""Wordings of each limit. Figures replace the names in braces: levels and rows a round, the share of accepted levels,
+the time of a verification over that of one row, and the shares of a round's time for the draft and the host.
+"""

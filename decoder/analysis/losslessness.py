@@ -1,8 +1,8 @@
-"""Statistical check of sampled texts: whether they follow the target's distribution.
+"""Statistical check of sampled texts: whether the texts follow the target's distribution.
 
 Sums over tokens or rounds are tested. With a lossless decoder, each term of a sum has mean 0 given all earlier terms (a
-martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. Knows
-neither models nor screens.
+martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. This
+module knows neither models nor screens.
 """
 
 import math
@@ -60,9 +60,9 @@ class Evidence(msgspec.Struct, frozen=True):
     variance of a term is estimated by its square.
     """
     predicted_tokens: float = 0.0
-    """Expected tokens of the rounds with sampled trees."""
+    """Expected number of tokens of the rounds with sampled trees."""
     came_tokens: int = 0
-    """Actual tokens of the rounds with sampled trees."""
+    """Actual number of tokens of the rounds with sampled trees."""
 
     @property
     def light(self) -> Light:
@@ -105,7 +105,7 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """Sums over those nodes of one depth that were visited and had sampled children."""
+    """Sums over the nodes of one depth that were visited and had sampled children."""
 
     visits: int = 0
     """Number of visited nodes with sampled children."""
@@ -153,7 +153,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """Sums by depth, with one more round added; the first entry is for children of the root."""
+    """Sums for each depth, with one more round added; the first entry is for children of the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

@@ -1,6 +1,6 @@
 """Definition of every figure, as a pure fold of events.
 
-Knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
+This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
 (`decoder.analysis.stalls`).
 """
 
@@ -23,7 +23,7 @@ from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
 Levels: TypeAlias = tuple[tuple[int, int], ...]
-"""(drafted, accepted) nodes at depth 1, 2, ..."""
+"""Numbers of (drafted, accepted) nodes at depth 1, 2, ..."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Tally(msgspec.Struct, frozen=True):
     levels: int = 0
     """Sum of the depths of the verified trees."""
     timed_tokens: int = 0
-    """Committed tokens, without those committed at t = 0, which belong to the prefill."""
+    """Number of committed tokens, without tokens committed at t = 0, which belong to the prefill."""
     target_forwards: int | None = 0
     draft_forwards: int | None = 0
     decode_s: float = 0.0
@@ -248,7 +248,7 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
 
     Args:
         run: The run, with the parameters of its methods.
-        method: One of its methods.
+        method: One of the run's methods.
         sampled: Whether any token was sampled.
     """
     if sampled and draws_alone(method):
@@ -262,7 +262,7 @@ def differs_by_design(entry: Figures) -> bool:
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
-    """Index of the first token that differs, within the common length; None if there is none."""
+    """Index of the first token that differs, within the common length; None if no token differs."""
     common = min(len(tokens), len(reference))
     if tuple(tokens[:common]) == tuple(reference[:common]):  # nearly always true, and fast
         return None
@@ -329,7 +329,7 @@ def fold(events: Iterable[Event]) -> Race:
 
 
 def by_depth(event: Round) -> Levels:
-    """(drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
+    """Numbers of (drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
 
     Depth 1 is the first drafted level: the root's children, or the root itself if it is drafted.
     """
@@ -350,7 +350,7 @@ def drafted_nodes(event: Round) -> int:
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:
-    """Sums of two lists by depth; the shorter list counts as 0 beyond its end."""
+    """Sums of two lists, depth by depth; the shorter list counts as 0 beyond its end."""
     pairs = zip_longest(totals, levels, fillvalue=(0, 0))
     return tuple(
         (drafted + more_drafted, accepted + more_accepted)

@@ -1,9 +1,9 @@
 """Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
 
-Computes how many tokens each round would have accepted, committed and drafted under another rule. A number that the
-record does not determine is replaced by a lower bound. In rounds of `auto`, nodes that were left out for their costs
-are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. Knows only
-arrays.
+The replay computes how many tokens each round would have accepted, committed and drafted under another rule. A number
+that the record does not determine is replaced by a lower bound. In rounds of `auto`, nodes that were left out for their
+costs are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. This
+module knows only arrays.
 """
 
 import math
@@ -115,7 +115,7 @@ class TreeRecord:
 
 @dataclass(frozen=True)
 class ReplayedRounds:
-    """Counts under a replayed rule, one entry for each round; counts that are not known are lower bounds."""
+    """Counts under a replayed rule, one entry for each round. A count that is not known exactly is a lower bound."""
 
     accepted: Ints
     """Number of accepted nodes of each round."""
@@ -144,7 +144,7 @@ class _Growth:
 
 _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
 """A selection of nodes: (nodes that are surely within the budget, nodes that are surely outside the budget, function
-that tells for given nodes whether the budget surely leaves no room for more children of these nodes).
+that returns, for given nodes, whether the budget surely leaves no room for more children of these nodes).
 """
 
 
@@ -237,14 +237,14 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
 
 
 def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Selection of the N_max most probable nodes; of equal nodes, those drafted first."""
+    """Selection of the N_max most probable nodes; of equally probable nodes, those that were drafted first."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
     unknown = np.where(growth.more, _most_probable_child(record, rule), 0.0)
     highest = np.maximum.reduceat(unknown, record.starts)[record.round]
     with np.errstate(divide="ignore"):
-        # Paths are disjoint events: at any depth at most 1/p of them have probability p or more.
+        # Paths of the same depth are disjoint events, so at most 1/p paths of a depth have probability p or more.
         most = np.where(highest >= record.p, rule.growth.deepest / record.p * _SLACK, place)
     kept = growth.alive & (most <= rule.budget.n_max)
 

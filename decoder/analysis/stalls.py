@@ -2,7 +2,7 @@
 
 Stalled rounds are marked when they are decoded, and left out of rates. If many rounds stall, waiting is normal on the
 machine. To leave out all stalled rounds would then favour methods with short rounds, which meet fewer waits. So in this
-case only the rounds that lost far more time than the others are left out. Pure.
+case, only the rounds that lost far more time than the others are left out.
 """
 
 from bisect import bisect_right
@@ -15,8 +15,9 @@ import msgspec
 from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
-"""Thresholds of lost time. A round that lost less than the first has not stalled, since waits of 10 ms are common on a
-shared machine. If too many rounds stalled, only those above a higher threshold are left out."""
+"""Thresholds of lost time. A round that lost less than the first threshold has not stalled, since waits of 10 ms are
+common on a shared machine. If too many rounds stalled, only the rounds above a higher threshold are left out.
+"""
 SHARE = 1 / 3
 """Least share of a round's time that must be lost for the round to count as stalled."""
 RECENT = 32
@@ -45,7 +46,7 @@ class Times(msgspec.Struct, frozen=True):
         return _combined(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
-        """The totals without a part of the rounds."""
+        """The totals without the rounds of `part`."""
         if not part.rounds:
             return self
         return _combined(self, part, -1) if part.rounds < self.rounds else Times()
@@ -87,7 +88,7 @@ def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> floa
     Args:
         round_s: Duration of the round.
         waited_s: Seconds of the round in which threads waited for a processor or the process was stopped.
-        earlier: Durations of the method's latest rounds, without stalled ones.
+        earlier: Durations of the method's latest rounds, without stalled rounds.
     """
     if waited_s < LEVELS_S[0]:
         return 0.0
@@ -112,7 +113,7 @@ def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
 
 
 def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
-    """Note on a run's stalled rounds, in wordings from the longest to the shortest; empty if none stalled."""
+    """Note on a run's stalled rounds, in wordings from the longest to the shortest; empty if no round stalled."""
     entries = list(figures)
     stalled, left_out = (sum(getattr(entry, key) for entry in entries) for key in ("stalled_rounds", "left_out_rounds"))
     if not stalled:

@@ -1,12 +1,13 @@
 """What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
 A recorded tree contains the draft's probabilities of the drafted tokens only. So for a rule that drafts fewer nodes
-than were recorded, the result is fully known. For a rule that drafts more, only the recorded part of its tree is known,
-which gives a lower bound. At the end of the accepted path the target chose a token that was not drafted; the record
-does not say whether a wider or deeper tree would have contained this token.
+than were recorded, the result is fully known. For a rule that drafts more nodes, only the recorded part of its tree is
+known, which gives a lower bound. At the end of the accepted path the target chose a token that was not drafted; the
+record does not say whether a wider or deeper tree would have contained this token.
 
 The tables are estimates for another reason too: every round is replayed from the position where it began, but under
-other rules rounds would begin at other positions. The history rule is not replayed. Knows neither models nor screens.
+other rules rounds would begin at other positions. The history rule is not replayed. This module knows neither models
+nor screens.
 """
 
 from collections.abc import Sequence
@@ -134,8 +135,8 @@ class WhatIf:
     def best(self) -> tuple[Grid, int, int] | None:
         """Table, row and column of the known cell with the most tokens per round.
 
-        Of equal cells, those with an exact number of drafted nodes are preferred, then those with fewer drafted nodes,
-        then those nearest to the current values.
+        Of cells with equally many tokens, cells with an exact number of drafted nodes are preferred, then cells with
+        fewer drafted nodes, then cells nearer to the current values.
         """
         places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
         return max(places, key=lambda place: _merit(*place), default=None)
@@ -180,7 +181,7 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """A value and the numbers nearest to it that are whole steps away and within the bounds, ascending."""
+    """The value and the nearest numbers that are within the bounds and whole numbers of steps away, ascending."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]

@@ -1,8 +1,10 @@
-"""The proposer of the method `auto`: one tree of a draft model's guesses and of lookup guesses, as large as pays off.
+"""The proposer of the method `auto`. Its trees combine a draft model's guesses with lookup guesses, and are as large as
+pays off.
 
-Both sources grow one tree, level by level; a token that both guess is one node, which counts as the model's. In rounds
-where lookups alone promise more tokens per second, the draft model does not run; it reads the missed tokens in a later
-round. Knows neither the target nor times: the tree size controller decides what is drafted.
+Both sources grow one tree, level by level; a token that both sources guess becomes one node, which counts as the
+model's guess. In rounds where lookups alone promise more tokens per second, the draft model does not run; it reads the
+missed tokens in a later round. This module knows neither the target nor times: the tree size controller decides what is
+drafted.
 """
 
 import math
@@ -19,18 +21,20 @@ from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""Number of missed tokens above which the draft model is probed, and how many of the latest missed tokens a probe
-compares at most.
+"""Number of missed tokens above which the draft model is probed, and the largest number of missed tokens, counted from
+the latest, that a probe compares with the model's guesses.
 """
 
 
 class AutoDrafter:
-    """A `Proposer` of one text; without a draft model all guesses come from suffix lookup."""
+    """A `Proposer` of one text; without a draft model, all guesses come from suffix lookup."""
 
     def __init__(
         self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `probabilities` provide the target's sampling noise for lookups, None for greedy decoding."""
+        """Begins a text; `probabilities` provide the target's sampling noise for lookups; they are None for greedy
+        decoding.
+        """
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
@@ -83,7 +87,9 @@ class AutoDrafter:
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """The draft model's best next tokens. If the model missed many tokens, first probes its guesses for them."""
+        """The draft model's best next tokens. If the model missed many tokens, a probe first compares its guesses for
+        these tokens with the text.
+        """
         count = int(rule.growth.wide)
         model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -110,9 +116,9 @@ class _MixedTree:
         """Grows the tree level by level; returns the nodes that are worth verifying.
 
         Args:
-            model: The draft model; None for lookups alone.
+            model: The draft model; None if only lookups draft.
             first: The model's best tokens after the root; None if the model does not draft in this round.
-            guess: Lookup guesses after the root; None if there are none.
+            guess: Lookup guesses after the root; None if lookup has no guesses.
             deepest: Maximum number of levels, limited by the context.
         """
         options, guesses = {0: first} if first else {}, {0: guess} if guess else {}
@@ -144,7 +150,9 @@ class _MixedTree:
         return children
 
     def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """Lookup guesses after a level's nodes, by node; none for a node whose path is not found in the text."""
+        """Lookup guesses after the nodes of a level; keys are the nodes. A node whose path does not occur in the text
+        is left out.
+        """
         tree, guesses = self.tree, dict[int, LookupGuess]()
         for node in level:
             parent_guess = above.get(tree.parents[node])
@@ -155,8 +163,9 @@ class _MixedTree:
     def _model_guesses(
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after a level's nodes, by node. Nodes are left out if the model has not read their
-        parents. The result is empty if the model cannot draft deeper levels, or if a draft pass is not worth its time.
+        """The model's best tokens after the nodes of a level; keys are the nodes. A node is left out if the model has
+        not read the node's parent. The result is empty if the model cannot draft deeper levels, or if a draft pass is
+        not worth its time.
         """
         if self.tree.depths[level[0]] >= model.deepest:
             return {}

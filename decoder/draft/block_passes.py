@@ -2,7 +2,7 @@
 
 Row i of the KV cache belongs to token i of the text and is computed from the target's layer states at this token. After
 the text, a single pass predicts the tokens of all levels. All nodes of a level have the same row of logits, unless the
-head corrects the row for the token of each node. Does not know what the logits are used for.
+head corrects the row for the token of each node. This module does not know what the logits are used for.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from decoder.forward.layer_states import LayerStates
 from decoder.tree import TokenTree
 
 PROBED = 3
-"""Largest number of additional blocks in a pass. They begin at earlier tokens of the text, so their guesses are for
-tokens that the text already has.
+"""Largest number of additional blocks in a pass. These blocks begin at earlier tokens of the text, so their guesses are
+for tokens that the text already has.
 """
 
 
@@ -72,7 +72,7 @@ class BlockPasses:
         self._memory = {node: memory for node, memory in self._memory.items() if node <= 0}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; takes no pass. The root must have been read as the last token of the text."""
+        """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, block = tree.depths[nodes[0]], self._block
         assert block is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
         memory = torch.stack([self._memory[tree.parents[node]] for node in nodes])
@@ -89,11 +89,11 @@ class BlockPasses:
         self._unread.append(self._states.take([0, *path]))
 
     def _read(self, count: int) -> None:
-        """Reads the next `count` tokens of the text, whose target states must be among the unread ones."""
+        """Reads the next `count` tokens of the text; `_unread` must hold the target's states at these tokens."""
         if not count:
             return
         states = torch.cat(self._unread)
-        # A copy, since a view would keep all states of a prompt in memory until the next pass.
+        # The rest is copied, since a view of it would keep all states of a prompt in memory until the next pass.
         self._unread = [states[count:].clone()]
         for start in range(0, count, AT_ONCE):
             self._head.read(self.cache, states[start : min(count, start + AT_ONCE)])

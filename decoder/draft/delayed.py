@@ -1,8 +1,8 @@
 """Sampling of delayed trees from the draft (the paper, section 5).
 
-Knows no model: a function given by the caller returns the distributions (rows) after given nodes. Rollouts with a
-common prefix share nodes, and the tree records how many times each node was sampled, which lossless verifiers need.
-"The paper" is the one cited in `decoder.verify.lossless`.
+This module knows no model: the caller passes a function that returns the draft's distributions (rows) after given
+nodes. Rollouts with a common prefix share nodes, and the tree records how many times each node was sampled, which
+lossless verifiers need. "The paper" is the paper cited in `decoder.verify.lossless`.
 """
 
 from collections.abc import Callable, Sequence

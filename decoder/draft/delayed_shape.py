@@ -1,6 +1,6 @@
 """The shape of a delayed tree: one path, then independent rollouts from its end (the paper, section 5).
 
-Imports no torch, since parsing command-line options needs shapes. "The paper" is the one cited in
+This module imports no torch, since parsing command-line options needs shapes. "The paper" is the paper cited in
 `decoder.verify.lossless`.
 """
 

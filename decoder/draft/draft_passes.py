@@ -1,7 +1,7 @@
 """Forward passes of a draft model: over one text, and level by level over the draft trees at its end.
 
-The KV cache is kept across rounds: accepted drafted nodes are not computed again. Does not know what the logits are
-used for.
+The KV cache is kept across rounds: accepted drafted nodes are not computed again. This module does not know what the
+logits are used for.
 """
 
 import sys
@@ -56,9 +56,10 @@ class DraftPasses:
         return self._shared_logits(logits[None])
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position after each.
+        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position that follows
+        each of these tokens.
 
-        Logits are returned for the last `latest` tokens, or for all unread tokens if they are fewer.
+        Logits are returned for the last `latest` tokens, or for all unread tokens if there are fewer.
         """
         start = max(self.cache.length, len(text) - latest)
         if start > self.cache.length:
@@ -88,7 +89,8 @@ class DraftPasses:
         self._rows, self._visible_rows = {}, {}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards one level's nodes, after their parents; returns the logits and the position after each node.
+        """Forwards the nodes of one level, whose parents must have been read or forwarded before. Returns the logits
+        after each node, and the position that follows it.
 
         The root is not forwarded if it was already read as the last token of the text.
         """
@@ -113,7 +115,7 @@ class DraftPasses:
         self._rows = {new: self._rows[old] for new, old in enumerate(kept_nodes) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}

@@ -1,4 +1,6 @@
-"""A proposer that samples its trees from a draft model, for independent sampling. Knows nothing of the target."""
+"""A proposer that samples its trees from a draft model, for independent sampling. This module knows nothing of the
+target.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -67,14 +69,14 @@ class DrawnDrafter:
         return Proposal(tree, self.passes.count - before, shape)
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; nothing is learnt from it."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt from it."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def _probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         return probabilities(logits, [self._schedule.at(position) for position in positions])

@@ -2,8 +2,8 @@
 section 3.1).
 
 `HeadText` computes the rows of the text; a drafted row combines a node with the head's own output at the node's parent.
-Keys and values of drafted rows are dropped after each round, since the target has then computed the states of accepted
-nodes. Does not know what the logits are used for.
+Keys and values of drafted rows are dropped after each round, since by then the target has computed the states of the
+accepted nodes. This module does not know what the logits are used for.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Level-by-level growth of a draft tree under a growth rule, from any source of next tokens.
 
-Knows no models, texts or costs.
+This module knows no models, texts or costs.
 """
 
 import math
@@ -62,8 +62,8 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level that are within the budget. With `best`, these are the nodes among the tree's `n_max` most
-    probable nodes.
+    """Nodes of a level that are within the budget. With `best`, a node is within the budget if it is one of the tree's
+    `n_max` most probable nodes.
     """
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level

@@ -1,7 +1,8 @@
-"""Reading of one text by a head: the target's states that the head has not read yet, and cache rows for all others.
+"""One text as read by a head: the target's states that the head has not read yet, and KV cache rows for the tokens that
+it has read.
 
-Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last
-token as soon as the target has read all tokens before it. Knows neither trees nor logits.
+Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last token
+as soon as the target has read all tokens before it. This module knows neither trees nor logits.
 """
 
 from collections.abc import Sequence
@@ -48,14 +49,14 @@ class HeadText:
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
         """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at
-        all of them if they are fewer.
+        all of these tokens if there are fewer.
 
         Rows of `behind` are computed in the same pass as the last tokens, as a chain after these tokens. The outputs of
         `behind` follow the outputs of the text; the keys and values of `behind` are dropped.
         """
         tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
         count, outputs = len(tokens), list[Tensor]()
-        # A copy, since a view would keep all states of a prompt in memory until the next pass.
+        # The rest is copied, since a view of it would keep all states of a prompt in memory until the next pass.
         self.unread = [states[count:].clone()]
         more, hidden_more = behind or ((), states[:0])
         for start in range(0, count, AT_ONCE):

@@ -3,7 +3,7 @@
 Prompt lookup decoding copies one continuation; SuffixDecoding (arXiv:2411.04975) weights continuations by frequency.
 The index holds the positions of each pair of tokens; longer matches are found by comparison with the text. Frequency
 counts in a suffix tree or automaton would have to be updated for all suffixes with every token, which takes quadratic
-time in a text such as "aaaa". Knows token ids, and neither models nor trees.
+time in a text such as "aaaa". This module knows token ids, but neither models nor trees.
 """
 
 from collections import Counter, defaultdict
@@ -15,16 +15,18 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Next tokens are counted after at most this number of earlier occurrences of a suffix, the latest ones."""
+"""Largest number of earlier occurrences of a suffix after which next tokens are counted. If there are more, the latest
+occurrences are used.
+"""
 SEARCHED = 4096
-"""Longer matches are searched at no more than this number of earlier occurrences of the last two tokens, the latest
-ones.
+"""Largest number of earlier occurrences of the last two tokens at which longer matches are searched. If there are more,
+the latest occurrences are used.
 """
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
-"""Of several suffixes, lookup uses the one for which a guessed chain of this many tokens has the most expected accepted
-tokens.
+"""Length, in tokens, of the guessed chains by which suffixes are compared: lookup uses the suffix whose chain has the
+largest expected number of accepted tokens.
 """
 _ROOM = 1024
 
@@ -39,7 +41,7 @@ class Continuation:
     length: int
     """Length of the suffix in tokens, including the path of the tree."""
     places: Sequence[int]
-    """Positions of the tokens that followed earlier occurrences, the latest first; at least one."""
+    """Positions of the tokens that followed earlier occurrences of the suffix, the latest position first; not empty."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
         """The `most` most frequent next tokens, each with its share of the occurrences; equally frequent tokens are
@@ -60,8 +62,8 @@ class Continuation:
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Expected accepted tokens of a chain of the `FORESEEN` most frequent next tokens, if each is accepted with a
-        probability equal to its share.
+        """Expected number of accepted tokens of a chain of up to `FORESEEN` tokens. Each token of the chain is the most
+        frequent next token, and is assumed to be accepted with a probability equal to its share.
         """
         probability, total = 1.0, 0.0
         ahead: Continuation | None = self
@@ -101,8 +103,8 @@ class SuffixIndex:
     def suffix_continuations(self) -> list[Continuation]:
         """Continuations of each of the text's suffixes, the longest suffix first.
 
-        Of suffixes with the same earlier occurrences, only the longest is listed. A suffix has `SHORTEST` to `LONGEST`
-        tokens; acceptance probabilities do not depend on lengths beyond `LONGEST`.
+        Of suffixes with the same earlier occurrences, only the longest is listed. Only suffixes of `SHORTEST` to
+        `LONGEST` tokens are considered, since acceptance probabilities do not depend on lengths beyond `LONGEST`.
         """
         last, tokens = len(self._text) - 1, self._array
         before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []
@@ -118,8 +120,8 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """Continuations of the suffix with the most expected tokens; of equally good suffixes, the longest. None if no
-        suffix occurs earlier.
+        """Continuations of the suffix with the largest `expected_tokens`; of equally good suffixes, the longest. None
+        if no suffix occurs earlier.
         """
         best, most_expected = None, 0.0
         for ending in self.suffix_continuations():

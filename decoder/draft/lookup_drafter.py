@@ -1,8 +1,8 @@
 """Suffix lookup as a proposer: trees of the tokens that followed the text's suffix earlier, without a draft model.
 
-A node's probability is its share among the earlier continuations; under coupled sampling, it is the probability that
-the target's noise selects the node among them. So lookup trees grow by the same rules as trees of a draft model. Knows
-nothing of the target.
+A node's probability is its share of the earlier continuations; under coupled sampling, it is the probability that the
+target's noise selects the node among them. So lookup trees grow by the same rules as trees of a draft model. This
+module knows nothing of the target.
 """
 
 import math
@@ -22,7 +22,7 @@ class LookupDrafter:
     """A `Proposer` of one text that guesses by suffix lookup."""
 
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text; `probabilities` provide the target's sampling noise, None for greedy decoding."""
+        """Begins a text; `probabilities` provide the target's sampling noise; they are None for greedy decoding."""
         self._probabilities = probabilities
         self._past = SuffixIndex()
 
@@ -44,13 +44,13 @@ class LookupDrafter:
         return Proposal(tree if len(chosen) == len(tree) else tree.subtree(chosen))
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`; does nothing, since lookups have no cache, and the next round's text has the new tokens."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
 
 class _LookupSource:

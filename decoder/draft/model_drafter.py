@@ -1,7 +1,7 @@
 """A draft model as a proposer: it reads the unread end of the text, then grows a tree level by level.
 
-Knows nothing of the target. One forward pass computes the next-token distributions of a whole level (DynaTree paper,
-section 3.1).
+This module knows nothing of the target. One forward pass computes the next-token distributions of a whole level
+(DynaTree paper, section 3.1).
 """
 
 from collections.abc import Sequence
@@ -36,22 +36,24 @@ class Passes(Protocol):
         """Reserves cache rows for a text and a tree."""
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the draft has not read; 0 if it cannot draft yet."""
+        """Number of tokens at the end of the text that the draft has not read; 0 if the draft cannot draft yet."""
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
         """Reads the unread tokens of the text; returns the logits after the last token."""
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position after each.
+        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position that follows
+        each of these tokens.
 
-        Logits are returned for the last `latest` tokens, or for all unread tokens if they are fewer.
+        Logits are returned for the last `latest` tokens, or for all unread tokens if there are fewer.
         """
 
     def begin_tree(self) -> None:
         """Forgets the nodes of the previous tree."""
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards one level's nodes, after their parents; returns the logits and the position after each node.
+        """Forwards the nodes of one level, whose parents must have been read or forwarded before. Returns the logits
+        after each node, and the position that follows it.
 
         If all nodes have the same logits, a single row of logits and a single position may be returned.
         """
@@ -62,7 +64,7 @@ class Passes(Protocol):
         """
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
 
 
 class LevelDrafter(Proposer, Protocol):
@@ -77,7 +79,7 @@ class LevelDrafter(Proposer, Protocol):
         """Largest number of levels that the drafter can draft."""
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the draft has not read; 0 if it cannot draft yet."""
+        """Number of tokens at the end of the text that the draft has not read; 0 if the draft cannot draft yet."""
 
     def begin_tree(self) -> None:
         """Forgets the nodes of the previous tree."""
@@ -88,12 +90,12 @@ class LevelDrafter(Proposer, Protocol):
     def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
         """Like `catch_up`, but also returns guesses for tokens that the text already has.
 
-        Returns the `count` best tokens after each of the last unread tokens, at most `latest` of these, and the text's
-        own tokens at the guessed places. The last guess is for the place after the text, which has no token yet.
+        Returns the `count` best tokens after each of the last unread tokens (at most `latest` tokens), and the text's
+        own tokens at the guessed positions. The last guess is for the position after the text, which has no token yet.
         """
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """Forwards nodes of one level and returns the `count` best tokens after each."""
+        """Forwards nodes of one level and returns the `count` best tokens after each node."""
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
         """Reduces the tree to the nodes `kept`."""
@@ -116,7 +118,7 @@ def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Chil
         tree: A tree that has only its root.
         rule: The growth rule.
         children: Best tokens after the root if it was read with the text; None if the root must be forwarded.
-        deepest: Levels that the context has room for.
+        deepest: Number of levels for which the context has room.
     """
 
     def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
@@ -149,14 +151,14 @@ class ModelDrafter:
         return proposed(self, text, rule, room)
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     @property
     def count(self) -> int:
@@ -197,7 +199,7 @@ class ModelDrafter:
         return tree.subtree(kept_nodes)
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """Forwards nodes of one level and returns the `count` best tokens after each."""
+        """Forwards nodes of one level and returns the `count` best tokens after each node."""
         best = self._best(*self.passes.after_level(tree, nodes), count)
         return best * len(nodes) if len(best) == 1 else best
 
@@ -212,7 +214,8 @@ class ModelDrafter:
 def best_children(
     logits: Float[Tensor, "N V"], count: int, draft_logits: Float[Tensor, "N V"] | None = None
 ) -> list[Children]:
-    """The `count` most probable tokens of each row, the lower id first among equals; log-probabilities in float32.
+    """The `count` most probable tokens of each row, with log-probabilities in float32; of equally probable tokens, the
+    one with the lower id comes first.
 
     With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens.
     """
@@ -235,7 +238,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
         best, scores = [], []
         for _ in range(count):
             # For a few thousand numbers, numpy's argmax takes a tenth of the time of torch's argmax or of a sort. Of
-            # equal values it returns the lowest id.
+            # equal values, it returns the lowest id.
             token = int(left.argmax())
             best.append(token)
             scores.append(float(left[token]))
@@ -248,7 +251,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
 def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
     tokens, values = [], []
     for _ in range(count):
-        # Of equal values argmax returns the lowest id; topk does not guarantee this.
+        # Of equal values, argmax returns the lowest id; topk does not guarantee this.
         best = logprobs.argmax(-1, keepdim=True)
         tokens.append(best)
         values.append(logprobs.gather(-1, best))

@@ -2,7 +2,7 @@
 
 A pass ends with mask rows, which follow the last row of the text. Each mask row combines a mask token with a mask state
 and predicts the token of one more level; all nodes of a level have the same row of logits. Source: P-EAGLE (arXiv
-2602.01469). Does not know what the logits are used for.
+2602.01469). This module does not know what the logits are used for.
 """
 
 from collections.abc import Sequence
@@ -54,10 +54,10 @@ class ParallelPasses:
         return logits[:rows], [*range(len(text) - rows + 1, len(text) + 1)]
 
     def begin_tree(self) -> None:
-        """See `Passes`; does nothing, since no rows are kept by node."""
+        """See `Passes`; does nothing, since no state of single nodes is kept."""
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "1 V"], list[int]]:
-        """See `Passes`; takes no pass. The root must have been read as the last token of the text."""
+        """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, levels = tree.depths[nodes[0]], self._levels
         assert levels is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
         # The text has one token more than the cache has rows, and its length is the position of the next token.

@@ -1,4 +1,6 @@
-"""Protocol of all drafters of one text: a draft model, suffix lookup or another source. Knows nothing of the target."""
+"""Protocol of all drafters of one text: a draft model, suffix lookup or another source. This module knows nothing of
+the target.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ class Proposer(Protocol):
         """Records the tokens that the target chose after the root: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops those of all other nodes."""
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Records the times of drafting, of verification and of the whole round, in seconds."""

@@ -1,7 +1,7 @@
-"""Tokenizes a growing text, or a text that follows another text, by the tokenizer of another model.
+"""Tokenizes a growing text, or a text that follows another text, with the tokenizer of another model.
 
 A tokenizer may treat the beginning of a text differently (a prefix space), and a token may span two texts, so a text is
-tokenized together with the end of the text before it. Knows tokenizers, and neither models nor drafts.
+tokenized together with the end of the text before it. This module knows tokenizers, but neither models nor drafts.
 """
 
 import re
@@ -11,13 +11,17 @@ from itertools import islice
 from decoder.models.tokenizer import TextTokenizer
 
 CONTEXT_CHARACTERS = 64
-"""Number of characters before a text that are tokenized with it."""
+"""Number of characters of the preceding text that are tokenized together with a text."""
 OPEN_CHARACTERS, SHORTENED_TO = 512, 128
-"""Length above which the open text (the part that is tokenized again) is shortened, and the least length that stays."""
+"""Length in characters above which the open text (the part that is tokenized again) is shortened, and the least length
+that it keeps.
+"""
 TRIED_PLACES = 8
-"""Most places at which one shortening tries to divide a text."""
+"""Largest number of places at which one shortening tries to divide the open text."""
 _ANCHORS = ("\n", ".", "a", "0")
-"""Texts that are tried in place of the text before, if a token would span both; few texts are joined with all these."""
+"""Texts that are tried in place of the preceding text if a token would span both texts. Few texts form a common token
+with each of these.
+"""
 _WORD_START = re.compile(r"(?<=\S)\s")
 
 
@@ -38,7 +42,7 @@ def first_tokens(tokenizer: TextTokenizer) -> list[int]:
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """Length of the longest common prefix of two sequences, which must have the same type."""
     agreed, most = 0, min(len(one), len(other))
-    # Slices are compared faster than tokens one by one, and most comparisons are of equal texts.
+    # Comparing slices is faster than comparing tokens one by one, and most of the compared texts are equal.
     if one[:most] == other[:most]:
         return most
     while agreed < most:
@@ -54,13 +58,13 @@ class Following:
     """Tokens of texts that follow a given text."""
 
     def __init__(self, tokenizer: TextTokenizer, before: str = "") -> None:
-        """Prepares for texts after `before`, of which the last `CONTEXT_CHARACTERS` characters matter."""
+        """Prepares to tokenize texts that follow `before`; only its last `CONTEXT_CHARACTERS` characters matter."""
         self._tokenizer = tokenizer
         self.before = before[-CONTEXT_CHARACTERS:]
         self._known = encoded(tokenizer, self.before)
 
     def tokens(self, text: str) -> list[int]:
-        """Tokens of `text` after the text before it; if a token would span both texts, tokens of `text` alone."""
+        """Tokens of `text` as a continuation of `before`; if a token would span both texts, tokens of `text` alone."""
         tokens = self.after(text)
         if tokens is not None:
             return tokens
@@ -68,7 +72,7 @@ class Following:
         return next((tokens for tokens in apart if tokens is not None), encoded(self._tokenizer, text))
 
     def after(self, text: str) -> list[int] | None:
-        """Tokens of `text` after the text before it; None if a token would span both texts."""
+        """Tokens of `text` as a continuation of `before`; None if a token would span both texts."""
         whole, count = encoded(self._tokenizer, self.before + text), len(self._known)
         return whole[count:] if whole[:count] == self._known else None
 
@@ -82,9 +86,9 @@ class GrowingTokens:
         self._tokenizer = tokenizer
         self._following = Following(tokenizer)
         self._final = len(self.tokens)
-        """Number of tokens, from the first on, that do not change any more."""
+        """Number of tokens at the start of `tokens` that can no longer change."""
         self._open = ""
-        """Text of the later tokens, which may still change."""
+        """Text of the remaining tokens, which may still change."""
         self._longest = OPEN_CHARACTERS
 
     def append(self, text: str) -> None:
@@ -111,7 +115,9 @@ class GrowingTokens:
         self._longest = 2 * len(self._open)
 
     def _places(self) -> Iterator[int]:
-        """Places to divide the open text: word starts, the latest first, then any place, for scripts without spaces."""
+        """Places at which the open text may be divided: first word starts, in order from the latest, then all places,
+        for scripts without spaces.
+        """
         last = len(self._open) - SHORTENED_TO
         starts = [match.start() for match in _WORD_START.finditer(self._open, last - SHORTENED_TO, last)]
         yield from reversed(starts[-TRIED_PLACES // 2 :])

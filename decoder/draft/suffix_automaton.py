@@ -1,14 +1,16 @@
-"""Repetition in a text: the length of its longest suffix that also occurs earlier, by a suffix automaton.
+"""Repetition in a text: a suffix automaton finds the length of the text's longest suffix that also occurs earlier.
 
-A guess that continues a repetition is more likely to be accepted than its draft probability suggests; the longer the
-repetition, the more likely. A suffix automaton (Blumer and others, 1985) gives this length for the text and for every
-path of a tree, in time independent of the text's length. Knows token ids, and neither models nor trees.
+A guess that continues a repetition is more likely to be accepted than its draft probability suggests, and the more so
+the longer the repetition is. A suffix automaton (Blumer and others, 1985) gives this length for the text and for every
+path of a tree, in time independent of the text's length. This module knows token ids, but neither models nor trees.
 """
 
 from collections.abc import Iterable
 
 FAMILIARITIES = 6
-"""Number of familiarity classes of substrings, by length in tokens: 0-1, 2-3, 4-7, 8-15, 16-31, 32 and more."""
+"""Number of familiarity classes of substrings. The classes contain substrings of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or
+more tokens.
+"""
 SuffixMatch = tuple[int, int]
 """(state, length in tokens) of the longest suffix that occurs earlier in the text: a suffix of the text, or of the text
 followed by a path of the tree.
@@ -25,7 +27,7 @@ class SuffixAutomaton:
 
     def __init__(self, text: Iterable[int] = ()) -> None:
         self._next: list[dict[int, int]] = [{}]
-        """Transitions of each state: next state by token."""
+        """Transitions of each state, as a dict from token to next state."""
         self._shorter = [-1]
         """Suffix link of each state: the state of the longest suffix with more end positions; -1 for the root."""
         self._longest = [0]
@@ -42,8 +44,8 @@ class SuffixAutomaton:
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
         """The match after each candidate next token, and the familiarity class of each candidate.
 
-        The list of classes has one more entry, for all other tokens: if no candidate continues the match, the class of
-        the token that does.
+        The list of classes has one more entry, for all other tokens: the class of a token that continues the match, or
+        0 if one of the candidates continues it.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
@@ -77,8 +79,8 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of the longest substring of `state` plus the token. If that state also has longer substrings, it is
-        cloned.
+        """State of the substring that consists of the longest substring of `state` and the token. If this state also
+        stands for longer substrings, it is cloned.
         """
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:

@@ -1,7 +1,8 @@
 """A chain of draft tokens, translated through its text into a chain of the target's tokens.
 
-Draft tokens are added one at a time. A target token is certain once a further draft token has left it unchanged: the
-last token of a text may still become a part of a longer token. Knows tokenizers, and neither models nor noise.
+Draft tokens are added one at a time. A target token is certain once a further draft token has left it unchanged, since
+the last token of a text may still become part of a longer token. This module knows tokenizers, but neither models nor
+noise.
 """
 
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ class TranslatedChain:
     """Target tokens of one round's chain, as far as they are certain.
 
     A target token's probability is the product of the probabilities of all draft tokens whose text begins within the
-    target token. A draft token whose text spans several target tokens counts in the first of these alone, where the
-    target may first differ from the draft.
+    target token. A draft token whose text spans several target tokens counts only in the first of these tokens, where
+    the target may first differ from the draft.
     """
 
     def __init__(self, draft: TextStream, target: TextStream, following: Following) -> None:
@@ -40,9 +41,10 @@ class TranslatedChain:
 
         Args:
             draft: Stream of the draft's tokens of the text.
-            target: Stream of the target's tokens of the text. If the text ends within a character, the tokens of this
-                incomplete character must also begin the translation.
-            following: Tokenizes what follows the complete characters of the text, by the target's tokenizer.
+            target: Stream of the target's tokens of the text. If the text ends within a character, the translation must
+                begin with the tokens of this incomplete character.
+            following: Tokenizes, with the target's tokenizer, text that follows the complete characters of the
+                committed text.
         """
         self.tokens: list[int] = []
         """Certain target tokens."""
@@ -56,7 +58,7 @@ class TranslatedChain:
         self._starts: list[tuple[int, Logprob]] = []
         """(index of the first character, log-probability) of each draft token that counts in no target token yet."""
         self._possible: Sequence[int] = ()
-        """Target tokens of the text so far; the latest may still change."""
+        """Target tokens of the text so far; the last ones may still change."""
 
     @property
     def possible(self) -> int:
@@ -99,7 +101,9 @@ class TranslatedChain:
         return tokens[begun:]
 
     def _settle(self, count: int) -> None:
-        """Makes the first `count` target tokens of the text so far certain; ends the chain if a certain one changed."""
+        """Makes the first `count` target tokens of the text so far certain; ends the chain if an already certain token
+        has changed.
+        """
         if list(self._possible[: len(self.tokens)]) != self.tokens:
             self.ended = True
             return

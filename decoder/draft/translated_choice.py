@@ -1,4 +1,4 @@
-"""Choice of a draft token where the draft's tokens are not the target's: the most probable one, or the one that the
+"""Choice of a draft token if draft and target have different tokens: the most probable token, or the token that the
 target's sampling noise favours.
 
 The noise belongs to the target's tokens. A draft token has the noise of its twin, the target token with the same text.
@@ -46,7 +46,7 @@ class TokenChoice:
 
         Args:
             logits: The draft's logits over its own tokens.
-            position: Position in the target's text of the target token that begins with the draft token.
+            position: Position, among the target's tokens, of the target token that the draft token begins.
             torn: Whether the draft token continues an incomplete character, for which there is no noise.
         """
         own = logits.log_softmax(-1, torch.float32)[0]
@@ -68,7 +68,7 @@ class TokenChoice:
         return draft_ids[chosen], Logprob(float(scores[chosen]), float(own[draft_ids[chosen]]))
 
     def twin(self, token: int) -> int | None:
-        """The target token with the same text as a draft token; None if there is none."""
+        """The target token with the same text as a draft token; None if there is no such token."""
         if token not in self._twins:
             self._twins[token] = self._twin(self._pieces(token))
         return self._twins[token]

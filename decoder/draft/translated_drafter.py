@@ -1,9 +1,10 @@
-"""A draft model with another tokenizer as a proposer: chains, translated through text.
+"""A proposer with a draft model that has another tokenizer than the target. It drafts chains, which are translated
+through text.
 
 The draft reads the text in its own tokens. When the text grows, most of its first tokens stay the same, and their rows
-stay in the draft's KV cache. A wrong translation only lowers acceptance, since the target decides every token. Trees
-become chains, since the draft's further guesses after a token would have to be translated one by one. Knows nothing of
-the target's logits.
+stay in the draft's KV cache. A wrong translation only lowers acceptance, since the target decides every token. It
+drafts chains instead of trees, since each further guess after a token would need its own translation. This module knows
+nothing of the target's logits.
 """
 
 import sys
@@ -56,10 +57,9 @@ class OwnPasses:
             self.cache.reserve(rows)
 
     def after(self, tokens: Sequence[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after up to `latest` unread tokens at the end of a text, and always after its last token.
-
-        Cache rows are kept as far as the text begins with the same tokens as the text before. The text must not be
-        empty.
+        """Logits after the last `latest` tokens of a text, or after its unread tokens if there are fewer, but always
+        after the last token. Cache rows are kept for the tokens with which both this text and the text of the previous
+        call begin. The text must not be empty.
         """
         kept = min(common_prefix(self.read, tokens), len(tokens) - 1)
         self.cache.cut(kept)
@@ -105,7 +105,7 @@ class TranslatedDrafter:
         self._known = 0
         """Approximate number of target tokens whose text the draft has read."""
         self._drafted: list[int] = []
-        """Draft tokens of the round, after those of the text."""
+        """The draft's own tokens that were drafted in this round; they follow the tokens of the text."""
         self._chain: TranslatedChain | None = None
         self._ready: Float[Tensor, "1 V"] | None = None
         """Logits after the text, if they were computed before the round's first draft token."""
@@ -118,7 +118,7 @@ class TranslatedDrafter:
             self.passes.count = 0
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; does nothing, since the draft has another number of tokens; passes reserve their own rows."""
+        """See `Proposer`; does nothing, since `rows` counts target tokens; `OwnPasses` reserves rows itself."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
@@ -134,7 +134,7 @@ class TranslatedDrafter:
         """See `Proposer`; does nothing, since the next pass keeps the rows of tokens that are in the text."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; nothing is learnt."""
+        """See `Proposer`; does nothing, since this drafter does not learn from times."""
 
     @property
     def count(self) -> int:
@@ -155,13 +155,15 @@ class TranslatedDrafter:
         """See `LevelDrafter`; `catch_up` begins the chain."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """See `LevelDrafter`; one token, or none if the draft's text cannot be translated."""
+        """See `LevelDrafter`; returns one token, or none if the draft's text cannot be translated."""
         del count
         self._take(text[self._taken :])
         return self._next(self._begun(), 0)
 
     def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
-        """See `LevelDrafter`; for places within the text, guesses and tokens are the draft's, one guess per place."""
+        """See `LevelDrafter`; within the text, guesses and tokens are the draft's own tokens, with one guess per
+        position.
+        """
         del count
         self._take(text[self._taken :])
         tokens, chain = self._own.tokens, self._begun()
@@ -173,7 +175,7 @@ class TranslatedDrafter:
         return [*guesses, self._next(chain, 0)], tokens[len(tokens) - len(guesses) :]
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """See `LevelDrafter`; one token after the chain's last node, and none after other nodes."""
+        """See `LevelDrafter`; returns one token after the chain's last node, and none after other nodes."""
         del count
         return [self._after(tree, node) for node in nodes]
 

@@ -1,6 +1,6 @@
 """Registry of decoding methods by name. The race, command line, settings, screen and documentation read it.
 
-Each method is one file of this folder. Importing the registry imports no torch.
+Each method is one file of this folder. Importing the registry does not import torch.
 """
 
 import sys
@@ -15,14 +15,14 @@ from decoder.methods.option import Option
 from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}
-"""Methods by name, in the order of help texts; `register` adds one."""
+"""Methods by name, in the order of help texts; `register` adds a method."""
 WHOLE = sys.maxsize
 """Result of `same_until` if all tokens of a text must equal those of `ar`. It is larger than the length of any text."""
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError if its name, an option or a knob is taken, or if it uses an unknown method's
-    parameters.
+    """Adds a method; raises ValueError if its name, an option or a knob is already in use, or if it uses an unknown
+    method's parameters.
     """
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
@@ -76,20 +76,20 @@ def racing() -> tuple[str, ...]:
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """All knobs by name: those of the methods, in the order of `METHODS`, then those of sampling."""
+    """All knobs by name: first the knobs of the methods, in the order of `METHODS`, then the knobs of sampling."""
     of_methods = (knob for method in METHODS.values() for knob in method.knobs)
     return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
 
 def require_knobs(names: Iterable[KnobName]) -> None:
-    """Raises ConfigError if a name is not that of a knob."""
+    """Raises ConfigError if one of these names is not the name of a knob."""
     known = all_knobs()
     unknown = [name for name in names if name not in known]
     require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
 
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
-    """Options of a parameter set: those of a method, or of sampling."""
+    """Options that set the parameters of a parameter set, which belongs to a method or to sampling."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 

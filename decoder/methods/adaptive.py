@@ -17,7 +17,9 @@ from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_de
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """Parameters of adaptive trees, with the paper's defaults: breadth by confidence, depth by path probability."""
+    """Parameters of adaptive trees, with the paper's defaults. The draft's confidence at a node determines the node's
+    breadth, and path probabilities determine the tree's depth.
+    """
 
     d0: float = 5.0
     """Base depth (rounded). From this depth on, a node gets children only if its path probability is at least
@@ -26,7 +28,7 @@ class AdaptiveTree(Rules):
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Number of children of a node if the draft is confident, in between, or unsure."""
+    """Numbers of children of a node if the draft is confident, neither confident nor unsure, and unsure."""
     tau_h: float = 0.9
     """The draft is confident if its largest next-token probability is at least `tau_h`; the history rule adapts
     `tau_h`.
@@ -38,7 +40,7 @@ class AdaptiveTree(Rules):
     rho_deep: float = 0.5
     """Least path probability at which a node gets children, from the base depth on."""
     tau: float = 0.05
-    """Lower bound on `rho_stop`. In the paper, also the path probability threshold of the fixed tree."""
+    """Lower bound on `rho_stop`. In the paper, `tau` is also the path probability threshold of the fixed tree."""
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""
     window: int = 10
@@ -100,7 +102,8 @@ class AdaptiveTree(Rules):
     def moved(self, d0: float, tau_h: float) -> Self:
         """A copy with new values of `d0` and `tau_h` from the history rule; both values must be within their bounds.
 
-        A copy is made in every round, and `replace`, which checks all parameters, would take ten times as long.
+        A copy is made in every round; `dataclasses.replace` would take ten times as long, since it checks all
+        parameters.
         """
         copy = object.__new__(type(self))
         vars(copy).update(vars(self), d0=d0, tau_h=tau_h)

@@ -1,8 +1,8 @@
 """bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
 
 The sum of path probabilities is the expected number of accepted nodes. So, by the draft's own probabilities, no other
-tree of the same number of nodes and levels has more expected accepted nodes. Nodes are drafted with one draft pass per
-level, not one by one.
+tree with the same number of nodes and levels has a larger expected number of accepted nodes. Nodes are drafted with one
+draft pass per level, not one by one.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ MOST_CHILDREN = 32
 
 @dataclass(frozen=True)
 class BestFirst(Rules):
-    """Parameters of a tree of the `n_max` most probable nodes that are no deeper than `depth`."""
+    """Parameters of a tree that consists of the `n_max` most probable nodes among those no deeper than `depth`."""
 
     n_max: int = 8
     depth: int = 5

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
 """Separate streams of the random generator: a verifier that used the draft's random numbers would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
-"""Values of the knob `verifier`. The first is invalid for sampled trees, the last for trees of several paths."""
+"""Values of the knob `verifier`. The first, `coupled`, is invalid for sampled trees; the last, `block`, is invalid for
+trees of several paths.
+"""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
 """Values of `selector` other than a file: the selectors that dynatui ships for the embedded pair, or no selector."""
@@ -84,7 +86,9 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """Shape of each round's tree. With a selector, rounds have this shape only if the selector chooses none."""
+        """Shape of each round's tree. With a selector, a round has this shape only if the selector chooses no shape for
+        it.
+        """
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -184,11 +188,12 @@ METHOD = Method(
                "ar, with any draft. The others need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
         Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: the most probable tokens. iid, "
-               "delayed: sampled from the draft, by method delayed. selector: as delayed, each round's shape chosen.",
+               "delayed: sampled from the draft, by method delayed. selector: as delayed, with a shape chosen for each "
+               "round.",
                choices=_DRAFTINGS),
         Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, tokens before the tree branches, tokens "
                "of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "Selector that chooses shapes with --drafting selector, from dynatui "
-               f"selector train; {SHIPPED}: the one that comes with dynatui for the embedded pair."),
+        Option("selector", str, "FILE", "File of the selector that chooses shapes with --drafting selector, made by "
+               f"dynatui selector train; {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

@@ -24,7 +24,8 @@ class DynaTree(AdaptiveTree):
     n_max: int = 256
     """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Which nodes are kept if the tree has more than `n_max`: the first in breadth-first order, or the most probable.
+    """Which nodes are kept if the tree has more than `n_max`: the first nodes in breadth-first order, or the most
+    probable nodes.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -95,7 +96,8 @@ METHOD = Method(
         Option("rho_stop", float, "P", "Least probability of a path that is continued."),
         Option("rho_deep", float, "P", "Least probability of a path that is continued from the base depth on."),
         Option("tau", float, "P", "Lower bound on rho_stop."),
-        Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. By cost: --methods auto.",
+        Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. To choose it by cost: "
+               "--methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),
         Option("selection", str, "NAME", "Which nodes are kept if a tree has more than n_max: bfs (the first in "
                "breadth-first order) or best (the most probable).", choices=get_args(Selection)),

@@ -30,7 +30,7 @@ class Linear(Rules):
         """The growth rule of a chain."""
         return TreeRule(fixed_growth(self.k, 0, 1), Budget(self.k))
 
-    def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
+    def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain has one limit
         """Limit that ends a chain: the length `k`."""
         return "k"
 

@@ -28,7 +28,7 @@ N_MAX = KnobInfo(
 
 
 class Run(Protocol):
-    """Those settings of a run that methods read."""
+    """The settings of a run that methods read."""
 
     @property
     def max_new_tokens(self) -> int:
@@ -62,9 +62,9 @@ class Method:
     title: str
     """Description in one line, for help texts."""
     own: TunableParameters | None = None
-    """Default parameters; None if the method has none of its own."""
+    """Default parameters; None if the method has no parameters of its own."""
     sampled: TunableParameters | None = None
-    """Default parameters for temperatures above 0; None if they are `own` too."""
+    """Default parameters for temperatures above 0; None if these are `own` too."""
     obeys: RulesName | None = None
     """Another method whose parameters this method uses; None if the method uses `own` or has no parameters."""
     options: tuple[Option, ...] = ()
@@ -95,7 +95,7 @@ class Method:
     cache.
     """
     sweep: Sweep | None = None
-    """Benchmark option for several settings of the method; None if it has none."""
+    """Benchmark option for several settings of the method; None if the method has no such option."""
 
     @property
     def rules(self) -> RulesName | None:
@@ -119,7 +119,7 @@ class Method:
         return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
-        """All parameters of the method, as a recording stores them: JSON has lists and no tuples."""
+        """All parameters of the method, as a recording stores them. Tuples become lists, since JSON has no tuples."""
         own = asdict(run.rules(self.rules)) if self.rules else {}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 

@@ -1,4 +1,6 @@
-"""Options that set a method's parameters: parsing and formatting. Knows no method and no command-line parser."""
+"""Options that set a method's parameters: parsing and formatting. This module knows no method and no command-line
+parser.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -35,7 +37,7 @@ class Option:
     selects_preset: bool = False
     """Whether the option selects a preset, a value for each parameter, from which other options then differ."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Remedies that the error messages for certain invalid values give, by invalid value."""
+    """Remedies that error messages give for certain invalid values; keys are the invalid values."""
     rank: int = 0
     """Position in the help: options of lower rank come first, options of equal rank in the order of the methods."""
 
@@ -79,7 +81,7 @@ def number(value: float) -> str:
 
 
 def whole(text: str) -> int:
-    """Parses a whole number; raises ValueError for other text, and above `LARGEST_WHOLE`."""
+    """Parses a whole number; raises ValueError for other text, and for absolute values above `LARGEST_WHOLE`."""
     value = int(text)
     if abs(value) > LARGEST_WHOLE:
         raise ValueError(text)

@@ -1,8 +1,8 @@
-"""streaming: a chain of drafted tokens on StreamingLLM's cache of attention sinks and a rolling window.
+"""streaming: a chain of drafted tokens with StreamingLLM's KV cache, which holds attention sinks and a rolling window.
 
-Target and draft both attend to the first tokens of a text (sinks) and its latest ones (window), with positions counted
-within the cache. The tokens to which a position attends do not depend on the chain. So the text equals that of plain
-decoding with the same cache. It also equals the text of `ar` as long as it is no longer than sinks and window together.
+Target and draft both attend to the first tokens of a text (sinks) and to its latest tokens (window), with positions
+counted within the cache. The tokens to which a position attends do not depend on the chain. So the text equals that of
+plain decoding with the same cache. It also equals the text of `ar` if it is no longer than sinks and window together.
 Rounds are driven by the host.
 """
 
@@ -92,8 +92,8 @@ METHOD = Method(
             "streaming",
             str,
             "S,W,K",
-            "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. A longer text "
-            "differs from ar's by design.",
+            "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. A text longer "
+            "than sinks and window together differs from ar's by design.",
             ("sinks", "window", "k"),
             _read,
             lambda own: f"{own.sinks},{own.window},{own.k}",

@@ -27,16 +27,16 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers. The best shapes for these verifiers are similar, and so are those for all other verifiers."""
+"""Bottom-up verifiers. The best shapes are similar among these verifiers, and similar among all other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
-    """Selectors for a pair from `Pair.observed`, by the verifier for which each was trained; see `files`."""
+    """Selectors for a pair from `Pair.observed`; keys are the verifiers for which they were trained. See `files`."""
     return {verifier: OneRoot(read(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:
-    """Files of the selectors for a pair from `Pair.observed`, by the verifier for which each was trained.
+    """Files of the selectors for a pair from `Pair.observed`; keys are the verifiers for which they were trained.
 
     Args:
         file: Path of a selector; empty for the selectors that come with dynatui.
@@ -83,9 +83,9 @@ class Chooser:
         """Prepares the choices for one text.
 
         Args:
-            policies: Selectors by verifier, at least one.
+            policies: Selectors; keys are the verifiers for which they were trained. Not empty.
             pair: A pair from `Pair.observed`.
-            schedule: Sampling settings by position.
+            schedule: Sampling settings for each position of the text.
             times: Returns the seconds of a one-row pass of the draft and of the target; called once, when needed.
         """
         self.pair = pair

@@ -1,6 +1,7 @@
 """Labelled roots from a user's prompts: texts are sampled, and at some of their tokens all shapes are labelled at once.
 
-A stopped collection resumes: parts that are already in the folder are not made again, and each part has its own seed.
+A stopped collection can be resumed: parts that are already in the folder are not made again, and each part has its own
+seed.
 """
 
 import hashlib
@@ -58,7 +59,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder
 
     Raises:
         ConfigError: The folder holds another collection or cannot be written, or a verifier cannot be labelled.
-        PromptError: A prompt does not fit.
+        PromptError: A prompt does not fit in the context, or every text ends before its first root.
     """
     require_plan(plan)
     pair, settings = engine.pair.observed(), plan.settings
@@ -89,7 +90,7 @@ class _LabelledRoot:
 
 
 class _Latency:
-    """Current times of the parts of a round, by verifier; see `decoder.selector.latency`."""
+    """Current times of the parts of a round for each verifier; see `decoder.selector.latency`."""
 
     def __init__(self, pair: Pair, plan: CollectionPlan) -> None:
         self._pair, self._plan = pair, plan
@@ -126,7 +127,7 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
 def _label_roots(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
 ) -> Iterator[_LabelledRoot]:
-    """Labelled roots of a text: one every `plan.every` tokens after its prompt."""
+    """Labelled roots of a text: one root for every `plan.every` tokens after the prompt."""
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.advance(text[:length])

@@ -1,6 +1,6 @@
 """Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume.
 
-Does not know how roots are labelled.
+This module does not know how roots are labelled.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ VALIDATION, TEST = PART - 2, PART - 1
 
 
 class CollectionPlan(msgspec.Struct, frozen=True):
-    """Settings of a collection: together with the pair and the prompts they determine the labels."""
+    """Settings of a collection, which determine the labels together with the pair and the prompts."""
 
     verifiers: tuple[str, ...] = ("specinfer", "traversal")
     temperatures: tuple[float, ...] = (0.6, 1.0)
@@ -37,7 +37,7 @@ class CollectionPlan(msgspec.Struct, frozen=True):
     every: int = 16
     """Distance between successive roots of a text, in tokens."""
     trees: int = 4
-    """Number of independent trees below each root; labels are means over them."""
+    """Number of independent trees below each root; labels are means over these trees."""
     seed: int = 0
 
     @property
@@ -59,7 +59,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Roots:
-    """Labelled roots, R of them, with features and labels in parallel tensors."""
+    """R labelled roots, with features and labels in parallel tensors."""
 
     hidden: tuple[Float[Tensor, "R X"], ...]
     """Hidden rows; see `Root.hidden`."""
@@ -70,9 +70,9 @@ class Roots:
     setting: Int[Tensor, "R"]
     """Index of each root's sampling setting."""
     tokens: dict[str, Float[Tensor, "R A"]]
-    """Expected block efficiency of each action, by verifier; NaN if the verifier cannot verify the shape."""
+    """Expected block efficiency of each action, for each verifier; NaN if the verifier cannot verify the shape."""
     latency: dict[str, Float[Tensor, "R S"]]
-    """Seconds of each part of a round, by verifier; see `decoder.selector.latency`."""
+    """Seconds of each part of a round, for each verifier; see `decoder.selector.latency`."""
 
     def __len__(self) -> int:
         return len(self.scalars)
@@ -116,7 +116,7 @@ def shard(folder: Path, number: int) -> Path:
 
 
 def write_shard(path: Path, roots: Roots) -> None:
-    """Writes roots to a file; raises ConfigError if that fails."""
+    """Writes roots to a file; raises ConfigError if the file cannot be written."""
     tensors = {f"hidden.{place}": rows.half() for place, rows in enumerate(roots.hidden)}
     tensors |= {"scalars": roots.scalars, "prompt": roots.prompt, "setting": roots.setting}
     tensors |= {f"tokens.{name}": rows.float() for name, rows in roots.tokens.items()}
@@ -163,7 +163,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
 
 
 def load(folder: Path) -> Roots:
-    """All roots of a folder; raises ConfigError if there are none or a file is damaged."""
+    """All roots of a folder; raises ConfigError if there are no roots or a file is damaged."""
     paths = sorted(folder.glob("roots-*.safetensors"))
     require(bool(paths), f"{shortened(folder)} holds no labelled roots; go on with dynatui selector collect")
     parts = [_read(path) for path in paths]

@@ -48,7 +48,7 @@ class Prediction:
 
 
 def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Prediction]:
-    """Predicted speeds of a selector for a verifier at the roots of the test prompts, by sampling setting.
+    """Predicted speeds of a selector for a verifier at the roots of the test prompts, for each sampling setting.
 
     Raises:
         ConfigError: No roots were labelled for this verifier, or there are too few prompts for a test part.

@@ -1,7 +1,8 @@
 """Features of a selector: the models' distributions at the root, as one row of numbers.
 
 No feature depends on a token of the chosen tree, so every verifier stays lossless (the paper, section 5). The target's
-distribution after the root is not known yet. Its latest known distribution is the one from which the root was sampled.
+distribution after the root is not known yet. The target's latest known distribution is the distribution from which the
+root was sampled.
 """
 
 import math
@@ -45,7 +46,8 @@ class Root:
     draft_at: Float[Tensor, "V"]
     """Draft's distribution of the next token."""
     hidden: tuple[Float[Tensor, "X"], ...]
-    """Hidden rows from which the three distributions were computed, in the same order; empty if they are not exposed.
+    """Hidden rows from which the three distributions were computed, in the same order; empty if the models do not
+    expose hidden rows.
     """
     length: int
     """Length of the text in tokens."""
@@ -56,7 +58,7 @@ def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
     """Values of `SCALARS`, in float32 on the host; entropies in nats, times in seconds."""
     rows = torch.stack([root.target_before, root.draft_before, root.draft_at]).float()
     logs = rows.clamp_min(LEAST).log()
-    # For speed: few operator calls on rows of vocabulary size, and a single copy to the host.
+    # For speed, few operators are called on rows of vocabulary size, and the results are copied to the host once.
     entropies = -(rows * logs).sum(-1)
     difference = rows[0] - rows[1]
     divergences = rows[:2] @ (logs[0] - logs[1])

@@ -1,10 +1,10 @@
 """Labels of a root: for each shape, the expected number of tokens of a round.
 
 The draws are given; the expectation is over the verifier's random numbers. A draw is a sampled token. One path of the
-maximum length is sampled, and further rollouts at each node of this path where a shape can branch. The first L1 nodes
-of the path and the first L2 nodes of K rollouts below them are a delayed tree of shape (K, L1, L2), distributed as if
-it had been sampled alone. Shared draws (common random numbers) reduce the variance of differences between shapes, and
-one target pass labels all shapes.
+maximum length is sampled, and further rollouts are sampled at each node of this path where a shape can branch. The
+first L1 nodes of the path and the first L2 nodes of K rollouts below them are a delayed tree of shape (K, L1, L2),
+distributed as if it had been sampled alone. Shared draws (common random numbers) reduce the variance of differences
+between shapes, and one target pass labels all shapes.
 """
 
 from collections import defaultdict
@@ -40,11 +40,13 @@ class SharedDraws:
     trunk: Sequence[int]
     """The root and all nodes of the longest path: one node more than the number of levels of the deepest tree."""
     sides: Mapping[int, Sequence[Sequence[int]]]
-    """Nodes of each other rollout, grouped by the length L1 of the path at whose end the rollouts begin."""
+    """Nodes of each rollout beside the longest path; keys are the lengths L1 of the path at whose end the rollouts
+    begin.
+    """
 
     @cached_property
     def shapes(self) -> list[DelayedTree]:
-        """Labelled shapes, A of them."""
+        """The A shapes that are labelled."""
         return distinct_shapes(self.most.k, self.most.l1, self.most.l2)
 
     def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
@@ -87,7 +89,7 @@ def expected_tokens(
     Args:
         draws: Draws below one root, with A shapes.
         target_probs: Target's distributions after all nodes of `draws.tree`, shape (N, V).
-        draft_probs: Draft's distributions, likewise; zeros after nodes without draws.
+        draft_probs: Draft's distributions after the same nodes, shape (N, V); zeros after nodes without draws.
         verifier: One of `LABELLED`.
     """
     if verifier in SOLVERS:
@@ -167,9 +169,9 @@ class _Judgement:
 
     depth: int
     handed: float
-    """Probability of stopping here if the node is a leaf."""
+    """Probability of stopping at the node if the node is a leaf."""
     left: float
-    """Probability of stopping here after the rejection of all draws that follow the node."""
+    """Probability of stopping at the node after the rejection of all draws that follow the node."""
 
 
 @dataclass(frozen=True)

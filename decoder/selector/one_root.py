@@ -1,7 +1,7 @@
 """A trained policy fused for one root at a time: the same scores with a third of the operator calls.
 
-For one root an operator call costs more than its arithmetic, and the round waits for the scores. Adjacent affine steps
-are fused. Knows neither models nor files.
+For one root, an operator call takes longer than its arithmetic, and the round waits for the scores. Adjacent affine
+steps are fused. This module knows neither models nor files.
 """
 
 from collections.abc import Sequence

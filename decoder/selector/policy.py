@@ -1,7 +1,7 @@
 """The network that scores actions at a root, and its training objective (the paper, appendix E).
 
-Knows neither models nor files. Hidden rows are normalised (RMS norm) before their projection, since their norms differ
-by orders of magnitude between model families.
+This module knows neither models nor files. Hidden rows are normalised (RMS norm) before their projection, since their
+norms differ by orders of magnitude between model families.
 """
 
 import math
@@ -31,7 +31,7 @@ class Policy(nn.Module):
     deviation: Tensor
 
     def __init__(self, hidden_widths: Sequence[int], dropout: float = 0.0) -> None:
-        """Builds a network for hidden rows of these widths, possibly none."""
+        """Builds a network for hidden rows of these widths; without widths, the network reads only scalars."""
         super().__init__()
         self.hidden_widths = tuple(hidden_widths)
         self.register_buffer("mean", torch.zeros(len(SCALARS)))
@@ -56,7 +56,7 @@ class Policy(nn.Module):
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))
 
     def begin_with(self, scores: Float[Tensor, "A"]) -> None:
-        """Initialises the last layer so that all roots score about `scores`."""
+        """Initialises the last layer so that the actions have about the scores `scores` at all roots."""
         last = self.layers[-1]
         with torch.no_grad():
             last.weight.mul_(BEGINNING)
@@ -90,7 +90,7 @@ def loss(
         rates: Tokens per second of the policy.
         base_rates: Tokens per second of the best fixed action for the root's sampling setting.
         regret_weight: Lambda, the weight of the regret.
-        worst_share: Alpha, the share of roots with the largest regret over which its mean is taken.
+        worst_share: Alpha, the share of roots, those with the largest regret, over which the mean regret is taken.
     """
     ratios = rates / base_rates
     regrets = (1 - ratios).clamp_min(0).square()

@@ -1,6 +1,6 @@
 """File format of a trained selector: weights, feature scaling, and a description of its pair and training.
 
-A file is written whole or not at all, and refused for another pair. Knows nothing of training.
+A file is written whole or not at all, and is refused for another pair. This module knows nothing of training.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     draft: str
     vocabulary: int
     hidden: tuple[int, ...]
-    """Widths of the hidden rows that the pair exposes; empty if it exposes none."""
+    """Widths of the hidden rows that the pair exposes; empty if it exposes no hidden rows."""
 
 
 class SelectorInfo(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def fingerprint(pair: Pair) -> Fingerprint:
 
 
 def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
-    """Writes a selector, with matrices in half precision; raises ConfigError if that fails."""
+    """Writes a selector, with matrices in half precision; raises ConfigError if the file cannot be written."""
     weights = {
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
         for name, value in policy.state_dict().items()
@@ -68,7 +68,7 @@ def read(path: Path) -> tuple[Policy, SelectorInfo]:
     """Reads a selector.
 
     Raises:
-        ConfigError: There is no such file, or it is damaged or of another version.
+        ConfigError: There is no such file, or it is damaged or was written by another version of dynatui.
     """
     trained = read_info(path)
     try:
@@ -99,8 +99,8 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another. A selector that reads no hidden rows can also be used
-    with a pair that exposes them.
+    """Whether a selector for one pair can be used with another pair. A selector that reads no hidden rows can also be
+    used with a pair that exposes hidden rows.
     """
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
@@ -112,9 +112,9 @@ def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
         return
     names, trained_names = (f"{each.target} with {each.draft}" for each in (actual, expected))
     if (actual.target, actual.draft) != (expected.target, expected.draft):
-        difference = f"{trained_names}, and this is {names}"
+        difference = f"{trained_names}, and this pair is {names}"
     elif actual.vocabulary != expected.vocabulary:
-        difference = f"{trained_names} of {expected.vocabulary} tokens, and these have {actual.vocabulary}"
+        difference = f"{trained_names} of {expected.vocabulary} tokens, and this pair has {actual.vocabulary}"
     else:
         difference = f"hidden rows of widths {_listed(expected)}, and {names} has {_listed(actual)} here"
     raise ConfigError(

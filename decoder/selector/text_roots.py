@@ -1,6 +1,6 @@
 """Roots along one text: the models' distributions at each root, and sampled tokens that trees of all shapes share.
 
-Knows nothing of training and evaluation.
+This module knows nothing of training and evaluation.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class TextRoots:
 
         Args:
             pair: The pair; a pair from `Pair.observed` if roots must have hidden rows.
-            sampling: Settings at all positions.
+            sampling: Sampling settings at all positions.
             most: Shape with the largest K, L1 and L2.
             most_tokens: Maximum number of tokens of the text.
             generator: Random numbers for the draft's sampled tokens.
@@ -63,7 +63,9 @@ class TextRoots:
 
     @torch.inference_mode()
     def advance(self, text: Sequence[int]) -> Root:
-        """Root at the last token of a text of at least two tokens; the text must continue that of the previous call."""
+        """Root at the last token of a text of at least two tokens; the text must continue the text of the previous
+        call.
+        """
         self._text = text
         target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
         target_hidden = self._pair.target.hidden

@@ -50,7 +50,9 @@ class Recipe(msgspec.Struct, frozen=True):
     regret_weight: float = 1.0
     """Lambda of the objective: weight of the regret."""
     entropy_weight: float = 0.03
-    """Initial weight of the policy's entropy, falling to 0: a policy that is certain too early stops learning."""
+    """Initial weight of the policy's entropy, which falls to 0 during training. The entropy is rewarded at first, since
+    a policy that is certain too early stops learning.
+    """
     hidden: bool = True
     """Whether the policy reads hidden rows, if they were collected."""
     seed: int = 0
@@ -63,7 +65,7 @@ class Epoch:
     number: int
     """Number of the epoch, from 1."""
     total: int
-    """Epochs of the whole training."""
+    """Number of epochs of the whole training."""
     loss: float
     """Mean loss over the training roots."""
     gain: float
@@ -99,7 +101,7 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
 
 
 def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int, int]:
-    """Best fixed action for the roots of each sampling setting: action number by setting number."""
+    """Best fixed action for the roots of each sampling setting, as a dict from setting number to action number."""
     tokens = roots.tokens[verifier].nan_to_num(0.0)
     actions = {}
     for setting in roots.setting.unique().tolist():
@@ -199,7 +201,7 @@ class _Trainer:
         return content.getvalue()
 
     def resume(self, checkpoint: Path) -> None:
-        """Restores a checkpoint, if there is one of the same roots and recipe."""
+        """Restores a checkpoint if it exists and belongs to the same roots and recipe."""
         if not checkpoint.exists():
             return
         try:
@@ -239,7 +241,9 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars of some roots and times of the parts of a round, as if both models had other speeds, at random."""
+        """Scalars of some roots, and times of the parts of a round, with the speeds of both models changed by random
+        factors.
+        """
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
         part_seconds = self._part_seconds.repeat(len(rows), 1)
         part_seconds[:, latency.READ] *= factors[:, 0]

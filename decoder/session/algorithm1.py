@@ -1,8 +1,8 @@
-"""Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables: two target passes per round.
+"""Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables. A round has two target passes.
 
 The draft chooses the tree's root, so if the target rejects the root, the whole tree is rejected. Accepted tokens are
-forwarded a second time to rebuild the cache. The paper's published code has wrong positions and branches; in this
-module positions and branches are correct.
+forwarded a second time to rebuild the cache. In the paper's published code, the positions of tokens and the branches of
+trees are wrong; in this module, they are correct.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,8 @@ class Algorithm1Session(HostRounds):
         """The token that the target chooses after the text; the drafted root is accepted if it equals this token."""
 
     def _read(self) -> None:
-        # Unlike in `HostSession`, the prompt's last token is read too: each round reads all tokens that it commits.
+        # Unlike in `HostSession`, the prompt's last token is read too, since each round reads all tokens that it
+        # commits.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])
@@ -60,7 +61,7 @@ class Algorithm1Session(HostRounds):
         self.drafter.reserve(rows)
 
     def _rule(self) -> TreeRule:
-        # In Algorithm 1 the root is drafted, so it counts as one of the `n_max` nodes.
+        # In Algorithm 1, the root is drafted, so it counts as one of the `n_max` nodes.
         rule = self._parameters.rule
         return replace(rule, budget=Budget(rule.budget.n_max - 1))
 

@@ -1,5 +1,5 @@
 """The method `hf`: assisted generation of the library transformers. The library's loop does not return before the text
-ends; in this module the loop runs one burst of tokens at a time.
+ends, but this module runs the loop one burst of tokens at a time.
 
 The library's function `generate` runs in a separate thread, which waits inside the streamer until the engine's thread
 requests the next burst; the two threads never run at the same time. The rounds within a burst cannot be observed, so
@@ -40,7 +40,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Called by generate with the prompt first, then with each burst."""
+        """Called by `generate`, first with the prompt, then with each burst."""
         if not self._prompt_seen:
             self._prompt_seen = True
             return
@@ -52,7 +52,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         """Called by `generate` when the text is finished; does nothing, since `generate` and its thread then end."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Stopping criterion of generate: True for every sequence once the session is closed."""
+        """Stopping criterion of `generate`: True for every sequence once the session is closed."""
         del scores
         return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
 
@@ -60,7 +60,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         """Lets `generate` run until its next burst, and returns the burst's tokens; None if `generate` has ended.
 
         Raises:
-            BaseException: The error that ended generate.
+            BaseException: The error that ended `generate`.
         """
         self.burst = None
         self.requests.release()
@@ -84,7 +84,7 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
 
 
 def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
-    """Sampling arguments for transformers' generate. If tokens are sampled, also seeds torch's random generator."""
+    """Sampling arguments for transformers' `generate`. If tokens are sampled, also seeds torch's random generator."""
     if sampling.greedy:
         return {"do_sample": False}
     torch.manual_seed(seed)
@@ -133,7 +133,7 @@ class AssistedSession:
         )
 
     def close(self) -> None:
-        """Stops generate at the end of the current burst."""
+        """Stops `generate` at the end of the current burst."""
         self._bursts.stopping = True
         self._bursts.requests.release()
         if self._thread.is_alive():
@@ -144,7 +144,7 @@ class AssistedSession:
         try:
             if not self._bursts.stopping:
                 self._run()
-        except BaseException as error:  # noqa: BLE001 - carried to the engine's thread, which raises it
+        except BaseException as error:  # noqa: BLE001 - the engine's thread receives the error and raises it
             self._bursts.error = error
         self._bursts.answers.release()
 

@@ -1,8 +1,8 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-Knows token ids only, and neither events nor other methods. Node 0 of a tree is the last committed token, for which the
-target has not computed keys and values yet. A single target pass over all nodes, including node 0, verifies the tree
-and computes the distribution of the next token, so that no row is computed twice.
+This module knows token ids, but neither events nor other methods. Node 0 of a tree is the last committed token,
+for which the target has not computed keys and values yet. A single target pass over all nodes, including node 0,
+verifies the tree and computes the distribution of the next token, so that no row is computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -90,7 +90,7 @@ class HostRounds(ABC):
 
     @torch.inference_mode()
     def prefill(self) -> float:
-        """Reads the prompt; returns its duration in seconds."""
+        """Reads the prompt; returns how long this took, in seconds."""
         start = self._stopwatch.now()
         self._read()
         return self._stopwatch.now() - start
@@ -138,7 +138,7 @@ class HostRounds(ABC):
         outcome.round_s = clock.now() - start
         return outcome
 
-    def close(self) -> None:  # noqa: B027 - no method has anything to end
+    def close(self) -> None:  # noqa: B027 - subclasses need not override it
         """Does nothing, since no work is in progress between rounds."""
 
     @property

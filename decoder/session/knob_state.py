@@ -1,6 +1,6 @@
 """One method's knobs during a run. Changes by the user or by the history rule apply from the next round on.
 
-Knows neither models nor trees.
+This module knows neither models nor trees.
 """
 
 import math
@@ -14,7 +14,7 @@ from decoder.session.steering import Turn
 from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
-"""Smallest change of tau_h by the history rule for which there is an event."""
+"""Smallest change of tau_h by the history rule that is reported as an event."""
 
 R = TypeVar("R", bound=TunableParameters)
 

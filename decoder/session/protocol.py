@@ -20,7 +20,7 @@ def _nothing() -> None:
 
 @dataclass
 class Outcome:
-    """Outcome of one round so far; a field is None if its value is not known yet, or never known for this method."""
+    """Outcome of one round so far; a field is None if its value is not known yet or cannot be known for the method."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Session(Protocol):
         """Token ids of the prompt and of all committed tokens."""
 
     def prefill(self) -> float:
-        """Reads the prompt; returns its duration in seconds."""
+        """Reads the prompt; returns how long this took, in seconds."""
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """Decodes one round; `turns` are all knob changes by the user so far in the run."""
@@ -78,7 +78,9 @@ class Prepares(Protocol):
     """A session that can do work in advance."""
 
     def prepare(self) -> bool:
-        """Called between two rounds; does one part of the work in advance and returns whether there was any to do."""
+        """Called between two rounds. Does one piece of work that a later round needs; returns whether there was such
+        work.
+        """
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:

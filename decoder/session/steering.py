@@ -2,7 +2,8 @@
 
 The screen's thread writes the user's commands; the engine's thread reads these at the start of a round and wherever a
 run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a single
-value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. Knows no models.
+value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
+models.
 """
 
 import math
@@ -35,7 +36,7 @@ class Turn:
     rules_name: RulesName | None = None
     """Parameter set whose knob is changed; None for all parameter sets with a knob of this name."""
     number: int = 0
-    """Serial number, within the run, of a change by the user, from 1; 0 for a change by the history rule."""
+    """Serial number of the user's change, counted from 1 in each run; 0 for a change by the history rule."""
     old: float | None = None
     """The knob's value before the change; None until the change is applied."""
 
@@ -147,8 +148,8 @@ def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: Fa
 class SlowMotion:
     """Slows a run to the chosen speed by sleeping after every few rounds.
 
-    The round after a sleep takes several times as long as other rounds, since threads sleep and caches are cold. So
-    sleeps are rare, yet frequent enough for a smooth display.
+    The round after a sleep takes several times as long as other rounds, since threads must wake up and caches are cold.
+    So sleeps are rare, but frequent enough for a smooth display.
     """
 
     def __init__(self, steering: Steering) -> None:

@@ -1,9 +1,9 @@
 """Coupled verification: a drafted token is accepted if the target, with the noise of the token's position, chooses the
 same token.
 
-At temperature 0 there is no noise, and this is greedy verification. Above 0, the text has the target's distribution
-over random seeds, whatever the draft, since no choice of the target depends on the draft. Siblings differ, so at most
-one path is accepted.
+At temperature 0 there is no noise, so verification is greedy. Above temperature 0, the text has the target's
+distribution over random seeds, whatever the draft, since no choice of the target depends on the draft. Siblings have
+different tokens, so at most one path is accepted.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class CoupledDeviceVerifier:
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """The cheapest `DeviceVerifier` for the sampling settings of a position and all later ones."""
+    """The cheapest `DeviceVerifier` for the sampling settings of a position and all later positions."""
     if schedule.greedy_from(position):
         return GreedyVerifier()
     return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

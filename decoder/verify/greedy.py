@@ -1,6 +1,7 @@
 """Greedy verification: a drafted token is accepted if it is the target's most probable token.
 
-Siblings differ, so at most one child matches and the accepted path is unique (DynaTree paper, section 3.1).
+Siblings have different tokens, so at most one child matches and the accepted path is unique (DynaTree paper, section
+3.1).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ class GreedyVerifier:
         """See `Verifier`; computes in float32, as transformers' generate does."""
         del first
         scores = logits.float()
-        # numpy's argmax costs a tenth of torch's on a CPU.
+        # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
         on_cpu = scores.device.type == "cpu"
         return accept(tree, (scores.numpy() if on_cpu else scores).argmax(-1).tolist().__getitem__)
 

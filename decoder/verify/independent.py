@@ -1,7 +1,7 @@
 """Independent sampling: the draft and the lossless verifier use random numbers from two separate generators.
 
-The text has the target's distribution. Knows no methods; a function given by the caller names the verifier of each
-round.
+The text has the target's distribution. This module knows no methods: the caller passes a function that names the
+verifier of each round.
 """
 
 from collections.abc import Callable, Sequence

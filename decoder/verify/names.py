@@ -1,8 +1,8 @@
 """Names of verifiers and of kinds of drafting, and the lossless combinations; all other combinations are refused.
 
 On a deterministic tree, all verifiers except coupled sampling and `nss` are biased, by up to .7 in total variation (by
-exact enumeration), since they assume that tokens were sampled with the draft's probabilities. Imports no verifier, so
-that command lines are read without torch.
+exact enumeration), since they assume that tokens were sampled with the draft's probabilities. This module imports no
+verifier, so that command lines are parsed without importing torch.
 """
 
 from enum import StrEnum

@@ -22,7 +22,7 @@ class Verifier(Protocol):
     """Interface of a verification rule on the host, for example greedy verification."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """Accepted nodes below the root, in path order, and the token after the last of them.
+        """Accepted nodes below the root, in path order, and the token after the last accepted node.
 
         The root is the text's last token. `logits` are the target's logits after each node, over the token ids that
         both models know. `first` is the position, from 0, of the token after the root.
@@ -33,7 +33,8 @@ class Verifier(Protocol):
     ) -> Verification | None:
         """Statistics of a verified round; None if no token of the round was sampled.
 
-        `committed` are the tokens that the round appended to the text: those of the accepted path and one more.
+        `committed` are the tokens that the round appended to the text: the tokens of the accepted path and one more
+        token.
         """
 
 

@@ -2,9 +2,9 @@
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
 since greedy verification chooses the target's most probable token alone, and a weight for all tokens that were not
-drafted. Both start from a prior, are updated by Newton steps, and forget old observations exponentially. A token that
-continues a repetition in the text has a larger weight, by a factor learnt for each familiarity class. Knows neither
-trees nor models.
+drafted. Both parameters start from a prior, are updated by Newton steps, and forget old observations exponentially. A
+token that continues a repetition in the text has a larger weight, by a factor learnt for each familiarity class. This
+module knows neither trees nor models.
 """
 
 import math
@@ -47,7 +47,7 @@ class AcceptanceModel:
         self.sharpness = sharpness
         self.undrafted = undrafted
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
-        """Factor on a token's weight, by its familiarity class."""
+        """Factor on a token's weight for each familiarity class."""
         self._count = PRIOR_COUNT
         self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
@@ -64,8 +64,8 @@ class AcceptanceModel:
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, then that of the most probable other token; empty if all classes
-            are 0.
+            familiar: Familiarity class of each token, then the class of the most probable other token; empty if all
+                classes are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))
@@ -77,8 +77,8 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the target's choice. `chosen` is the index of the chosen token in the list, None if
-        the list does not contain it; for the lists, see `shares`.
+        """Updates the model with the target's choice. `chosen` is the index of the chosen token among the tokens of
+        `logprobs`; None if it is not among them. For the other arguments, see the method `shares`.
         """
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft may assign a token probability 0, whose logarithm is minus infinity.
@@ -112,7 +112,9 @@ class AcceptanceModel:
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual` with the acceptance probabilities of a node's best tokens, of which `count` became nodes."""
+        """Updates `usual` with the acceptance probabilities of a node's best tokens; the first `count` tokens became
+        nodes.
+        """
         first, second = self._sums
         self._sums = DECAY * first + shares[0], DECAY * second + (shares[1] if count > 1 else 0.0)
         self._count = DECAY * self._count + 1

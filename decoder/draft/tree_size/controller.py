@@ -1,10 +1,10 @@
 """Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
 
 Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted, and a node
-kept, if its expected tokens exceed the price of its time. No round may risk more tokens than the text's credit
-(`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no draft pass. The
-draft model's tree also stays within DynaTree's growth rule. Knows probabilities and costs, and neither models nor
-clocks.
+is kept, if its expected number of accepted tokens exceeds the price of its time. No round may risk more tokens than the
+text's credit (`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no
+draft pass. The draft model's tree also stays within DynaTree's growth rule. This module knows probabilities and costs,
+but neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,13 @@ DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
 MOST_NODES = HIGHEST_ROWS - 1
 """Largest number of drafted nodes that a round verifies."""
 MOST_TRIED = 4 * MOST_NODES
-"""No further lookup guesses are added to a tree of this many drafted nodes, from which the best are selected later."""
+"""Number of drafted nodes from which on no further lookup guesses are added to a tree. The best nodes are selected
+later.
+"""
 FORESIGHT = 0.9
 """Factor on the price of a draft level; below 1, since a level also makes deeper levels possible."""
 REMEMBERED = 4096
-"""Repetitions are searched in this number of prompt tokens, the latest ones."""
+"""Number of tokens at the end of the prompt in which repetitions are searched."""
 _SLOPE_ROWS = 8
 """The time of one more verification row is an average over this number of additional rows."""
 
@@ -53,15 +55,15 @@ class TreeSizeController:
         self._unread: list[int] = []
         """Committed tokens that were not yet added to `_repeats`."""
         self._skipped = 0
-        """Tokens committed by lookup-only rounds since the draft model's last round."""
+        """Number of tokens committed by lookup-only rounds since the draft model's last round."""
         self._round = DraftedRound([self._repeats.here])
 
     def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
-        """Source of the next round's draft; to be called once per round.
+        """Chooses the source of the next round's draft; must be called once per round.
 
         Args:
             behind: Number of tokens that the draft model has not read; None without a draft model.
-            guess: Lookup guesses after the text; None if there are none.
+            guess: Lookup guesses after the text; None if lookup has no guesses.
         """
         if guess is not None and self._pays_alone(behind, guess):
             return "lookup"
@@ -73,7 +75,9 @@ class TreeSizeController:
         return "plain"
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round uses the draft model, which has not read `behind` tokens; called once per round."""
+        """Whether the next round uses the draft model, which has not read `behind` tokens; must be called at most once
+        per round.
+        """
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
@@ -153,7 +157,8 @@ class TreeSizeController:
 
         Args:
             guesses: The draft's (best tokens, log-probabilities) for each token of `text`.
-            text: The latest tokens only, since older ones predict little about the next.
+            text: The latest tokens of the text; older tokens are left out, since their acceptance predicts little about
+                the next tokens.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
@@ -165,7 +170,7 @@ class TreeSizeController:
         self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Nodes of a level that are worth a pass of the draft model; none if the pass costs more than its expected
+        """Nodes of a level that are worth a pass of the draft model; empty if the pass costs more than its expected
         gain.
         """
         drafted, draft = self._round, self.costs.draft
@@ -185,7 +190,9 @@ class TreeSizeController:
         return forwarded
 
     def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """Records that the `count` most probable of these tokens became a node's children, as the newest nodes."""
+        """Records that the `count` most probable of these tokens became children of `parent`; they are the newest
+        nodes.
+        """
         drafted, count = self._round, min(count, len(tokens))
         matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
@@ -220,7 +227,8 @@ class TreeSizeController:
                 tokens.append(token)
                 shares.append(share)
         drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
-        # The draft model can read only nodes whose parents it has read, so only children of such nodes need a match.
+        # The draft model can read only nodes whose parents it has read, so a new match is computed only for children of
+        # nodes that it has read.
         match = drafted.matches[parent]
         drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]
@@ -240,7 +248,7 @@ class TreeSizeController:
         self._unread += burst
         self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
-        # Expected times, not measured ones, so that a single slow call has little effect.
+        # Expected times are used instead of measured times, so that a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
         if drafted.calls:
             self.credit.earn(len(burst), round_s)

@@ -1,8 +1,9 @@
-"""Cost model of a round on this machine: seconds of a draft level and of a verification, by number of rows.
+"""Cost model of a round on this machine: seconds of a draft level and of a verification, which depend on the number of
+rows.
 
-Starts from measurements at a few sizes and is updated by the times of rounds. These times scale the whole curve
-quickly, as the text grows or the machine slows down, and change the curve's shape slowly. Pure: knows no models and
-reads no clock.
+The model starts from measurements at a few sizes and is updated with the times of rounds. These times scale the whole
+curve quickly, as the text grows or the machine slows down, and change the curve's shape slowly. This module knows no
+models and reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +47,8 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
 
 
 class Curve:
-    """Seconds of a call by number of rows: linear interpolation between measured sizes, linear extrapolation beyond
-    them.
+    """Expected seconds of a call with a given number of rows. They are interpolated linearly between the measured
+    sizes, and extrapolated linearly beyond them.
     """
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
@@ -126,11 +127,11 @@ class Costs:
     plain: Curve
     """Target pass of one row in a plain round, directly after another target pass."""
     catch_up: Curve
-    """First draft pass of a round, directly after a target pass; by number of text rows that it reads."""
+    """First draft pass of a round, directly after a target pass, for each number of text rows that it reads."""
     draft: Curve
-    """Draft pass over one level's nodes, with the selection of the best tokens; by number of rows."""
+    """Draft pass over one level's nodes, with the selection of the best tokens, for each number of rows."""
     verify: Curve
-    """Verification: target pass over the root and the kept nodes, after drafting; by number of rows."""
+    """Verification: target pass over the root and the kept nodes, after drafting, for each number of rows."""
     host: Curve
     """Remaining time of a round with a draft; a curve of the single size 1."""
 
@@ -147,8 +148,8 @@ class Costs:
 
 
 class SizeTimes:
-    """Expected seconds of one part of a round by size; for a size that has not occurred, the seconds of the nearest
-    size that has.
+    """Expected seconds of one part of a round for each size. A size that has not occurred yet has the seconds of the
+    nearest size that has occurred, scaled in proportion to the sizes if `proportional` is set.
     """
 
     def __init__(self, *, proportional: bool = False) -> None:
@@ -172,8 +173,8 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """Costs of rounds of planned sizes: time of a whole draft by its depth, and time of a verification by its number of
-    rows.
+    """Costs of rounds of planned sizes. The time of a draft depends on its depth, and the time of a verification on its
+    number of rows.
     """
 
     def __init__(self) -> None:
@@ -205,7 +206,8 @@ class PlanCosts:
         """Updates the costs with the times of a round, in seconds; `plan` is None for a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:
-            # The device may begin a verification before the round begins, so the verification may take longer.
+            # The device may begin a verification before the round begins, so the verification may take longer than the
+            # round.
             self._plain.learn(max(round_s, verify_s))
             return
         self._draft.learn(draft_s, plan.depth)

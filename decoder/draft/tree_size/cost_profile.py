@@ -1,8 +1,8 @@
 """Cost profile: measured times of draft and target passes, which alternate as in a round.
 
 Passes alternate because a draft pass directly after a target pass is slower than a draft pass that follows another
-draft pass. A profile takes less than two seconds; sizes that are too slow to measure are extrapolated from smaller
-ones.
+draft pass. A profile takes less than two seconds; the times of sizes that are too slow to measure are extrapolated from
+the times of smaller sizes.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ from decoder.system.device import Stopwatch
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)
-"""Numbers of rows of the measured verifications and draft passes, in the order of measurement. Draft passes of powers
-of 2 come first, then sizes between them, for which other kernels may run.
+"""Numbers of rows of the measured verifications and draft passes, in the order of measurement. Draft passes whose
+number of rows is a power of 2 come first, then passes of other sizes, for which other kernels may run.
 """
 REPEATS = 15
 LIMIT_S = 0.5
@@ -32,7 +32,7 @@ LATEST_S = 1.5
 HOST_SHARE = 0.03
 """Initial estimate of the time that a round spends outside forward passes, as a fraction of a plain round's time."""
 NOTHING = {1: 0.0}
-"""Seconds by number of rows for passes that are never made."""
+"""Measurements of passes that are never made: 0 seconds for 1 row."""
 
 
 class Clock(Protocol):
@@ -44,7 +44,7 @@ class Clock(Protocol):
 
 @torch.inference_mode()
 def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """Measures the costs of rounds on a text of about `rows` tokens. If the pair has no draft, draft passes count 0
+    """Measures the costs of rounds on a text of about `rows` tokens. If the pair has no draft, draft passes cost 0
     seconds.
 
     `clock` defaults to a stopwatch on the target's device.

@@ -9,12 +9,12 @@ from decoder.draft.tree_size.lookup_guess import LookupGuess
 
 @dataclass(slots=True)
 class ModelGuesses:
-    """The draft model's best next tokens after a node; the first `count` of them are children of the node."""
+    """The draft model's best next tokens after a node; the first `count` of these tokens are children of the node."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """Familiarity class of each token, then that of the most probable other token."""
+    """Familiarity class of each token, then the class of the most probable other token."""
     shares: Sequence[float]
     """Acceptance probability of each token, then that of all other tokens together."""
     first: int
@@ -25,9 +25,9 @@ class ModelGuesses:
     def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
         """Acceptance probabilities of lookup guesses, given the draft model's guesses after the same node.
 
-        A token that both the model and the lookup guess has the draft model's probability. The lookup's other guesses
-        share the draft model's remaining probability in proportion to their own probabilities. `probabilities` has one
-        more entry, for all other tokens.
+        A token that is guessed by both the draft model and the lookup has the draft model's probability. The lookup's
+        other guesses share the draft model's remaining probability in proportion to their own probabilities.
+        `probabilities` has one more entry, for all other tokens.
         """
         guesses = list(zip(tokens, probabilities, strict=False))
         # Computed as a sum, since 1 - p rounds to 0 if a token is nearly certain.
@@ -58,9 +58,9 @@ class DraftedRound:
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Path probability of each node: the probability that the target accepts the node and its ancestors."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
-    """The draft model's guesses, by node."""
+    """The draft model's guesses after each node; keys are the nodes."""
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
-    """Lookup guesses and their children, by node."""
+    """Lookup guesses after each node, and the node's children from lookup; keys are the nodes."""
     calls: list[int] = field(default_factory=list)
     """Number of rows of each draft pass; the first pass reads text, the others read nodes."""
     alone: bool = False
@@ -80,13 +80,13 @@ class DraftedRound:
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """Indices, ascending, of the items that maximise total gain minus the price of their time; of equal items the first
-    are chosen.
+    """Indices, ascending, of the items that maximise total gain minus the price of their time; of equal items, the
+    first are chosen.
 
     Args:
         gains: Expected tokens of each item.
         price: Price of one second in tokens: the run's tokens per second.
-        seconds: Total seconds with 0, 1, 2, ... items; no more items are chosen than this list has seconds for.
+        seconds: Total seconds with 0, 1, 2, ... items; at most len(seconds) - 1 items are chosen.
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
     best, count, tokens = -price * seconds[0], 0, 0.0

@@ -1,7 +1,8 @@
-"""Lookup guesses with acceptance probabilities, and whether a draft model adds enough to them to pay for its time.
+"""Lookup guesses with acceptance probabilities, and the decision whether a draft model would add enough tokens to pay
+for its time.
 
 The longer the repeated suffix that a guess continues, the more probable the guess; the size of this effect is learnt
-from the target's choices. Knows neither trees nor models.
+from the target's choices. This module knows neither trees nor models.
 """
 
 import math
@@ -35,7 +36,9 @@ class LookupGuess:
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """Selects the best guesses; `noise` is the target's sampling noise, None if unknown or for greedy decoding."""
+        """Selects the best guesses. `noise` is the target's sampling noise; it is None if the noise is unknown or
+        decoding is greedy.
+        """
         if noise:
             best = rank_guesses(ahead, position, noise)[:SIBLINGS]
             tokens, logprobs = [token for token, _, _ in best], [score for _, _, score in best]
@@ -46,7 +49,9 @@ class LookupGuess:
         self.logprobs = logprobs
         """Logarithm of each guess's share among the continuations, plus the token's noise if there is noise."""
         self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """Familiarity class of each guess, by the length of the repeated suffix, then the class of all other tokens."""
+        """Familiarity class of each guess, which depends on the length of the repeated suffix; then the class of all
+        other tokens.
+        """
         self.shares = acceptance.shares(self.logprobs, self.familiar)
         """Acceptance probability of each guess, then that of all other tokens together."""
         self._ahead, self._acceptance = ahead, acceptance
@@ -95,7 +100,8 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether the draft model gains more tokens than its passes and nodes cost, by guesses where a lookup chain fails.
+    """Whether the draft model's guesses from the point where a lookup chain fails gain more tokens than the model's
+    passes and nodes cost.
 
     Args:
         probabilities: Path probabilities of the lookup chain, level by level.
@@ -108,7 +114,7 @@ def draft_adds(
     for level, level_s in enumerate(levels_s):
         probability = probabilities[level] if level < len(probabilities) else 0.0
         # If the chain failed at this level or an earlier one, the path of the draft model's first guesses may continue
-        # from there.
+        # from the point of failure.
         following = first * (following + above - probability)
         above = probability
         tokens += following

@@ -2,8 +2,8 @@
 
 A text starts with a credit in tokens, which a round increases or decreases by its gain or loss over plain decoding.
 Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
-measure acceptance, decides whether credit is granted again. Knows probabilities and costs, but neither trees nor
-clocks.
+measure acceptance, decides whether credit is granted again. This module knows probabilities and costs, but neither
+trees nor clocks.
 """
 
 from itertools import islice
@@ -30,8 +30,8 @@ MOST_CREDIT = 12.0
 STAKE = 0.5
 """Fraction of the credit that one round may lose, so that a few rejected drafts do not use up the credit."""
 LEAST_STAKE = 0.8
-"""Number of tokens that a round may lose even if `STAKE` allows less, provided that the credit has them; with less, no
-draft would fit.
+"""Number of tokens that a round may lose even if `STAKE` allows less, provided that the credit is large enough. With a
+smaller stake, no draft would fit into a round's time limit.
 """
 OPTIMISM = 1.5
 """Factor on the recent acceptance probability in the decision whether drafting may pay, which makes the decision
@@ -39,7 +39,7 @@ optimistic.
 """
 PATIENCE = 12
 """Initial number of tokens without a draft before a probe. If drafting gained tokens in earlier texts, the number is
-reduced, at most to two thirds.
+reduced by up to a third.
 """
 MOST_PATIENCE = 256
 """Largest number of tokens without a draft before a probe. The number grows with failed probes, which cost time."""
@@ -80,7 +80,9 @@ class LossLimit:
 
     @property
     def price(self) -> float:
-        """Price of one second in tokens: the text's tokens per second, at least those of plain decoding."""
+        """Price of one second in tokens: the text's tokens per second, but at least the tokens per second of plain
+        decoding.
+        """
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property

@@ -2,7 +2,8 @@
 
 One CUDA graph drafts a tree of a fixed depth, and another verifies a fixed number of its most probable nodes. Both
 numbers come from a small grid. Each round also shows how many tokens every smaller size would have accepted. For a
-larger size, the estimate is that of the observed size plus a little. Knows neither times nor models.
+larger size, the estimate is slightly above the estimate for the observed size. This module knows neither times nor
+models.
 """
 
 from bisect import bisect_right
@@ -58,7 +59,9 @@ class PathProbabilities:
         self._reached *= decay
 
     def expected(self, deepest: int) -> list[list[float]]:
-        """Expected number of accepted tokens, by draft depth from 0 to `deepest` and by index into `SIZES`."""
+        """Expected number of accepted tokens; the first index is the draft depth, from 0 to `deepest`, and the second
+        is an index into `SIZES`.
+        """
         counts = np.stack([self._tried, self._reached], -1).tolist()
         probabilities = [[1.0] * len(SIZES)]
         totals = [[0.0] * len(SIZES)]
@@ -77,8 +80,8 @@ class PathProbabilities:
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """Ranks of the accepted nodes, from 1, among all drafted nodes in order of path probability; of equal nodes, the
-    lower number comes first.
+    """Ranks of the accepted nodes, from 1, among all drafted nodes in order of path probability; of nodes with equal
+    probabilities, the lower number comes first.
     """
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
     by_node = {node: rank for rank, node in enumerate(order, 1)}

@@ -1,8 +1,8 @@
 """Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
 A graph drafts all levels at once, so each round's size is chosen from a grid, by times and accepted tokens of earlier
-rounds. A probe is a round with a small draft. When a round's size is chosen, the result of the previous round is not
-known yet.
+rounds. A probe is a round with a small draft. The size of a round is chosen before the result of the previous round is
+known.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Once a best size is determined, this number of further rounds use it."""
+"""Number of further rounds that use a best size once it is determined."""
 PROBE = Plan(1, 4)
 PROBES = 2
-"""Number of rounds in a probe; the result of the first is known while the second runs."""
+"""Number of rounds in a probe; the result of the first round is known while the second round runs."""
 
 
 class PlanController:

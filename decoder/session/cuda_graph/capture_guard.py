@@ -18,7 +18,7 @@ from decoder.system.device import without_gradients
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
 """Operator for indexing by tensors. The size of the output depends on data only if an index is a Boolean mask."""
-COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - its name
+COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - torch names it so
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 """Operators that torch runs after copying a constant from the host; the copy itself does not appear as an operator."""
 
@@ -39,7 +39,7 @@ def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
 
 class _Watch(TorchDispatchMode):
     def __init__(self, device: torch.device) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
         self._device = device
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

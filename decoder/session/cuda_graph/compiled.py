@@ -1,10 +1,10 @@
-"""Forward passes of the usual sizes compiled by torch.compile, used where they are faster on this device.
+"""Forward passes of the usual sizes, compiled by torch.compile and used if they are faster on this device.
 
-A compiled pass has a fixed number of rows. The number of cache slots in the store and the number that attention reads
-are dynamic, so that a growing text needs no recompilation. A pass of a size that was not compiled in advance runs
-uncompiled, so that no round waits for the compiler. torch.compile is not allowed to capture CUDA graphs itself, since
-its graphs would not allow writes to the KV store. If compilation fails, or the compiled passes are not faster, the
-plain passes are used.
+A compiled pass has a fixed number of rows. The number of cache slots in the store and the number of slots that
+attention reads are dynamic, so that a growing text needs no recompilation. A pass of a size that was not compiled in
+advance runs uncompiled, so that no round waits for the compiler. torch.compile is not allowed to capture CUDA graphs
+itself, since its graphs would not allow writes to the KV store. If compilation fails, or the compiled passes are not
+faster, the plain passes are used.
 """
 
 import warnings
@@ -92,7 +92,7 @@ class Compiled:
 
     def compile(self, sizes: Collection[int]) -> None:
         """Compiles passes with these numbers of rows."""
-        from torch import _dynamo as dynamo  # noqa: PLC0415 - takes a second, for those who compile
+        from torch import _dynamo as dynamo  # noqa: PLC0415 - the import takes a second
 
         limits: dict[str, Any] = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), MOST_COMPILED)
         for rows in sorted(set(sizes) - self._sizes):
@@ -119,7 +119,7 @@ class Comparison:
     """Time and error of a compiled form relative to the plain form."""
 
     share: float
-    """Time as a share of the plain form's time."""
+    """Time of the compiled form as a share of the plain form's time."""
     difference: float
     """Largest error of the logits, as a share of the largest logit."""
     allowed: float
@@ -186,7 +186,7 @@ def _compile(
             _quietly(form, sizes)
             graph_slots.run(model, form)
         report(f"compiled {role}: {result}")
-    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
+    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, without effect on texts
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         report(f"the {role} was not compiled: {reason}")
 

@@ -91,9 +91,9 @@ class DeviceState:
 
         self.rule = DeviceRule(device)
         self.sampling = DeviceSampling(device, capacity)
-        """Sampling settings by position in the text; rounds do not change these settings."""
+        """Sampling settings for each position of the text; rounds do not change these settings."""
         self.length: Int[Tensor, ""] = whole()
-        """Number of tokens of the text. All tokens but the last have keys and values in the target's store."""
+        """Number of tokens of the text. All tokens except the last one have keys and values in the target's store."""
         self.text: Int[Tensor, S] = whole(capacity)
         """Tokens of the text, followed by the tokens of the tree without its root."""
         self.shares: Int[Tensor, W] = whole(WINDOW)

@@ -79,7 +79,7 @@ class Layout:
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
         """Number of parts into which the vocabulary is divided for top-k. Top-k first finds the best tokens of each
-        part, and then the best of these.
+        part, and then the best among these tokens.
         """
         self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
@@ -122,12 +122,12 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class _Rule:
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes with children, for depth 0, 1, 2, ...; rises with the depth, and is infinite
-    at depths at which no node may have children.
+    """Least path log-probability of nodes with children, for each depth from 0 on. The values rise with the depth, and
+    are infinite at depths at which no node may have children.
     """
     breadths: Growth[Tensor] | None
-    """Numbers of children (`narrow`, `middle`, `wide`) as biases on the children by rank: 0 for the ranks that exist,
-    minus infinity for the others. None if all nodes have the same number of children.
+    """Numbers of children (`narrow`, `middle`, `wide`) as biases on a node's candidates, ordered by rank: 0 for the
+    ranks that become children, minus infinity for all other ranks. None if all nodes have the same number of children.
     """
 
 

@@ -1,7 +1,7 @@
 """Pending rounds of a session: work queued on the device, and results copied to the host.
 
-Queues all work of a round, measures how long the work takes, and counts how often the host waits. Knows neither rules
-nor texts.
+This module queues all work of a round, measures how long the work takes, and counts how often the host waits. It knows
+neither rules nor texts.
 """
 
 import time

@@ -1,8 +1,9 @@
-"""Self-test: rounds on this device must equal rounds driven by the host before any user's text depends on them.
+"""Self-test: before any user's text is decoded by rounds on the device, these rounds must write the same test texts as
+rounds driven by the host.
 
 Which work can be captured depends on drivers, kernels and the version of torch. The test decodes a few short texts on
-the device. If decoding fails, or the tokens differ from the host's tokens by more than a near tie, the host drives all
-rounds of the pair, and the reason is reported.
+the device. If decoding fails, or the tokens differ from the host's tokens at a position without a near tie, the host
+drives all rounds of the pair, and the reason is reported.
 """
 
 import functools
@@ -40,7 +41,7 @@ from decoder.verify.greedy import GreedyVerifier
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """Prompts of the test. If a text differs from the reference at a near tie, the text of the next prompt is compared."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Sampling settings of the sampled texts; with these settings, all operations on logits that graphs may contain run."""
+"""Sampling settings of the sampled texts; these settings need all operations on logits that graphs may contain."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
@@ -87,7 +88,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
                 graph_slots.run(model, static_in_place(model))
         reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
         refused = next(filter(None, reasons), None) or refusal(pair, graph_slots, tried, right)
-    except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
+    except Exception as error:  # noqa: BLE001 - if anything fails on the device, the host drives the rounds
         refused = first_line(error)
     if refused:
         # The weights of the static forms must be freed before the Hugging Face modules are loaded again.
@@ -128,7 +129,7 @@ def refusal(
             expected = [getattr(reference, role) for reference in right]
             errors[role], largest = _error(pair, graph_slots, model, right, expected)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
-            if not errors[role] <= allowed:  # NaN fails too
+            if not errors[role] <= allowed:  # written so that NaN fails too
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [reference for reference in right if reference.sampling.greedy]
@@ -142,7 +143,9 @@ def refusal(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Message about the first text of device rounds that differs from its reference, except at near ties; else None."""
+    """Message if a text of device rounds differs from its reference at a position without a near tie; otherwise None.
+    After a difference at a near tie, the text of the next prompt is compared.
+    """
     for reference in right:
         knobs = KnobState(rules) if rules else None
         without_draft = functools.partial(HostSession, pair, proposer=None, verifier=GreedyVerifier())
@@ -154,7 +157,7 @@ def _differing(
         if text == reference.text:
             return None
         if not reference.tie(text, error):
-            return f"they wrote the tokens {text} instead of {reference.text}"
+            return f"rounds on the device wrote the tokens {text} instead of {reference.text}"
     return None
 
 

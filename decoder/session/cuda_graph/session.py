@@ -50,7 +50,7 @@ class GraphSession:
     the verification. The session keeps a slot until the text ends. The rules must fit tensors of fixed shapes. If the
     user turns a knob and the rules no longer fit, `reopen` opens a session driven by the host for the rest of the text.
     `sizes` chooses the size of each tree; if `sizes` is None, the rules alone determine the size. `sampling` has the
-    sampling settings by position; if `sampling` is None, decoding is greedy.
+    sampling settings for each position; if `sampling` is None, decoding is greedy.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Adds to this round the time and forward passes of drafts that no round includes yet, also of drafts whose
+        """Adds to this round the time and forward passes of all drafts that no round includes yet, even if a draft's
         tree is never verified.
         """
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
@@ -263,8 +263,8 @@ class GraphSession:
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _charge(self, host_s: float, device_s: float) -> float:
-        """Duration of the round, in seconds. Over successive rounds whose next verification is already queued, host
-        time and device time are added up separately, and the longer sum counts.
+        """Duration of the round, in seconds. As long as each round queues the next round's verification, the host times
+        and the device times of these rounds are summed separately, and the larger sum counts.
         """
         self._host_s += host_s
         self._device_s += device_s

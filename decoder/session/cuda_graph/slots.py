@@ -32,7 +32,9 @@ CHUNK = 512
 BEYOND = 8
 """Number of cache slots at the end of a KV store that no attention reads."""
 AHEAD = 64
-"""During idle time, graphs are captured in advance for a text that is longer by up to this number of tokens."""
+"""During idle time, graphs are captured in advance for a text that is up to this number of tokens longer than the
+current text.
+"""
 Work = Callable[[], None]
 
 
@@ -111,8 +113,8 @@ class GraphSlot:
         )
 
     def capture_ahead(self, length: int) -> bool:
-        """Captures one CUDA graph for this text at `length` tokens, if any graph is missing; returns whether one was
-        missing.
+        """Captures one CUDA graph for this text at `length` tokens, if any graph is missing; returns whether a graph
+        was missing.
         """
         before = len(self._captured)
         for size in list(self._in_use):
@@ -128,7 +130,8 @@ class GraphSlot:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            # Waiting for work that is already queued counts as decode time; capturing does not.
+            # Waiting for work that is already queued counts as decode time, but capturing does not. So the wait comes
+            # first.
             self.mark().wait()
             started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
             if kind not in self._capturable:
@@ -183,7 +186,7 @@ def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D
 
 
 def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
-    """Reads tokens of a text, of which the first has the position `first`; returns the tokens' logits."""
+    """Reads tokens of a text, starting at position `first`; returns the logits after each token."""
     ids = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(first, first + len(ids), device=ids.device)
     return side.logits(ids, places, places, causal_bias(side.store, len(ids), first))
@@ -195,7 +198,7 @@ def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    """Causal attention bias of `rows` tokens of a text, of which the first has the position `first`."""
+    """Causal attention bias of `rows` tokens of a text, starting at position `first`."""
     visible = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
     return visibility(torch.tensor(first, device=store.device), visible, slots(first + rows), store.dtype)
 
@@ -216,7 +219,7 @@ class GraphSlots:
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
-    """Kinds of work that are known to be capturable, by the forward forms of both models."""
+    """Kinds of work that are known to be capturable; keys are the forward forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()

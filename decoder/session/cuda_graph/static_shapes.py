@@ -1,9 +1,9 @@
-"""Tensor sizes of drafts and verifications under a growth rule. The other parts of the rule are values in device
-tensors.
+"""Tensor sizes of drafts and verifications under a growth rule. The parts of the rule that do not affect sizes are
+values in device tensors.
 
-Pure; knows neither tensors nor models. The fixed width of a level is enough for all nodes that get children: these
-have path probabilities of `stop` or more, the path probabilities of a level sum to at most 1, so there are at most
-1 / stop such nodes.
+This module knows neither tensors nor models. The fixed width of a level is enough for all nodes that get children:
+these nodes have path probabilities of at least `stop`, and the path probabilities of a level sum to at most 1, so there
+are at most 1 / `stop` such nodes.
 """
 
 import math
@@ -18,12 +18,12 @@ from decoder.tree_rules import TreeRule
 MOST_ROWS = 1024
 """Maximum number of rows of one draft."""
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
-"""Possible numbers of rows of a verification; the last one fits 256 drafted nodes and their root."""
+"""Possible numbers of rows of a verification; the last number is enough for 256 drafted nodes and their root."""
 MOST_NODES = BUCKETS[-1]
 """Maximum number of nodes of a tree, including its root."""
 DEEPEST = 32
 WINDOW = 63
-"""Largest window of the history rule, in rounds; the depth acceptances of so many rounds can be added in 64 bits
+"""Largest window of the history rule, in rounds; the depth acceptances of this number of rounds can be added in 64 bits
 without rounding.
 """
 SLACK = 1e-4
@@ -38,10 +38,10 @@ MOST_USUAL = SIZES[-1]
 verifications are rare.
 """
 
-CHUNKED = "chunks of attention may end within a draft tree, and a CUDA graph hides no ancestor of a node"
+CHUNKED = "chunks of attention may end within a draft tree, but in a CUDA graph each node attends to all its ancestors"
 SHORT = (
-    f"attention windows of at most {DEEPEST} tokens may end within a draft tree, and a CUDA graph hides no ancestor of "
-    "a node"
+    f"attention windows of at most {DEEPEST} tokens may end within a draft tree, but in a CUDA graph each node attends "
+    "to all its ancestors"
 )
 """Reasons why passes with attention windows are not captured as CUDA graphs."""
 
@@ -53,10 +53,10 @@ class Shape:
     widest: int
     """Maximum number of children of a node."""
     widths: tuple[int, ...]
-    """Largest number of nodes with children at each depth: 0, 1, 2, ..."""
+    """Largest numbers of nodes with children at depth 0, 1, 2, ..."""
     best: bool
-    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first in breadth-first
-    order.
+    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
+    breadth-first order.
     """
     first: int = FIRST_ROWS[0]
     even: bool = False
@@ -115,7 +115,7 @@ def fits(rule: TreeRule | None) -> bool:
 
 
 def uncaptured(windows: Windows) -> str:
-    """Reason why passes with these windows are not captured as CUDA graphs; empty if they can be."""
+    """Reason why passes with these windows are not captured as CUDA graphs; empty if they can be captured."""
     if windows.sizes.keys() - {SLIDING}:
         return CHUNKED
     return SHORT if any(size <= DEEPEST for size in windows.sizes.values()) else ""
@@ -132,7 +132,9 @@ def bucket(nodes: int) -> int:
 
 
 def levels(nodes: int) -> int:
-    """Number of levels below the root in a verification of `nodes` rows: the most that a tree of this size can have."""
+    """Number of levels below the root in a verification of `nodes` rows: the largest number that a tree of this size
+    can have.
+    """
     return min(DEEPEST, nodes - 1)
 
 

@@ -47,15 +47,17 @@ def verify(
     if deepest:
         _move(target, row_slots[0] + path[1:], after[:deepest])
     if draft and deepest:
-        # The draft model has no keys and values of leaves. But only the last node of the path can be a leaf, and the
-        # next draft reads the text's last two tokens.
+        # The draft model has no keys and values of leaves. They are not needed: only the last node of the path can be a
+        # leaf, and the next draft reads the text's last two tokens again.
         _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
         _learn(state, levels.amax())
     _commit(state, path, choices.index_select(0, path), after)
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
-    """Mask with one row for each node; the row marks the node and its ancestors. `parents` of the root is the root."""
+    """Mask with one row for each node; the row marks the node and its ancestors. In `parents`, the parent of the root
+    is the root itself.
+    """
     count, reach = len(parents), 1
     ways = identity[:count, :count].scatter(1, parents[:, None], 1.0)
     while reach < deepest:
@@ -88,7 +90,9 @@ def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"]
 
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
-    """Applies the history rule after a tree whose deepest node has this level; equals the host's result bit by bit."""
+    """Applies the history rule after a tree whose deepest node has this level. The result is bit-identical to the
+    result of the host's rounds.
+    """
     growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
     state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)

@@ -1,8 +1,10 @@
-"""block: verification of one path as a whole, which accepts at least as many tokens as verification token by token.
+"""block: verification of one path as a whole. On average, it accepts at least as many tokens as verification token by
+token.
 
 From Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with the probability h
 of that paper. (If nodes were accepted with the weights w of the paper's section 3.1, the text would be biased.) With h,
-at least i tokens of the path are accepted with probability w_i. No lossless rule for one path has a higher probability.
+at least i tokens of the path are accepted with probability w_i. No lossless rule for one path accepts at least i tokens
+with a higher probability.
 """
 
 from itertools import pairwise
@@ -13,7 +15,7 @@ from decoder.verify.lossless.rows import Rows, positive, ratio, share
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """Stops of a chain, the deepest node first; rows (N, V).
+    """Stops of a chain, the deepest node first. The rows have shape (N, V).
 
     Raises:
         ValueError: The tree is not a chain.

@@ -74,8 +74,8 @@ class DrawnTree:
 
 
 def drawn_tree(tree: TokenTree) -> DrawnTree:
-    """Converts a drafted tree for lossless verifiers; if a node has no recorded samples, each child counts as sampled
-    once.
+    """Converts a drafted tree for lossless verifiers; if a node has no recorded samples, each of its children counts as
+    sampled once.
     """
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node, parent in enumerate(tree.parents[1:], 1):

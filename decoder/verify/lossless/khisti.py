@@ -6,7 +6,7 @@ Thomas et al. 2026, algorithms 5, 10 and 15. Matches may be decided by any rule:
 and the rule affects only the acceptance rate. Khisti et al. use a linear program. Here, one sweep over the tokens
 replaces the linear program, in ascending order of p - q1 q2, where q1 and q2 are the distributions of the two
 candidates. In the sweep, each token wins against later tokens as often as necessary for its probability to reach p, and
-otherwise loses. (In descending order the gap to the acceptance bound was six times as large on toy pairs.)
+otherwise loses. (With descending order, the gap to the acceptance bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Match:
 
 
 def match(target_probs: Row, one: Row, other: Row) -> Match:
-    """The match of candidates with distributions `one` and `other`; rows (V,). Takes O(V log V) on the host."""
+    """The match of candidates with distributions `one` and `other`, shape (V,). Takes O(V log V) time on the host."""
     order = np.argsort(target_probs - one * other, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -100,7 +100,7 @@ def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`. A lower bound, since it leaves out that a token from the residual may equal a sampled token."""
+    """See `Solver`. This is a lower bound, since a token from the residual may also equal a sampled token."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 

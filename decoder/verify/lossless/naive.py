@@ -1,9 +1,9 @@
 """naive: the first sampled token is accepted with probability min(1, p / q); otherwise the token comes from the
 residual (p - q)+.
 
-On one path this is speculative sampling as first published (Leviathan et al. 2023, Chen et al. 2023). On a tree the
-token from the residual may equal another sampled token, and the walk then continues from that node ("NaiveTree");
-Thomas et al. 2026, algorithms 2, 7 and 12.
+On one path this is speculative sampling as first published (Leviathan et al. 2023, Chen et al. 2023). On a tree, the
+token from the residual may equal another sampled token; the walk then continues from the node of that token
+("NaiveTree"); Thomas et al. 2026, algorithms 2, 7 and 12.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""nss: the token is sampled from the target, and a drafted token is accepted if it equals the sampled one.
+"""nss: the token is sampled from the target, and a drafted token is accepted if it equals the sampled token.
 
 The choice of the token depends neither on the draft's rows nor on the drafted tokens. So `nss` is lossless on any tree,
 unlike the other verifiers of this package; on deterministic trees it is optimal. Naive speculative sampling of Miao et

@@ -1,4 +1,6 @@
-"""Random numbers for drafting and verification. A protocol, so that a test can enumerate all outcomes."""
+"""Random numbers for drafting and verification. `RandomGenerator` is a protocol, so that a test can enumerate all
+outcomes.
+"""
 
 from typing import Protocol
 
@@ -13,17 +15,20 @@ class RandomGenerator(Protocol):
     """Source of independent random numbers."""
 
     def bernoulli(self, probability: float) -> bool:
-        """Returns True with this probability, in [0, 1]: never for 0, always for 1."""
+        """Returns True with this probability, which is in [0, 1]: never True for 0, always True for 1."""
 
     def choice(self, weights: Row) -> int:
-        """A random index, with probability in proportion to its weight; never an index of weight 0. Weights (V,)."""
+        """A random index, with a probability proportional to its weight; never an index of weight 0. `weights` has
+        shape (V,).
+        """
 
     def integers(self, count: int) -> int:
         """A uniform random integer from 0 to count - 1."""
 
 
 class PhiloxGenerator:
-    """Counter-based random numbers (Philox): seed and stream number determine the sequence, equal on every machine.
+    """Counter-based random numbers (Philox): seed and stream number determine the sequence, which is the same on every
+    machine.
 
     Drafting and verification need different streams: a verifier that shares random numbers with the draft is biased.
     """

@@ -1,4 +1,4 @@
-"""Arithmetic on rows of probabilities, guarded against rounding. Knows neither trees nor random numbers."""
+"""Arithmetic on rows of probabilities, guarded against rounding. This module knows neither trees nor random numbers."""
 
 import math
 from typing import TypeAlias
@@ -12,12 +12,11 @@ from decoder.errors import ModelError
 Row: TypeAlias = Float[NDArray[np.float64], "V"]
 """Probabilities of all tokens after one node, or unnormalised weights; shape (V,)."""
 Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
-"""One row for each node of a tree, shape (N, V); the draft's rows are zeros for nodes after which nothing was
-sampled.
+"""One row for each node of a tree, shape (N, V); the draft's rows are zeros for nodes after which no token was sampled.
 """
 NEGLIGIBLE = 1e-30
-"""Smaller probabilities are rounded to 0: the residual needs the inverse of probabilities, which would overflow
-float32.
+"""Smaller probabilities are rounded to 0, since the residual needs the inverse of probabilities, and the inverse of a
+smaller probability may overflow float32.
 """
 
 
@@ -57,8 +56,8 @@ def _probability(value: float) -> float:
 
 
 def require_numbers(total: float) -> None:
-    """Refuses NaN and infinity, which comparisons do not detect. `total` may be the sum of many numbers, which checks
-    all of them.
+    """Refuses NaN and infinity, which comparisons do not detect. If `total` is the sum of many numbers, all these
+    numbers are checked at once.
 
     Raises:
         ModelError: `total` is NaN or infinite.

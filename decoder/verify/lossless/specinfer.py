@@ -1,8 +1,8 @@
 """specinfer: the sampled tokens are tried in random order, each against the residual after all refusals so far.
 
 Multi-step speculative sampling of Miao et al. 2024; Thomas et al. 2026, algorithms 4, 9 and 14. After any number of
-refusals the residual is (p - removed q)+ / S, with two scalars: each refusal adds S to `removed`, and S becomes the new
-sum of (p - removed q)+.
+refusals, the residual is (p - removed q)+ / S. So two scalars are enough: each refusal adds S to `removed`, and then S
+becomes the new sum of (p - removed q)+.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""spectr: the sampled tokens are tried in order, each accepted with probability min(1, p / (rho q)); if all are
-refused, the token comes from a residual. The division factor rho compensates for the k chances of a token to be
+"""spectr: the sampled tokens are tried in order, each accepted with probability min(1, p / (rho q)); if all tokens are
+refused, the next token comes from a residual. The division factor rho compensates for the k chances of a token to be
 sampled. This is k-sequential selection of Sun et al. 2023 (SpecTr); Thomas et al. 2026, algorithms 3, 8 and 13. k is
 the number of sampled tokens, duplicates included.
 """
@@ -13,7 +13,9 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Number of bisection steps on [1, k] for rho; fewer steps would lower the acceptance rate, but stay lossless."""
+"""Number of bisection steps on [1, k] for rho; with fewer steps, the acceptance rate would be lower, but verification
+would still be lossless.
+"""
 
 
 @dataclass(frozen=True)

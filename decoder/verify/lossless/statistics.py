@@ -11,8 +11,8 @@ from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 MOST_NUMBERS = 1 << 20
-"""Statistics of all nodes are computed only if nodes times vocabulary is at most this number; otherwise they would take
-too long.
+"""Statistics of all nodes are computed only if the number of nodes times the size of the vocabulary is at most this
+number; otherwise, they would take too long.
 """
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 

@@ -38,7 +38,7 @@ class Solver:
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
-    """Walks from the root until the token chosen after a node was not drafted."""
+    """Walks from the root until the token chosen after a node is none of the tokens drafted after the node."""
     node, path = 0, []
     while (child := tree.child(node, token := choose(node))) is not None:
         path.append(child)
@@ -47,7 +47,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """Probability that the verifier accepts each node, given the tree; rows (N, V)."""
+    """Probability that the verifier accepts each node, given the tree. The rows have shape (N, V)."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:

@@ -29,7 +29,7 @@ class NodeSplit:
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """Stops in post-order, the root last, without subtrees of probability 0; rows (N, V)."""
+    """Stops in post-order, the root last, without subtrees of probability 0. The rows have shape (N, V)."""
 
     def judge(node: int, probability: float) -> NodeSplit:
         return split_node(target_probs[node], draft_probs[node], tree.drawn(node), probability)
@@ -38,8 +38,8 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Divides a node's probability between the sampled tokens, one by one, and a stop. The probability must be above 0;
-    rows (V,).
+    """Divides a node's probability between the sampled tokens, one by one, and a stop. The probability must be above 0.
+    The rows have shape (V,).
     """
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:

@@ -146,8 +146,8 @@ def test_graphs_of_modules_are_told_with_the_reason_of_each(tiny_models: TinyMod
 @pytest.mark.usefixtures("_graphs")
 def test_a_refusal_is_told_as_the_reason_of_the_host_s_rounds(tiny_models: TinyModels) -> None:
     pair = settled(tiny_models, "neox")
-    graph_slots(pair).refused = "they wrote the tokens [1] instead of [2]"
-    assert decoding_path(pair) == DecodingPath("host", "they wrote the tokens [1] instead of [2]")
+    graph_slots(pair).refused = "rounds on the device wrote the tokens [1] instead of [2]"
+    assert decoding_path(pair) == DecodingPath("host", "rounds on the device wrote the tokens [1] instead of [2]")
     assert decoding_path(replace(pair, exact=True)) == DecodingPath("host", EXACT)
 
 

@@ -197,7 +197,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     loaded: list[dict[str, str]] = []
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda:0"))
     monkeypatch.setitem(vars(decoder), "load_pair", lambda **given: loaded.append(given))
-    tried = DecodingPath("host", "they wrote the tokens [1] instead of [2]")
+    tried = DecodingPath("host", "rounds on the device wrote the tokens [1] instead of [2]")
     monkeypatch.setattr("decoder.run.decoding_path.decoding_path", lambda _: tried)
     monkeypatch.setattr("decoder.run.decoding_path.has_room", lambda *_: True)
     return loaded
@@ -206,7 +206,9 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_gpu: list[dict[str, str]]) -> None:
     (finding,) = found("rounds", models=Models(dtype="float16"))
     assert finding.verdict == "note"
-    assert finding.text.endswith("host on cuda:0, which is slower: they wrote the tokens [1] instead of [2]")
+    assert finding.text.endswith(
+        "host on cuda:0, which is slower: rounds on the device wrote the tokens [1] instead of [2]"
+    )
     assert finding.remedy
     assert on_a_gpu == [{"device": "auto", "dtype": "float16", "draft_dtype": "auto"}]
 

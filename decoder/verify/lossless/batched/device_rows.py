@@ -84,8 +84,8 @@ def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 
 
 def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
-    """Samples a token from each row: on a CPU with `generator`, elsewhere with the device's generator, seeded by
-    `generator`.
+    """Samples a token from each row: on a CPU with `generator`, on other devices with the device's own generator, which
+    `generator` seeds.
     """
     if rows.device.type == "cpu":
         return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)

@@ -42,8 +42,8 @@ class PlannedSolver:
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries the sampled tokens in the order of sampling; returns the index of the accepted token, None if all are
-    refused.
+    """Tries the sampled tokens in the order of sampling; returns the index of the accepted token, or None if all tokens
+    are refused.
     """
     return next(
         (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
@@ -51,7 +51,7 @@ def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generato
 
 
 def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries the sampled tokens in random order; returns the index of the accepted token, None if all are refused."""
+    """Tries the sampled tokens in random order; returns the index of the accepted token, or None if all are refused."""
     pool = list(range(draws))
     for after_refusals in probabilities[:draws]:
         place = pool.pop(generator.integers(len(pool)))

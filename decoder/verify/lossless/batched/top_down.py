@@ -25,7 +25,8 @@ def verify(
         ModelError: A probability is NaN.
     """
     plan = solver.plan(tree, target_probs, draft_probs)
-    if target_probs.device.type == "cpu":  # on a CPU sampling costs more than a copy: sample at visited nodes only
+    # On a CPU, sampling a token costs more than copying the probabilities, so tokens are sampled only at visited nodes.
+    if target_probs.device.type == "cpu":
         _, probabilities = to_host(totals(target_probs, draft_probs), plan.probabilities)
         return _walk(solver, tree, probabilities, lambda node: int(draw(plan.residual[[node]], generator)), generator)
     _, probabilities, tokens = to_host(

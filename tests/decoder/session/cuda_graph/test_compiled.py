@@ -262,9 +262,12 @@ def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Engine) -> None
 
 
 def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "refusal", lambda *_: "they wrote the tokens [1] instead of [2]")
+    monkeypatch.setattr(contest, "refusal", lambda *_: "rounds on the device wrote the tokens [1] instead of [2]")
     before = forms(slow)
-    assert told(slow, quick)[-1] == "compiled passes are not kept: they wrote the tokens [1] instead of [2]"
+    assert (
+        told(slow, quick)[-1]
+        == "compiled passes are not kept: rounds on the device wrote the tokens [1] instead of [2]"
+    )
     assert forms(slow) == before
 
 
