@@ -53,9 +53,9 @@ class RunConfig:
         """Creates a configuration; arguments that are not given have defaults. A parameter set is given by its name, as
         in `linear=Linear(3)`.
 
-        All methods sample tokens if the temperature is above 0, truncated by `top_k` and `top_p`. `verifier` and
-        `drafting` replace the parameters of the same names in `VerifierRules`. If `drafting` samples trees, the method
-        for sampled trees is added to the default methods.
+        If the temperature is above 0, all methods sample tokens, from distributions truncated by `top_k` and `top_p`.
+        `verifier` and `drafting` replace the parameters of the same names in `VerifierRules`. If `drafting` samples
+        trees, the method for sampled trees is added to the default methods.
 
         Raises:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
@@ -103,7 +103,7 @@ class RunConfig:
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees are drafted with the same noise by which the target's tokens are sampled."""
+        """Whether deterministic trees are drafted with the noise that is also used to sample the target's tokens."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:
@@ -128,13 +128,13 @@ class RunConfig:
         return self.with_rules(rules_name, self.rules(rules_name).turned(name, value))
 
     def with_rules(self, name: RulesName, rules: TunableParameters) -> "RunConfig":
-        """This configuration with the parameter set `name` replaced."""
+        """This configuration with the parameter set `name` replaced by `rules`."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
 
 
 def _verifier_rules(sets: Mapping[RulesName, TunableParameters]) -> tuple[RulesName, VerifierRules]:
-    """Name and value of the parameter set that contains the verifier and the drafting."""
+    """Name and value of the parameter set that contains `verifier` and `drafting`."""
     return next((name, rules) for name, rules in sets.items() if isinstance(rules, VerifierRules))
 
 

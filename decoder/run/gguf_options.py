@@ -1,4 +1,4 @@
-"""Checks of the options of a run in which a model is a GGUF file; each error message is one sentence."""
+"""Checks of a run's options if at least one model is a GGUF file; each error message is one sentence."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def gguf_roles(names: Mapping[str, str]) -> set[str]:
 def require_weights_of_torch(
     names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool, tensor_parallel: int
 ) -> None:
-    """Refuses options and methods that need a model's weights in torch, or its layers, if a model is a GGUF file.
+    """If a model is a GGUF file, refuses the options and methods that need its weights or its layers in torch.
 
     Args:
         names: Names of the models by role.

@@ -26,7 +26,7 @@ def within(event: Round, left: int) -> Round:
 
     Args:
         event: A round, complete or in progress.
-        left: Number of tokens that the length limit allowed when the round began; 1 or more.
+        left: Number of tokens that the length limit still allowed when the round began; 1 or more.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 
@@ -73,7 +73,7 @@ def _to_end_of_text(event: Round) -> Round:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Sums over rounds of one method, from which its figures are computed."""
+    """Sums over rounds of one method, from which the method's figures are computed."""
 
     drafted: int = 0
     accepted: int = 0

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """Number printed in the paper, for comparison with a measured one."""
+    """Number printed in the paper, for comparison with a measured number."""
 
     value: float
     std: float | None = None

@@ -44,7 +44,7 @@ def load(folder: Path, device: torch.device) -> Any:
 def windows(
     files: list[Path], tokenizer: PreTrainedTokenizerFast, window: int, stride: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Every `stride`-th of the adjacent windows of each book, and the number of bytes to predict in these windows.
+    """Cuts each book into adjacent windows; returns every `stride`-th window, and the number of bytes to predict.
 
     Returns:
         Token ids of shape (windows, window), and the number of bytes of all tokens except the first of each window.

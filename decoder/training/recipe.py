@@ -64,7 +64,7 @@ class Samples:
     prompt: int
     """Number of tokens of a book that the target continues in each sample."""
     length: int
-    """Number of tokens of prompt and continuation."""
+    """Number of tokens of prompt and continuation together."""
     rows: int
     """Number of samples in a batch."""
     batches: int
@@ -82,7 +82,7 @@ class HeadRecipe:
     steps: int
     """Number of drafted levels that are unrolled in training."""
     step_weight: float
-    """Weight of a level's loss, relative to that of the level before it."""
+    """Ratio of the weight of a level's loss to the weight of the preceding level's loss."""
 
 
 SEED = 0

@@ -1,6 +1,6 @@
 """HTTP client for a watched server: verifies certificates, limits time and size, refuses redirects to other servers.
 
-The user's token is sent to this server only, and never shown or recorded. Knows neither metrics nor events.
+The user's token is sent to this server only, and is never shown or recorded. Knows neither metrics nor events.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 """Time limit for fetching a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Settings by which httpx2 uses no proxy for this machine, since these names mean the proxy itself to a proxy."""
+"""Settings that make httpx2 use no proxy for this machine: a proxy would connect to its own machine instead."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 """Time limit for reading the body of an error response, in seconds."""
@@ -125,7 +125,7 @@ class Client:
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after following redirects within the server; its body is not read yet."""
+        """The response after following redirects within the server; the response's body has not been read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
             self._client.cookies.clear()  # cookies could grow without bound

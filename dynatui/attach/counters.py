@@ -85,7 +85,9 @@ def _latest_series(before: Series, after: Series) -> Series:
 
 
 def increase(before: Series, after: Series) -> float:
-    """Increase of a counter summed over its series; the sum of new series continues that of series that disappeared."""
+    """Increase of a counter summed over its series. New series are taken to continue the series that disappeared, so
+    their sums are compared.
+    """
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     removed = sum(value for labels, value in before.items() if labels not in after)
     added = sum(value for labels, value in after.items() if labels not in before)

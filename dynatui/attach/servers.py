@@ -52,7 +52,7 @@ class Kind:
     page: str = ""
     """Command or option that enables the metrics page, if it is off by default."""
     model: str = ""
-    """The label that holds the model's name; empty if there is none."""
+    """The label that holds the model's name; empty if there is no such label."""
 
     @property
     def speculative(self) -> Names:
@@ -139,9 +139,10 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind of server that has these metrics; None if none has.
+    """The kind of server that has these metrics; None if no supported kind has them.
 
-    Of several kinds, it is the first with metrics of speculative decoding, or the first of all if there is none.
+    If several kinds have metrics on the page, the result is the first of these kinds that has metrics of speculative
+    decoding, or, if no kind has any, the first of these kinds.
     """
 
     def has(names: Names) -> bool:

@@ -1,4 +1,4 @@
-"""Detects wasted drafts: almost no drafted token is accepted. A pure fold over the counts of successive intervals.
+"""Detects wasted drafts, of which almost no token is accepted. A pure fold over the counts of successive intervals.
 
 Each batch of rounds is judged as a whole, so that a few rounds or one short text do not decide the verdict. Two
 thresholds give hysteresis: between them the verdict does not change, so that it does not alternate near a threshold.
@@ -14,16 +14,16 @@ from dynatui.attach.servers import Kind
 ROUNDS, SECONDS = 100, 10.0
 """Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Thresholds of the tokens per round: below the first, drafts become wasted; from the second on, this may end. A round
-takes at least as long as a pass of plain decoding, and drafting takes additional time, so the speed-up is below the
-tokens per round."""
+"""Thresholds of the tokens per round: drafts become wasted below `WASTED_BELOW`, and can stop being wasted only at
+`PAYING_FROM` or above. A round takes at least as long as a pass of plain decoding, and drafting takes additional time,
+so the speed-up is below the tokens per round."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
 """Thresholds of the acceptance rate, for a second criterion: drafts also become wasted if the rate is below
-`REJECTED_BELOW` and the tokens per round are below `LONG_BELOW`. This can end only if the rate is at least
-`ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
+`REJECTED_BELOW` and the tokens per round are below `LONG_BELOW`. Drafts can stop being wasted only if the rate is at
+least `ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""Thresholds of the tokens per round for the second criterion. At acceptance rates below those above, tokens per round
-reach these values only if a round drafts more than seven tokens."""
+"""Thresholds of the tokens per round for the second criterion. At an acceptance rate below `REJECTED_BELOW`, the tokens
+per round reach `LONG_BELOW` only if a round drafts more than seven tokens; likewise for the other two thresholds."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ _OF_THE_SCREEN = ("seed",)
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source, as text; raises ConfigError if one is invalid."""
+    """Every setting with its value and its source, as text; raises ConfigError if a setting is invalid."""
     set_values = settings.applied(live)
     with settings.named(set_values):
         given = live.params | settings.fill(live, set_values)
@@ -74,7 +74,7 @@ def in_force(live: Any) -> str:
 
 
 def summary(live: Any) -> str:
-    """Number of settings by source, in one line; raises ConfigError if one is invalid."""
+    """Number of settings from each source, in one line; raises ConfigError if a setting is invalid."""
     in_force(live)
     places = [setting.place for setting in settings.applied(live).values()]
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
@@ -84,7 +84,7 @@ def summary(live: Any) -> str:
 
 
 def default(option: TyperOption) -> object:
-    """Default value of an option; None if it has none."""
+    """Default value of an option; None if the option has no default."""
     return _effective(key_of(option), option.default, RunConfig())
 
 
@@ -122,6 +122,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # all parameters are shown; those not given have their defaults
+    if option.write and option.default is None:  # a parameter that was not given is shown with its default
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

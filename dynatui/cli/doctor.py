@@ -68,7 +68,7 @@ PARAMETERS: Declared = (
 def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log: Path | None, as_json: bool) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**vars(models), "tensor_parallel": tensor_parallel, "log": log}
-    with suppress(DecoderError):  # the probe of settings reports invalid ones
+    with suppress(DecoderError):  # the probe of settings reports invalid settings
         given |= fill(context, applied(context))
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
@@ -81,7 +81,7 @@ def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log:
 
 
 def examine(case: Case, probes: Mapping[str, Probe]) -> Report:
-    """Runs every probe; a probe that fails does not stop the others."""
+    """Runs every probe; if a probe fails, the other probes still run."""
     findings = [
         Examined(topic, finding.verdict, finding.text, finding.remedy)
         for topic, probe in probes.items()
@@ -263,14 +263,14 @@ def settings(case: Case) -> Iterator[Finding]:
 
 
 def log(case: Case) -> Iterator[Finding]:
-    """Reports the path of the log file, which receives messages of libraries and errors."""
+    """Reports the path of the log file, which receives errors and the messages of libraries."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)
     if str(path) == os.devnull:
         yield Finding("note", "no log can be written in the user's log folder", "name one with --log-file")
     else:
-        yield Finding("ok", f"messages of libraries and faults go to {path}")
+        yield Finding("ok", f"errors and messages of libraries go to {path}")
 
 
 def recordings(_case: Case) -> Iterator[Finding]:

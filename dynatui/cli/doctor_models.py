@@ -1,4 +1,4 @@
-"""The probe of models in `dynatui doctor`: what their configurations say, before any weights are downloaded or read.
+"""The probe of models in `dynatui doctor`, which reads the models' configurations but no weights.
 
 Reports whether a model can be decoded, its memory, and whether target and draft share a tokenizer. If a target is given
 without a draft, reports the models on this machine that have its tokenizer and could draft for it. Torch and the model
@@ -90,7 +90,7 @@ def lacks_target(pair: Models) -> bool:
 
 
 def names_of(pair: Models) -> dict[str, str]:
-    """Names of the models by role (target, draft); those of the embedded pair if none are given."""
+    """Names of the models by role (target, draft); the names of the embedded pair if the user names no model."""
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
 
     target = {"target": pair.target or str(EMBEDDED_TARGET)}
@@ -133,7 +133,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
-        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has them, or convert it")
     elif forbidden:
         yield Finding("problem", f"{role} {shown}: {kind}, weights not on this machine", "unset HF_HUB_OFFLINE")
     else:
@@ -143,7 +143,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
 
 
 def gpu_layers_words(pair: Models) -> str:
-    """Number of layers that llama.cpp keeps on a GPU, in words; empty if none was given."""
+    """Number of layers that llama.cpp keeps on a GPU, in words; empty if no number was given."""
     return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
 
 
@@ -166,7 +166,7 @@ def _weights_bytes(folder: str) -> int:
 
 
 def _size_in_index(folder: str) -> int:
-    """Size of the weights that the index of several files states; 0 if there is no index, or none that can be read."""
+    """Size of the weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
         return int(index["metadata"]["total_size"])
@@ -176,7 +176,7 @@ def _size_in_index(folder: str) -> int:
 def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
     """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free.
 
-    `stored_bytes` is the size of its weights in files, which is that of quantised ones in memory too; 0 if unknown.
+    `stored_bytes` is the size of the weights in files, or 0 if unknown; quantised weights take as much memory.
     """
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
