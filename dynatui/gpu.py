@@ -21,7 +21,7 @@ class GpuLoad:
     """One reading of load, memory, power and temperature of a GPU."""
 
     load: float | None
-    """GPU utilisation: share of the last sampling period with a kernel running, 0 to 1."""
+    """GPU utilisation: share of the last sampling period in which a kernel was running, from 0 to 1."""
     used_bytes: int | None
     """Memory in use by all processes, in bytes."""
     total_bytes: int | None
@@ -85,7 +85,7 @@ def _library() -> Any:
 
 
 def _find(number: int) -> tuple[Any, Any]:
-    """The NVML library and its handle of GPU `cuda:number`; the handle is None if the GPU is uncertain."""
+    """The NVML library and its handle of GPU `cuda:number`; the handle is None if that GPU cannot be identified."""
     nvml = _library()
     if nvml is None:
         return None, None

@@ -54,7 +54,7 @@ def choose_device(name: str) -> torch.device:
             )
         if int(index or 0) >= present:
             raise DeviceError(
-                f"device {shortened(name)} does not exist; the last of {present} CUDA devices is cuda:{present - 1}",
+                f"device {shortened(name)} was requested, but the last CUDA device is cuda:{present - 1}",
                 "device",
             )
     return torch.device(name)

@@ -133,7 +133,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
-        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has them, or convert it")
+        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model with them, or convert it")
     elif forbidden:
         yield Finding("problem", f"{role} {shown}: {kind}, weights not on this machine", "unset HF_HUB_OFFLINE")
     else:

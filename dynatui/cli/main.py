@@ -214,7 +214,7 @@ def watch(
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = prompts.of_files()
     require_both(models.target, models.draft)
-    on_screen = wants_screen and streams.can_show_screen()  # may replace standard input, so prompts are read before
+    on_screen = wants_screen and streams.can_show_screen()  # may replace standard input, so prompts are read first
     given = {**rules, **run}
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
@@ -297,7 +297,7 @@ def _refuse_options_before(context: typer.Context) -> None:
 def _refused(why: str, code: int) -> int:
     """Prints an error, unless another rank has printed one, and returns the exit code.
 
-    Only one rank can claim the right to print, and it should be the rank that knows the reason of the failure. A rank
+    Only one rank can claim the right to print, and it should be the rank that knows the reason for the failure. A rank
     that failed because it lost another rank therefore does not claim the right, and always prints its error.
     """
     if code == LOST or last_word.claimed():

@@ -40,7 +40,7 @@ def spread(
     """Launches `count` ranks. In a process that is already a rank: returns in the leader, or serves the leader.
 
     Args:
-        count: Number of ranks; a single one is not launched.
+        count: Number of ranks; if it is 1, nothing is launched.
         models: The pair; only target and device are used.
         arguments: The arguments of the command line.
         wants_screen: Whether the program shows a screen if there is a terminal.
@@ -70,7 +70,7 @@ def require_alone(command: str) -> None:
     """Raises an error for a command that cannot be spread over processes, since each process would do all of the work.
 
     Raises:
-        ConfigError: This process was started as one of several.
+        ConfigError: This process was started as one of several processes.
     """
     if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
         raise ConfigError(

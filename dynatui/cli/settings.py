@@ -38,7 +38,7 @@ def file_path() -> Path:
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:
-    """The options of a command that can be set, by setting name."""
+    """The options of a command that the user's settings can set, by the name of the setting."""
     return {
         key_of(option): option
         for option in command.params
@@ -152,7 +152,7 @@ def with_places(error: DecoderError) -> str:
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The settings file as text and as a TOML table; raises ConfigError if it cannot be read or is not TOML."""
+    """The settings file as text and as a TOML table; raises ConfigError if the file cannot be read or is not TOML."""
     text = _text(path)
     return text, table(path, text, "correct it, or start from dynatui config --print-default")
 

@@ -1,4 +1,4 @@
-"""The report of `dynatui why` on many runs: speeds of the methods, then each finding once, then the prompts.
+"""The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts.
 
 Expects names of methods that are already cleaned. Knows neither recordings nor how the figures of rounds are computed.
 """
@@ -48,7 +48,7 @@ def silence(method: str) -> str:
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft: only its time is known"
     if method in METHODS and METHODS[method].rules is None:
-        return "guesses nothing: the others are compared with it"
+        return "guesses nothing: the other methods are compared with it"
     return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"
 
 
@@ -82,9 +82,9 @@ def _is_silent(case: Case) -> bool:
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
-    """Lines with the speed-up of each method over all runs, fastest first, and whether the texts are unchanged.
+    """Lines with the speed-up of each method over all runs, fastest method first.
 
-    Texts are compared with those of plain decoding.
+    Each line also says whether the method's texts equal the texts of plain decoding.
     """
     how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
     yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)

@@ -33,7 +33,7 @@ _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
     ),
     (
         "vllm:spec_decode_num_draft_tokens",
-        "Drafted tokens, all nodes of the trees.",
+        "Drafted tokens: all nodes of the draft trees.",
         lambda of_method: of_method.tokens,
     ),
     ("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", lambda of_method: sum(of_method.accepted)),

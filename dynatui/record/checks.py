@@ -132,10 +132,10 @@ def _out_of_turn(event: Round, lane: Lane) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Fault in a round's tree; empty if it is valid.
+    """Fault in a round's tree; empty if the tree is valid.
 
-    In a valid tree, the accepted nodes are a path from the root, and the committed tokens are those of the path and one
-    more, perhaps cut short.
+    In a valid tree, the accepted nodes are a path from the root. The committed tokens are the tokens of this path and
+    one more token, or the beginning of this sequence.
     """
     if len(event.tokens) > MOST_NODES:
         return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
@@ -148,7 +148,7 @@ def _off_the_tree(event: Round) -> str:
         return ""  # the method does not report its drafts
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
-        return "the committed tokens are not the accepted ones and one more"
+        return "the committed tokens are not the accepted tokens and one more token"
     return ""
 
 
@@ -167,7 +167,7 @@ def _unbounded(event: Round) -> str:
 
 
 def _no_knob(method: str, name: str) -> str:
-    """Reason why a knob's name is invalid; empty if it is valid.
+    """Reason why a knob's name is invalid; empty if the name is valid.
 
     The name is invalid if the method is known but no known method has this knob, or if the name is too long.
     """

@@ -1,7 +1,7 @@
 """Writes recordings to disk: events are appended as they happen. `dynatui.record.reader` reads them back.
 
 A recording must survive a crash of the process that writes it: every line is written immediately, and the next process
-to append cuts off an incomplete last line. Complete lines are never overwritten. Knows neither models nor the screen.
+that appends cuts off an incomplete last line. Complete lines are never overwritten. Knows no models and no screen.
 """
 
 import errno
@@ -24,7 +24,7 @@ from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Base, Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
-"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; far above any event."""
+"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
 _PATIENCE_S = 0.5
 
 

@@ -1,4 +1,4 @@
-"""Reads recordings of servers from disk: files from `dynatui attach --record`, or its saved standard output.
+"""Reads recordings of servers from disk: files from `dynatui attach --record`, or saved output of `attach`.
 
 A file is read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
 """

@@ -84,7 +84,7 @@ class Transcript:
             case Run():
                 self.note(
                     f"{event.target} with {event.draft} on {event.place} in {event.arithmetic}: "
-                    f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new"
+                    f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new tokens"
                 )
                 if event.path:
                     self.note(f"rounds: {event.path}, {event.path_reason}")

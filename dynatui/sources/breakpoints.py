@@ -96,7 +96,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """Index of the first token that differs from `ar` where both texts should be equal; None if there is none."""
+    """Index of the first token that differs from `ar` where both texts should be equal; None if no token differs."""
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None

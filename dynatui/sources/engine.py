@@ -116,12 +116,12 @@ class EngineSource:
 
     @property
     def stage(self) -> Stage | None:
-        """The stage of the round at which decoding is paused; None while it runs."""
+        """The stage of the round at which decoding is paused; None while decoding runs."""
         return self._steering.stage
 
     @property
     def recorded(self) -> Path | None:
-        """The file that events are written to."""
+        """The file that events are written to; None while nothing is recorded."""
         return self._recorder.path if self._recorder else None
 
     def start(self) -> None:
@@ -164,7 +164,7 @@ class EngineSource:
             return self._steering.turn(name, value, rules_name)
 
     def watch(self, method: str) -> None:
-        """Chooses the method for steps and break conditions."""
+        """Chooses the method to which steps and break conditions apply."""
         with self._lock:
             self._steering.watched = method
             self._state = structs.replace(self._state, chosen=method)
@@ -238,7 +238,7 @@ class EngineSource:
         self._wake.wait()
 
     def _pause_after_prompt(self) -> None:
-        """Waits after a prompt, so that the user can read the result, and while decoding is paused."""
+        """Waits so that the user can read the result of a prompt; also waits while decoding is paused."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):
             pass

@@ -65,7 +65,7 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # a malformed number, or no code of a character
+        except (ValueError, OverflowError):  # a malformed number, or not the code of a character
             return [events.Key(Keys.Ignore, sequence)]
 
 
@@ -141,6 +141,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program; while a page is open, letters do not, since users may type them there."""
+    """Whether a key ends the program; while a page is open, no letter does, since users may type letters there."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

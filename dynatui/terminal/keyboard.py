@@ -20,7 +20,7 @@ SEQUENCE_TIMEOUT_S = 1.0
 LONGEST_PASTE = 2**22
 """Maximum size of a paste in bytes; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Maximum size of a sequence in bytes. No key or pointer sends a longer one, and Textual would read it as keys."""
+"""Maximum size of a sequence in bytes. No key or pointer sends longer sequences; Textual would read them as keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -97,7 +97,8 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
-        # Two reads may split the bytes of a character. No sequence may stand between them, so bytes left are invalid.
+        # Two reads may split the bytes of a character. Only text can complete the character, so if another piece
+        # follows, the remaining bytes are invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

@@ -37,7 +37,7 @@ class Shutdown:
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Ends the app by its registered function, once; if none is registered, ends the process immediately."""
+        """Ends the app by its registered function, once; if no function is registered, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)
