@@ -79,7 +79,7 @@ def _library() -> Any:
         import pynvml  # noqa: PLC0415 - most machines never need it
 
         pynvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - any driver fault only means that there are no figures
+    except Exception:  # noqa: BLE001 - after any driver fault, figures are unknown
         return None
     return pynvml
 

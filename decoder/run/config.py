@@ -23,8 +23,8 @@ class RunConfig:
     """Methods, length limit, seed and parameters for decoding one prompt."""
 
     methods: tuple[str, ...]
-    """Names from `decoder.methods.METHODS`, each at most once. The first method is the watched one until the user
-    chooses another.
+    """Names from `decoder.methods.METHODS`, each at most once. The first method is watched until the user chooses
+    another method.
     """
     max_new_tokens: int
     """Maximum number of tokens that each method appends to the prompt."""
@@ -33,7 +33,7 @@ class RunConfig:
     chat: bool
     """Whether the prompt is wrapped as a user's message in the tokenizer's chat template."""
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
-    """Parameter sets by name: one for each method with parameters of its own, and `SAMPLING`, which all methods use."""
+    """Parameter sets by name: a set for each method with its own parameters, and `SAMPLING`, which all methods use."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class RunConfig:
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
     def turned(self, name: KnobName, value: float, rules_name: RulesName) -> "RunConfig":
-        """This configuration with one knob of the parameter set `rules_name` set to a value, clamped to its bounds.
+        """This configuration with knob `name` of the parameter set `rules_name` set to `value`, clamped to its bounds.
 
         Raises:
             ConfigError: The parameter set has no such knob, or `value` is NaN.

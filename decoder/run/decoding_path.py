@@ -46,7 +46,7 @@ class DecodingPath:
     Hugging Face module; host: the host drives the rounds.
     """
     reason: str
-    """Why no faster path is possible; for the fastest path, the forward forms of the models."""
+    """Why no faster path is possible; for the fastest path, the form in which the models run, such as native."""
 
 
 def decoding_path(engine: Engine) -> DecodingPath:

@@ -1,4 +1,4 @@
-"""Checks of a run's options if at least one model is a GGUF file; each error message is one sentence."""
+"""Checks the options of runs in which a model is a GGUF file; each error message is one sentence."""
 
 from collections.abc import Mapping
 

@@ -80,7 +80,7 @@ def load_pair(
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Engine:
-    """Loads two models from hub ids or local folders and prepares them for decoding. If neither is named, loads the
+    """Loads two models from hub ids or local folders and prepares them for decoding. If none is named, loads the
     embedded pair. If only a target is named, the draft is suffix lookup.
 
     Args:
@@ -99,7 +99,7 @@ def load_pair(
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
         run: Run whose passes are compiled; None: `RunConfig()`.
         passes: Passes to compile; None: the passes of `run`.
-        report: Called with each step of loading, in a few words.
+        report: Called with the name of each step of loading, a few words.
         progress: Called with the progress of long steps.
 
     Raises:
@@ -187,8 +187,8 @@ def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
     """Raises PairError if the engine cannot decode with a model, or if a head was made for another target. Raises
-    ConfigError for quantised weights that this machine cannot load, and for an MTP layer that the target's checkpoint
-    does not have in a supported form.
+    ConfigError if this machine cannot load quantised weights, or if the draft is the target's MTP layer and the
+    target's checkpoint has no supported MTP layer.
     """
     for role, config in configs.items():
         with about(role):
@@ -267,8 +267,8 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
-    """Engine of a pair, after choosing the number of threads. If `exact`, the engine is batch-invariant; otherwise
-    rounds on CUDA are self-tested.
+    """Makes the engine of a pair, and chooses the number of threads. If `exact`, the engine is batch-invariant;
+    otherwise rounds on CUDA are self-tested.
     """
     slots = None
     captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
@@ -332,7 +332,7 @@ def make_pair(
     """Makes a pair of a target and its draft, if there is a draft. First tests by `probe` that the models can compute
     trees.
 
-    `of_draft` is the draft's tokenizer if it is not the target's.
+    `of_draft` is the draft's tokenizer if it differs from the target's tokenizer.
     """
     draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
@@ -362,8 +362,8 @@ def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """Rank of this process in a tensor-parallel target, after checking the options of the run; None for a single
-    process.
+    """Checks the options of the run, and returns the rank of this process in a tensor-parallel target; None if there
+    is a single process.
     """
     require(
         count >= 1,

@@ -247,8 +247,8 @@ def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
     """Schedules changes of temperature and top-p, from the first position that no method has reached.
 
-    Several changes of one knob at one position are merged into one change. If they restore the earlier value, no change
-    remains.
+    Several changes of one knob at one position are merged into one change. If the merged change restores the earlier
+    value, it is dropped.
     """
     sampling, in_force = applied(schedule.latest, _turns_of(SAMPLING, turns))
     for turn in in_force:

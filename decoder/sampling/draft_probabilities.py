@@ -1,4 +1,4 @@
-"""The draft's estimate of the token that the target will sample, with or without the target's Gumbel noise."""
+"""The draft's estimate of the target's next token, made with or without knowledge of the target's Gumbel noise."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -30,7 +30,7 @@ class DraftProbabilities(Protocol):
         """
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """Noise function for a position and later ones; None if decoding is greedy or the draft has no noise."""
+        """Noise function for a position and later positions; None if decoding is greedy or the draft has no noise."""
 
 
 class OwnProbabilities:

@@ -1,8 +1,8 @@
 """Coupled sampling of one text: the Gumbel-max trick with noise that target and draft share.
 
-The target chooses the token with the largest logit plus temperature times Gumbel noise, which is a sample from the
-target's distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the same
-noise predicts the choice as well as it predicts greedy choices.
+The target chooses the token for which logit plus temperature times Gumbel noise is largest. This token is a sample from
+the target's distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the
+same noise predicts the choice as well as it predicts greedy choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -139,8 +139,8 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Computes the noise of a position and of the following positions: in one computation, the time per position is
-        a third.
+        """Computes the noise of a position and of the positions after it. In one computation, each position takes a
+        third of the time that it would take alone.
         """
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
@@ -200,7 +200,7 @@ def truncation_masks(
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """The token with the largest score among those that truncation keeps. Tests tokens in descending order of score,
+    """The token with the largest score of all tokens that truncation keeps. Tests tokens in descending order of score,
     which is faster than computing the mask of all tokens.
     """
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)

@@ -48,7 +48,7 @@ def streams(seed: Integers, positions: Integers) -> Integers:
 
     Args:
         seed: The seed, shape (1,).
-        positions: Positions from 0, shape (N,).
+        positions: Positions, counted from 0, shape (N,).
     """
     return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 

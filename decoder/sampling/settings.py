@@ -25,8 +25,8 @@ class Sampling(TunableParameters):
     top_k: int = 0
     """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
-    """Nucleus size. Of the tokens that top-k keeps, only the most probable ones are kept: the fewest that together have
-    this share of the total probability. 1 keeps all of them.
+    """Nucleus size. Top-p keeps the smallest set of most probable tokens whose total probability is at least this share
+    of the total probability of the top-k tokens; 1 keeps all top-k tokens.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -88,7 +88,7 @@ class Schedule:
         return all(sampling.greedy for _, sampling in self.in_force(position))
 
     def truncates_from(self, position: int) -> bool:
-        """Whether top-k or top-p excludes tokens at this position or a later one."""
+        """Whether top-k or top-p excludes tokens at this position or a later position."""
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:

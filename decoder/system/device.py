@@ -29,7 +29,7 @@ NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
-"""Environment variable that makes transformers pass keys and values that query heads share to torch uncopied."""
+"""Environment variable with which transformers passes shared keys and values to torch without copies per query head."""
 _GROUPED_BY_USER = os.environ.get(GROUPED)
 
 
@@ -115,11 +115,11 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
     cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
-    reports of wrong results under a mask. It is off unless the user sets `CUDNN_RANK`. Matrix products of float16 and
-    bfloat16 tensors are summed in float32.
+    reports of wrong results under a mask. It is off unless the user sets the variable `CUDNN_RANK`. Matrix products of
+    float16 and bfloat16 tensors are summed in float32.
 
-    On a CPU, modules of transformers are made to pass keys and values that query heads share to torch uncopied.
-    Otherwise they would copy all keys and values for each query head in every pass, which after long texts takes longer
+    On a CPU, if query heads share keys and values, modules of transformers pass these to torch as they are. By default,
+    the modules would copy all keys and values for each query head in every pass, which after long texts takes longer
     than the rest of the pass.
     """
     if _GROUPED_BY_USER is None:

@@ -22,11 +22,11 @@ from decoder.training.samples import sample_texts, sampled_texts
 STAGES = ("tokenizer", "target", "draft", "distil", "card")
 """Stages that make the embedded pair, in order."""
 FURTHER = ("samples", "overlap", "head")
-"""Stages of further training: `samples` samples texts from the target, `overlap` trains the draft on them and on the
-books, and `head` trains a drafting head on both. `overlap` and `head` first sample the texts that are missing.
+"""Stages of further training. `samples` samples texts from the target. On these texts and the books, `overlap` trains
+the draft further, and `head` trains a drafting head; both first sample the texts that are missing.
 """
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""For each of these stages, the shipped model that has the stage's result."""
+"""Folder of the shipped model that contains the result of a stage, by the stage's name."""
 
 
 def main() -> None:

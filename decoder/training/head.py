@@ -81,8 +81,8 @@ class TrainedHead(nn.Module):
         """Logits of each of the `steps` unrolled levels.
 
         Row j combines token j + 1 of the text with a hidden state at position j and predicts token j + 2. At level 0
-        the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the level
-        before. So rows 0 to k - 1 of level k are not drafts.
+        the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the
+        preceding level. So rows 0 to k - 1 of level k are not drafts.
 
         Args:
             states: Concatenated target states at positions 0 to N - 1.

@@ -41,7 +41,7 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
         use_cache=False,
     )
     # Eager attention computes the score matrix by bf16 matrix products, which is faster on a CPU for short windows.
-    config._attn_implementation = "eager"  # noqa: SLF001 - a configuration cannot be made with it
+    config._attn_implementation = "eager"  # noqa: SLF001 - cannot be set when a configuration is made
     model: Any = GPTNeoXForCausalLM(config)
     for layer in model.gpt_neox.layers:
         nn.init.zeros_(layer.attention.dense.weight)

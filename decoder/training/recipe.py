@@ -58,7 +58,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Samples:
-    """Sampling of training texts from the target: a draft will later guess texts of this kind."""
+    """Sampling of training texts from the target, since a draft is later used on texts of the target."""
 
     temperature: float
     prompt: int

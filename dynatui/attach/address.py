@@ -56,7 +56,7 @@ def origin(url: str) -> tuple[str, str | None, int]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL points to this machine, so that requests do not leave it."""
+    """Whether a URL points to this machine, so that requests do not leave this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback

@@ -38,7 +38,7 @@ Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 
 
 def token() -> str | None:
-    """The user's token; if the token is invalid in an HTTP header, raises a ConfigError, which does not contain it."""
+    """The user's token. If it is invalid in an HTTP header, raises a ConfigError that does not show the token."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
@@ -90,7 +90,11 @@ class Client:
         return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
-        """The response body of an API call: a POST request if there is a JSON body, else GET; raises a PageError."""
+        """The response body of an API call: a POST request if there is a JSON body, else a GET request.
+
+        Raises:
+            PageError: The request has failed.
+        """
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 

@@ -15,7 +15,7 @@ from dynatui.attach.servers import Kind, Names
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts over an interval; None for a count that the server does not report."""
+    """Counts of rounds and tokens in an interval; None for a count that the server does not report."""
 
     drafts: int | None = None
     drafted: int | None = None

@@ -40,7 +40,7 @@ class NotMetricsError(PageError):
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """The lines of a page; raises a NotMetricsError if it is empty, truncated or in another format."""
+    """The lines of a page; raises a NotMetricsError if the page is empty, truncated or in another format."""
     opening = text.lstrip()[:1]
     if not opening:
         raise NotMetricsError("the page is empty; some servers have no metrics before their first request")

@@ -84,7 +84,7 @@ class _Complaint(msgspec.Struct):
 
 
 def complaint(text: str) -> str:
-    """The error message in a response of an OpenAI-compatible API; empty if there is none."""
+    """The error message in a response of an OpenAI-compatible API; empty if the response contains no message."""
     try:
         body = msgspec.json.decode(text, type=_Complaint)
     except (msgspec.DecodeError, RecursionError):

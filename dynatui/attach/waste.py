@@ -23,19 +23,20 @@ REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
 least `ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
 """Thresholds of the tokens per round for the second criterion. At an acceptance rate below `REJECTED_BELOW`, the tokens
-per round reach `LONG_BELOW` only if a round drafts more than seven tokens; likewise for the other two thresholds."""
+per round reach `LONG_BELOW` only if a round drafts more than seven tokens; at a rate below `ACCEPTED_FROM`, the same
+holds for `LONG_FROM`."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a server's drafts so far, with the counts behind it."""
+    """The verdict on a server's drafts so far, with the counts from which it follows."""
 
     lot: Counts = field(default_factory=Counts)
     """Counts of the batch of rounds that is still incomplete."""
     begun: float | None = None
-    """Start of the incomplete batch, in seconds since the start of the session; None before its first round."""
+    """Start of the incomplete batch, in seconds since the start of the session; None while the batch is empty."""
     wasted: Counts | None = None
-    """Counts since drafts became wasted; None if they are not wasted or this is unknown."""
+    """Counts since drafts became wasted; None if drafts are not wasted, or if too few rounds were counted."""
     since: float = 0.0
 
 

@@ -25,8 +25,8 @@ from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
-"""Parameters of `bench speed` that have no effect when rounds are measured. Neither have the options that list settings
-of methods, nor the options in the panels `ABOUT_TEXTS`.
+"""Parameters of `bench speed` that have no effect when rounds are measured. The options that list settings of methods,
+and the options in the panels `ABOUT_TEXTS`, have no effect either.
 """
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
@@ -85,8 +85,8 @@ def speed(
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
-    They take turns, with the same weights, after a warm-up. No speed is reported for a method whose text differs from
-    the text of ar.
+    The methods take turns, with the same weights, after a warm-up. No speed is reported for a method whose text differs
+    from the text of ar.
     """
     on_rounds = shapes is not None or contexts is not None
     parts = tensor_parallel if shapes is None else 1

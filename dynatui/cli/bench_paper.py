@@ -176,7 +176,7 @@ def paper(
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The extent of the measurement: the paper's extent or the quick one, changed by the options that were given."""
+    """The extent of the measurement: that of the paper or of --quick, changed by the options that were given."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
-"""Seconds between two database queries for the display; not less, since queries slow the measurement."""
+"""Seconds between two database queries for the display; more frequent queries would slow the measurement."""
 MOST_WORKERS = 64
 SWEPT = "What is swept"
 FILE = "sweeps.db"

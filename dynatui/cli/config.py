@@ -113,7 +113,7 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """The value in force for an option: the given value, or the default of the parameter set that it belongs to."""
+    """The value in force for an option: the given value, or the default in the parameter set of the option."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:

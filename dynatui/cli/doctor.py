@@ -1,4 +1,4 @@
-"""`dynatui doctor`: examines this machine by probes; each reports findings, with a verdict and a remedy if needed.
+"""`dynatui doctor`: examines this machine by probes. A probe reports findings, with a verdict and a remedy if needed.
 
 Users run it when something is broken, so the probes are independent: the failure of a probe is reported as a finding,
 and all other probes still run. No probe downloads anything. Torch and the model libraries are imported inside the
@@ -41,7 +41,7 @@ _BF16_CAPABILITY = (8, 0)
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """One finding, as the output of `--json`."""
+    """One finding, in the form in which `--json` prints it."""
 
     topic: str
     verdict: Verdict
@@ -50,7 +50,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings, as the output of `--json`."""
+    """All findings, in the form in which `--json` prints them."""
 
     ok: bool
     findings: list[Examined]

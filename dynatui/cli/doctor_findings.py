@@ -39,7 +39,7 @@ Probe: TypeAlias = Callable[[Case], Iterator[Finding]]
 
 
 def host_memory() -> tuple[int, int] | None:
-    """Free and total memory of the host, in bytes; None where it is unknown."""
+    """Free and total memory of the host, in bytes; None if the memory is unknown."""
     with suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}

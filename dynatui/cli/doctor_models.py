@@ -1,8 +1,8 @@
 """The probe of models in `dynatui doctor`, which reads the models' configurations but no weights.
 
 Reports whether a model can be decoded, its memory, and whether target and draft share a tokenizer. If a target is given
-without a draft, reports the models on this machine that have its tokenizer and could draft for it. Torch and the model
-libraries are imported inside the functions.
+without a draft, reports the models on this machine that have the target's tokenizer and could draft for it. Torch and
+the model libraries are imported inside the functions.
 """
 
 import os

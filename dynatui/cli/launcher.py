@@ -1,6 +1,6 @@
 """Runs a command line as several ranks on one machine; all ranks end together.
 
-Replaces torchrun for one machine, with three additions: all ranks end within seconds after one of them; the reason is
+Replaces torchrun for one machine, with three additions: if one rank ends, all ranks end within seconds; the reason is
 printed once; and the terminal is restored even if the rank that displayed the screen was killed. Knows nothing of
 models.
 """
@@ -31,7 +31,7 @@ from dynatui.terminal.signals import STOP_SIGNALS
 MOST = 16
 """Maximum number of ranks on one machine, since no machine has more GPUs."""
 OWN_WORD_S = 0.7
-"""Seconds in which the leader may report why a follower failed; then the follower's output is printed."""
+"""Seconds in which the leader may report why a follower failed; after this time, the follower's output is printed."""
 GRACE_S = 3.5
 """Seconds from a signal until the leader is killed if it has not ended by itself."""
 _TURN_S = 3600.0
@@ -153,7 +153,7 @@ def _until_the_end(
             if not _changed(leader, os.WCONTINUED):  # the shell has continued this process, but not the leader
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # kill() sends it to this process only, a terminal to both
+            if arrived.si_code <= 0:  # kill() signals this process only; a terminal signals both
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:

@@ -170,7 +170,7 @@ MODEL_OPTIONS = in_panel(
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""The same options without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
+"""`MODEL_OPTIONS` without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,

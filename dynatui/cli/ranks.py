@@ -37,7 +37,7 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks. In a process that is already a rank: returns in the leader, or serves the leader.
+    """Launches `count` ranks. If this process is already a rank, returns in the leader; a follower serves the leader.
 
     Args:
         count: Number of ranks; if it is 1, nothing is launched.
@@ -95,7 +95,9 @@ def _leave_signals_to_the_leader() -> None:
 
 
 def _end_with_the_launcher(pipe: int) -> None:
-    """Sends this process SIGTERM when its launcher has ended, and ends it if it still runs `PATIENCE_S` later."""
+    """When the launcher has ended, sends SIGTERM to this process, and ends this process if it still runs `PATIENCE_S`
+    seconds later.
+    """
 
     def wait() -> None:
         os.read(pipe, 1)

@@ -59,7 +59,7 @@ def say_line(line: str) -> None:
 
 
 def shown(steps: Iterable[S]) -> Iterator[S]:
-    """Yields the steps and prints the progress of each."""
+    """Yields the steps and prints the progress of each step."""
     began, printed_at, first = time.monotonic(), -SELDOM_S, None
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     try:

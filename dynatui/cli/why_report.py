@@ -15,7 +15,7 @@ from decoder.methods import METHODS
 
 WIDTH = 80
 _MANY = 3
-"""Maximum number of differing texts for which the report lists the first differing token of each."""
+"""Maximum number of differing texts for which the report lists the first differing token of each text."""
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:
-    """States whether the texts equal those of plain decoding; empty if this is unknown."""
+    """States whether the texts equal the texts of plain decoding; yields nothing if this is unknown."""
     compared = [case for case in group if case.compared]
     if not compared:
         return

@@ -50,7 +50,7 @@ class Checker:
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event on a line with this number, in the current schema; raises a RecordingError if it is invalid."""
+        """The event on line `number`, in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
                 f"line {number}: this is a recording of a server; dynatui replay shows it, from a file"
@@ -68,7 +68,7 @@ class Checker:
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
-        """Reason why the event is invalid after the preceding events; empty if it is valid."""
+        """Reason why the event is invalid after the preceding events; empty if the event is valid."""
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:

@@ -135,7 +135,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """The events on these lines, without an incomplete last line; `before` is the number of lines before them."""
+    """The events on `lines`, without an incomplete last line; `before` is the number of preceding lines in the file."""
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
         if not line.endswith(b"\n") and not event_on(line):

@@ -53,8 +53,8 @@ RUNS = Form("recording", Run, event_on)
 class Recorder:
     """Appends events to an existing recording, or to a new or empty file; only the owner can read a new file.
 
-    The file is locked against other writers until it is closed. If a run is in progress, its events so far are written
-    first.
+    The file is locked against other writers until it is closed. `so_far`, the earlier events of a run in progress, is
+    written first.
 
     Raises:
         RecordingError: The file cannot be written, is locked or is not a recording. `write` also raises this error if

@@ -61,7 +61,7 @@ def events(path: Path) -> Iterator[Event]:
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
     """The time of an event; raises a RecordingError if it is earlier than `newest`, the time of the preceding event.
 
-    If `newest` is None, no session has started, and only an event that starts one is valid.
+    If `newest` is None, no session has started, and only an event that starts a session is valid.
     """
     if isinstance(event, Opening):
         return 0.0

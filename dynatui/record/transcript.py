@@ -1,7 +1,7 @@
 """Prints a run without a screen, as plain text or as JSON.
 
-A live run and a replay feed the same class, so they print the same. Results go to standard output, everything else to
-standard error. Knows nothing of models or of the source of events.
+A live run and a replay feed the same class, so their output is the same. Results go to standard output, everything else
+to standard error. Knows nothing of models or of the source of events.
 """
 
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ class Transcript:
                 pass
 
     def finish(self) -> None:
-        """Prints the results so far of an interrupted run; does nothing if there is no run."""
+        """Prints the results of an interrupted run; does nothing if there is no run."""
         if self._race.run:
             self._close(self._race.run, self._race.figures())
 

@@ -10,7 +10,7 @@ from dynatui.clean import clean
 
 
 class Markup(str):
-    """HTML made by this module, whose texts are escaped."""
+    """HTML made by this module; all texts in it are escaped."""
 
     __slots__ = ()
 

@@ -42,7 +42,7 @@ def load_engine(session: Session) -> Load:
 
     def load(report: Report, progress: Report) -> Decode:
         try:
-            from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
+            from decoder import decode, load_pair  # noqa: PLC0415 - imports torch
         except (ImportError, OSError) as error:
             raise not_importable(error) from error
 
@@ -177,7 +177,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording, with the run's events so far; None ends the recording."""
+        """Begins a recording in the file `path`, with the run's events so far; None ends the recording."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -214,7 +214,7 @@ class EngineSource:
                 if decode is None:
                     self._report("importing torch")
                     decode = self._load(self._report, self._progress)
-                    gc.freeze()  # objects of libraries and models stay: no garbage collection need scan them
+                    gc.freeze()  # objects of libraries and models stay, so no collection need scan them
                 if self._stopped:
                     return
                 self._decode(decode)
@@ -281,7 +281,7 @@ class EngineSource:
             self._write(recorder, event)
 
     def _write(self, recorder: Recorder, event: Event) -> None:
-        """Adds an event to the recording; after an error the recording is closed, and decoding continues."""
+        """Adds an event to the recording; on an error, closes the recording and raises the RecordingError."""
         try:
             recorder.write(event)
         except RecordingError:

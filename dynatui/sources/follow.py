@@ -65,7 +65,7 @@ class Tail:
         self._file.close()
 
     def _take(self, events: list[Event], until: float) -> None:
-        """Appends events until the end of the file, the end of the time, or an error."""
+        """Appends events until the end of the file, the time `until`, or an error."""
         self._look_after_the_file()
         while self._newest:
             self._newest = self._look_ahead(self._newest)

@@ -110,7 +110,7 @@ class TraceSource:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """Appends the events of the next `seconds` of the recording; an ended run stays for `REST_S` seconds."""
+        """Appends the events of the next `seconds` of the recording; an ended run stays shown for `REST_S` seconds."""
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:

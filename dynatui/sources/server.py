@@ -77,7 +77,7 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Whether the playback of a recording is paused; a live server is polled even then."""
+    """Whether the playback of a recording is paused; a live server is polled even if this is set."""
     recording: bool
     """Whether events are written to a file."""
     live: bool

@@ -40,7 +40,7 @@ class Controls(KnobControls, Protocol):
     session: Session
     """Settings of the program, including edited prompts."""
     broke: str
-    """The break condition that paused decoding, in words; empty if no condition did."""
+    """The break condition that paused decoding, in words; empty if no condition has paused decoding."""
     conditions: Conditions
     """The break conditions."""
 

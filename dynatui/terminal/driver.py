@@ -70,7 +70,7 @@ class Interpreter(XTermParser):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's terminal driver, with another input thread and a bounded terminal size."""
+    """Textual's terminal driver, with an input thread of its own and a bounded terminal size."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -81,7 +81,7 @@ class TerminalDriver(LinuxDriver):
     def process_message(self, message: Message) -> None:
         """Handles a message as Textual does, but quit keys act at once.
 
-        Ignores a size message unless the terminal has announced such messages.
+        Ignores a size message unless the terminal has announced that it sends size messages.
         """
         app = self._app
         if (

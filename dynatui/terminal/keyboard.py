@@ -85,7 +85,7 @@ class Keyboard:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
-        """Kind and bytes of the next piece; None while it is not complete."""
+        """Kind and bytes of the next piece; None while the piece is incomplete."""
         if not self._pasting:
             match = _PIECE.match(self._buffer)
             return (match.lastgroup, match[0]) if match else None

@@ -26,8 +26,8 @@ class ReaderLeftError(Exception):
 def can_show_screen() -> bool:
     """Whether a screen can be shown: drawn on standard output and error, and controlled from standard input.
 
-    If standard input is not a terminal, the keyboard replaces it. A prompt must therefore be read from standard input
-    before this call.
+    If standard input is not a terminal, this call replaces it by the keyboard. A prompt must therefore be read from
+    standard input before this call.
     """
     if not can_draw() or sys.stdin is None:
         return False
