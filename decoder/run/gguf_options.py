@@ -37,7 +37,7 @@ def require_weights_of_torch(
     require(tensor_parallel == 1, f"--tensor-parallel is for models in torch, and {why}; leave it out")
     if "target" in roles:
         require(not exact, f"--exact is for models in torch, and {why}; leave it out", "exact")
-        require(not head, f"a drafting head reads layers of the target, and {why}; name a whole model by --draft")
+        require(not head, f"a drafting head reads layers of the target, and {why}; give a draft model by --draft")
 
 
 def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str, draft_dtype: str) -> None:

@@ -44,7 +44,10 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("stage", choices=["all", *STAGES, *FURTHER])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
     parser.add_argument(
-        "--work", type=Path, default=Path("training-work"), help="folder of checkpoints, logs (default: %(default)s)"
+        "--work",
+        type=Path,
+        default=Path("training-work"),
+        help="folder for checkpoints and logs (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, default=EMBEDDED_TARGET.parent, help="folder for the trained pair (default: the package)"

@@ -75,7 +75,7 @@ class Client:
         if secret:
             headers["Authorization"] = f"Bearer {secret}"
         self._secret = secret or ""
-        self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to its token"
+        self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to the server's token"
         self._patience_s = patience_s
         try:
             self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
@@ -142,7 +142,7 @@ class Client:
                 await response.aclose()
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = host_of(str(further.url))
-                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that address")
+                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that server's URL")
             request = further
         raise PageError("the server redirects too many times; give the final address")
 

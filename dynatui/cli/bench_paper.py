@@ -39,7 +39,7 @@ PARAMETERS: Declared = (
             "Settings that main and prompt_length measure beside ar, for example 'linear K=6,fixed D6 B2'; an "
             "unknown name prints a list of all names.",
             parse=names,
-            show_default="the paper's rows, and some more",
+            show_default="the paper's rows, and further settings",
         ),
     ),
     *in_panel(
@@ -63,7 +63,7 @@ PARAMETERS: Declared = (
             "Maximum prompt length in characters, as in the paper.",
             int,
             least=1,
-            show_default="800; for PG-19 1000",
+            show_default="800; for PG-19, 1000",
         ),
         option("--prompt-tokens N", "Maximum prompt length in tokens, instead of in characters.", int, least=1),
     ),

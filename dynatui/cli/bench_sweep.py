@@ -180,6 +180,7 @@ def _made(database: Database) -> Database:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"cannot make the folder {shortened(folder)}: {error.strerror}; name another by --output or --storage"
+                f"cannot make the folder {shortened(folder)}: {error.strerror}; name another folder by --output or "
+                "--storage"
             ) from None
     return database

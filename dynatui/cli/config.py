@@ -100,7 +100,7 @@ def _explained(live: Any) -> Iterator[str]:
 
 def _explained_keys() -> Iterator[str]:
     yield "\n# --- Keys ---\n"
-    yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] is none. ctrl+c always quits.\n'
+    yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] means no key. ctrl+c always quits.\n'
     yield "# Set options above this line: all lines below belong to the table of keys.\n"
     yield f"[{KEYS}]\n"
     explained = {name: key.help for key in KEYMAP.every for name in key.settings}

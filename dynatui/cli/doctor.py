@@ -201,7 +201,7 @@ def devices(case: Case) -> Iterator[Finding]:
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
     for flag, name in (("--dtype", dtype), ("--draft-dtype", own)):
         if device.type == "cpu" and slow.get(name):
-            yield Finding("note", f"this CPU does not compute in {name}, so that is slow", f"give {flag} float32")
+            yield Finding("note", f"this CPU does not compute in {name}, so {name} is slow", f"give {flag} float32")
 
 
 def rounds(case: Case) -> Iterator[Finding]:
@@ -301,7 +301,7 @@ def _size() -> Iterator[Finding]:
         with suppress(OSError):
             width, height = os.get_terminal_size(descriptor)
             small = width < _SMALL[0] or height < _SMALL[1]
-            remedy = f"from {_SMALL[0]}x{_SMALL[1]} on there is room for panels" if small else ""
+            remedy = f"panels need at least {_SMALL[0]}x{_SMALL[1]} characters" if small else ""
             yield Finding("note" if small else "ok", f"{width}x{height} characters", remedy)
             return
 

@@ -68,7 +68,12 @@ def models(case: Case) -> Iterator[Finding]:
             yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
-        yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
+        yield Finding(
+            "ok",
+            f"target and draft have different tokenizers: {TRANSLATED}"
+            if of_draft
+            else "target and draft share a tokenizer",
+        )
 
 
 def _mtp_layer(target: str) -> Finding:
@@ -224,7 +229,7 @@ def _free_bytes(device: "torch.device") -> int | None:
 def _fitting_drafts(case: Case, target: str) -> Finding:
     """Names the models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
-    remedy = f"give one by --draft; another model is translated through text, --draft {LOOKUP} needs none"
+    remedy = f"give one by --draft; any other model is translated through text; --draft {LOOKUP} needs no model"
     if not fitting:
         return Finding("note", "no smaller model with its tokenizer is in the Hugging Face cache", remedy)
     named = ", ".join(f"{name} ({size(weights)})" for weights, name in fitting[:_MOST_NAMED])

@@ -101,7 +101,7 @@ def command() -> TyperGroup:
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
         if any("\0" in argument for argument in arguments or ()):  # only a Python caller can pass a null character
-            raise ConfigError("an argument holds a null character; leave that out")
+            raise ConfigError("an argument holds a null character; leave the character out")
         given = sys.argv[1:] if arguments is None else list(arguments)
         return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
     except ImportError as error:

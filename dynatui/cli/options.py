@@ -174,7 +174,7 @@ PAIR_OPTIONS = MODEL_OPTIONS[:5]
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,
-        option("--fps N", "Frames per second. Default: 10, over SSH 5.", int, least=1, most=60),
+        option("--fps N", "Frames per second. Default: 10; over SSH, 5.", int, least=1, most=60),
         option("--theme NAME", "A theme of Textual."),
         option(
             f"--symbols {'|'.join(get_args(Symbols))}",

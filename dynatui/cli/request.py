@@ -63,7 +63,7 @@ class Prompts:
             return prompts
         beginnings = tuple(prompt.strip()[: self.prompt_chars] for prompt in prompts)
         if not all(beginnings):
-            raise PromptError("a prompt is empty but for blanks; give one with words")
+            raise PromptError("a prompt contains only blanks; give a prompt with words")
         return beginnings
 
 

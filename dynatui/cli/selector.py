@@ -158,7 +158,7 @@ def collect(
     )
     job.require_plan(plan)
     steps = (
-        Step(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
+        Step(f"{step.done} of {step.total} texts, {step.roots} roots labelled in this run", step.done / step.total)
         for step in job.collect(_engine(pair), texts, plan, data)
     )
     for _ in shown(steps):

@@ -103,7 +103,7 @@ class _Handler(MetricsHandler):
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
         else:
-            self.send_error(HTTPStatus.NOT_FOUND, f"only {_PATH} is here")
+            self.send_error(HTTPStatus.NOT_FOUND, f"this server has only {_PATH}")
 
 
 def _request(connection: socket) -> bytes:

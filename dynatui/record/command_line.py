@@ -99,7 +99,7 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
 def _obstacle(text: str) -> str:
     """Reason why a prompt cannot be a command-line argument; empty if it can be one."""
     if "\0" in text:
-        return "no argument can contain its null characters"
+        return "it contains null characters, which no argument can contain"
     return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
 
 
