@@ -161,8 +161,9 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
     text, values = _table(path)
     _keymap(path, text, values, known)
     values.pop(KEYS, None)
-    unknown = "there is no setting {}; {}dynatui config --print-default lists all settings"
-    return checked(path, text, values, known, unknown)
+    return checked(
+        path, text, values, known, "there is no setting {}; {}dynatui config --print-default lists all settings"
+    )
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
