@@ -62,7 +62,7 @@ class Key:
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be rebound; this is so for the digits, since they type values and choose panels."""
+    """Whether the keys cannot be rebound; the digits cannot, since they type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:

@@ -317,7 +317,7 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """Sizes of the forward passes in rounds of all methods of a run."""
+    """Sizes of the forward passes that the methods of a run make in their rounds."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)

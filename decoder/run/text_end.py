@@ -52,7 +52,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
-    """Statistics reduced to `kept_nodes`, which are all nodes of the first `levels` levels below the root."""
+    """Statistics reduced to `kept_nodes`: the root, and all nodes of the first `levels` drafted levels."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept_nodes]

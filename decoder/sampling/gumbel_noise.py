@@ -27,7 +27,7 @@ probabilities, it is 1.1, 1.5, 1.9, 2.1.
 """
 TRUNCATION_PENALTY = 96.0
 """Penalty subtracted from the draft's scores of truncated tokens, so that they rank after all kept tokens but remain
-possible. It is large enough, since truncated tokens are less probable than kept tokens, and two values of the noise
+possible. 96 is large enough, since truncated tokens are less probable than kept tokens, and two values of the noise
 differ by at most 41.
 """
 CACHED_ROWS = 128

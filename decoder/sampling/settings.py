@@ -92,7 +92,7 @@ class Schedule:
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """(start position, settings) for all settings that apply to this position or a later position, in order."""
+        """Pairs (start position, settings), in order, of all settings that apply to this or a later position."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 

@@ -206,7 +206,7 @@ class Mark:
             self.event.synchronize()
 
     def seconds_since(self, earlier: "Mark") -> float:
-        """Seconds between an earlier mark and this one; the device must have reached both."""
+        """Seconds between an earlier mark and this mark; the device must have reached both marks."""
         if self.event is None:
             return self.host_s - earlier.host_s
         milliseconds: float = earlier.event.elapsed_time(self.event)

@@ -178,8 +178,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Mask of the rows of the text that each row of a level sees. Rows that are not drafts see the text's first row, so
-    that no softmax is empty.
+    """Mask of the text's rows that each row of a level sees. Rows that are not drafts see the text's first row, so that
+    no softmax is empty.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True

@@ -103,7 +103,7 @@ class Progress:
 
 
 class Trainer:
-    """Trains a model in place for one stage; resumes from the checkpoint if there is one."""
+    """Trains a model in place for one stage; resumes from the checkpoint if it exists."""
 
     def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
         self.progress = Progress()

@@ -82,7 +82,7 @@ class HeadRecipe:
     steps: int
     """Number of drafted levels that are unrolled in training."""
     step_weight: float
-    """Ratio of the weight of a level's loss to the weight of the preceding level's loss."""
+    """Weight of a level's loss, divided by the weight of the preceding level's loss."""
 
 
 SEED = 0

@@ -78,7 +78,7 @@ class Client:
         self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to the server's token"
         self._patience_s = patience_s
         try:
-            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
+            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` limits the time
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
                 f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"
@@ -132,7 +132,7 @@ class Client:
         """The response after following redirects within the server; the response's body has not been read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
-            self._client.cookies.clear()  # cookies could grow without bound
+            self._client.cookies.clear()  # a server could send cookies without bound
             try:
                 further = response.next_request
                 if further is None:

@@ -37,7 +37,7 @@ class Opening(Base, tag="attach", frozen=True, kw_only=True):
     started_at: Name
     """Start time of the session in UTC, in ISO 8601."""
     url: Name
-    """The server's URL without its query, which may contain a secret."""
+    """The server's URL without its query, since the query may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]
 
 
@@ -83,7 +83,7 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Mean number of verified positions per round, including the position of the target's own token; None if every
     round verifies `draft_tokens` positions."""
     block_accept_length: Figure | None = None
-    """Mean acceptance length that would result from verifying every draft in full, the target's own token included."""
+    """Mean acceptance length if every draft were verified in full; includes the target's own token."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -12,7 +12,7 @@ from dynatui.attach.figures import round_length, share
 from dynatui.attach.servers import Kind
 
 ROUNDS, SECONDS = 100, 10.0
-"""Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
+"""A batch of rounds is judged once it has this number of rounds and this duration in seconds."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
 """Thresholds of the tokens per round: drafts become wasted below `WASTED_BELOW`, and can stop being wasted only at
 `PAYING_FROM` or above. A round takes at least as long as a pass of plain decoding, and drafting takes additional time,

@@ -166,7 +166,7 @@ def _decodable(case: Case, shown: str, folder: str) -> Any:
 
 
 def _weights_bytes(folder: str) -> int:
-    """Size of the weights in a folder; 0 if there are none."""
+    """Size of the weights in a folder, in bytes; 0 if there are no weights."""
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 

@@ -196,7 +196,7 @@ def _blamed(follower: _Follower, word: LastWord) -> int:
 
 
 def _tell(follower: _Follower, code: int) -> None:
-    """Prints a follower's standard error, or its exit status if it wrote none."""
+    """Prints a follower's standard error, or the follower's exit status if standard error is empty."""
     follower.errors.seek(0)
     errors = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
     if errors:

@@ -285,7 +285,9 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Refuses options before a subcommand: live options do not affect it, and its own options must follow its name."""
+    """Refuses options before a subcommand: live options have no effect on a subcommand, whose own options must follow
+    its name.
+    """
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
         raise ConfigError(

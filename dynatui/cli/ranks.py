@@ -80,7 +80,7 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end it first.
+    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end the follower.
 
     A thread waits for the signal, since no Python handler runs while the main thread waits for the leader in C code.
     """

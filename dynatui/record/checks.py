@@ -23,7 +23,7 @@ MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 """Maximum length of a prompt, in characters."""
 LONGEST_TEXT = 2**20
-"""Maximum length in characters, both of the text of one round and of an error message."""
+"""Maximum length of the text of one round, and of an error message, in characters."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9

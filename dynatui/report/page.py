@@ -48,7 +48,7 @@ def written(page: Page) -> str:
 
 
 def asset(name: str) -> str:
-    """Content of an asset of pages."""
+    """Content of a file in the folder `assets`."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 

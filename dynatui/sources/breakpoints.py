@@ -108,7 +108,7 @@ def _difference(state: RunState) -> int | None:
 
 
 def _bound(lane: LaneState) -> int | None:
-    """The base depth in use in the newest round if it is a bound of the history rule, else None."""
+    """The base depth in use in the newest round, if this depth is a bound of the history rule; otherwise None."""
     knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
     if knobs is None or d_max is None or not is_sane(knobs.d0):
         return None

@@ -170,7 +170,7 @@ class EngineSource:
             self._state = structs.replace(self._state, chosen=method)
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, and begins it."""
+        """Replaces the prompt in progress, and begins the new prompt."""
         with self._lock:
             before, place = self.session.prompts, self._place
             self.session = replace(self.session, prompts=(*before[:place], prompt, *before[place + 1 :]))

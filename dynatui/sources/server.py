@@ -51,7 +51,7 @@ def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -
 def _request(
     plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
 ) -> None:
-    """Sends a request, if there is one, once the kind of the server is known or cannot be determined."""
+    """Sends `request`, unless it is None, once the kind of the server is known or cannot be determined."""
     if request is None:
         return
     from dynatui.attach.client import Client  # noqa: PLC0415 - not needed without a request

@@ -62,7 +62,7 @@ class Controls(KnobControls, Protocol):
         """Sets the break conditions."""
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, and begins it."""
+        """Replaces the prompt in progress, and begins the new prompt."""
 
     def record(self, path: Path | None) -> None:
         """Records this run and later runs to a file; None ends the recording.

@@ -40,7 +40,8 @@ class Leavable(Protocol):
 class Interpreter(XTermParser):
     """Textual's parser, which gets one complete piece of input at a time.
 
-    If the parser waits for more input after a piece, the piece is unknown, or is the escape key or a key with alt.
+    If the parser waits for more input after a piece, then the piece is unknown, is the escape key, or is a key with
+    alt.
     """
 
     def read(self, piece: Piece) -> Iterator[Message]:
