@@ -30,8 +30,8 @@ def main() -> int:
 
 
 def _run() -> int:
-    from dynatui.cli.main import main as run  # noqa: PLC0415 - this is the import that takes long
-    from dynatui.terminal.streams import discard_errors  # noqa: PLC0415 - is imported by then
+    from dynatui.cli.main import main as run  # noqa: PLC0415 - this import takes long
+    from dynatui.terminal.streams import discard_errors  # noqa: PLC0415 - already imported by the line above
 
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,7 +42,7 @@ def _run() -> int:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints the traceback of a bug; control characters in it, from models or files, are replaced by visible ones."""
+    """Prints the traceback of a bug; control characters, from models or files, are replaced by visible characters."""
     sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 

@@ -21,7 +21,7 @@ class GpuLoad:
     """One reading of load, memory, power and temperature of a GPU."""
 
     load: float | None
-    """GPU utilisation: share of the last sampling period with a kernel running, 0 to 1."""
+    """GPU utilisation: share of the last sampling period in which a kernel was running, from 0 to 1."""
     used_bytes: int | None
     """Memory in use by all processes, in bytes."""
     total_bytes: int | None
@@ -79,13 +79,13 @@ def _library() -> Any:
         import pynvml  # noqa: PLC0415 - most machines never need it
 
         pynvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - any driver fault only means that there are no figures
+    except Exception:  # noqa: BLE001 - after any driver fault, figures are unknown
         return None
     return pynvml
 
 
 def _find(number: int) -> tuple[Any, Any]:
-    """The NVML library and its handle of GPU `cuda:number`; the handle is None if the GPU is uncertain."""
+    """The NVML library and its handle of GPU `cuda:number`; the handle is None if that GPU cannot be identified."""
     nvml = _library()
     if nvml is None:
         return None, None

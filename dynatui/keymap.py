@@ -52,7 +52,7 @@ class Key:
     help: str
     modes: tuple[Mode, ...]
     rank: int = LEFT_OUT
-    """Rank in the footer: without room for all keys, the keys with the highest ranks are left out."""
+    """Rank in the footer: if there is no room for all keys, the keys with the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
     """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Key:
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be rebound; this is so for the digits, since they type values and choose panels."""
+    """Whether the keys cannot be rebound; the digits cannot, since they type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class Keymap:
         yield from self.side_by_side.keys
 
     def action_for(self, cap: str, mode: Mode) -> str | None:
-        """The action of a key in a mode; None if the key has no action in it."""
+        """The action of a key in a mode; None if the key has no action in this mode."""
         for key in self.every:
             if mode in key.modes and cap in key.caps:
                 return key.actions[key.caps.index(cap)]
@@ -145,7 +145,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action, for hints; without one, the key of the palette, which lists all actions."""
+        """The key of an action, for hints; for an action without a key, the palette's key: it lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette

@@ -28,9 +28,9 @@ class Models:
     exact: bool = False
     """Whether passes are batch-invariant, so that the texts of all methods agree in half precision too."""
     compiled: bool = False
-    """Whether to try torch.compile on the forward passes of both models, on CUDA."""
+    """Whether torch.compile is tried on the forward passes of both models; CUDA only."""
     gpu_layers: int | None = None
-    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses."""
+    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses."""
 
     @property
     def embedded(self) -> bool:
@@ -50,9 +50,9 @@ class View:
     symbols: Symbols = "braille"
     color: bool = True
     mouse: bool = True
-    """Whether the app handles the mouse; otherwise the terminal can select and copy."""
+    """Whether the app handles the mouse; otherwise the terminal can select and copy text."""
     tour: bool = False
-    """Whether the first round is shown slowly, stage by stage."""
+    """Whether the second round is shown slowly, stage by stage."""
     log: Path | None = None
     """Log file for tracebacks and for messages of libraries; None: a file in the user's log folder."""
     keys: Keymap = field(default=KEYMAP, repr=False)
@@ -68,7 +68,7 @@ class Session:
     record: Path | None = None
     """File of the recording; None: no recording."""
     metrics_port: int | None = None
-    """Port of the Prometheus metrics; 0: any free port; None: not served."""
+    """Port of the Prometheus metrics; 0: any free port; None: metrics are not served."""
     view: View = field(default_factory=View)
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Prompt files as (name, prompts); the prompts of the files come before all other prompts of the session."""

@@ -23,8 +23,8 @@ class RunConfig:
     """Methods, length limit, seed and parameters for decoding one prompt."""
 
     methods: tuple[str, ...]
-    """Names from `decoder.methods.METHODS`, each at most once. The first method is the watched one until the user
-    chooses another.
+    """Names from `decoder.methods.METHODS`, each at most once. The first method is watched until the user chooses
+    another method.
     """
     max_new_tokens: int
     """Maximum number of tokens that each method appends to the prompt."""
@@ -33,7 +33,7 @@ class RunConfig:
     chat: bool
     """Whether the prompt is wrapped as a user's message in the tokenizer's chat template."""
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
-    """Parameter sets by name: one for each method with parameters of its own, and `SAMPLING`, which all methods use."""
+    """Parameter sets by name: a set for each method with its own parameters, and `SAMPLING`, which all methods use."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class RunConfig:
         """Creates a configuration; arguments that are not given have defaults. A parameter set is given by its name, as
         in `linear=Linear(3)`.
 
-        All methods sample tokens if the temperature is above 0, truncated by `top_k` and `top_p`. `verifier` and
-        `drafting` replace the parameters of the same names in `VerifierRules`. A parameter set that is not given has
-        the defaults of its method for the temperature. If `drafting` samples trees, the method
-        for sampled trees is added to the default methods.
+        If the temperature is above 0, all methods sample tokens, from distributions truncated by `top_k` and `top_p`.
+        `verifier` and `drafting` replace the parameters of the same names in `VerifierRules`. A method whose parameters
+        are not given has its default parameters for the temperature. If `drafting` samples trees, the method for
+        sampled trees is added to the default methods.
 
         Raises:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
@@ -104,7 +104,7 @@ class RunConfig:
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees are drafted with the same noise by which the target's tokens are sampled."""
+        """Whether deterministic trees are drafted with the noise that is also used to sample the target's tokens."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:
@@ -121,7 +121,7 @@ class RunConfig:
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
     def turned(self, name: KnobName, value: float, rules_name: RulesName) -> "RunConfig":
-        """This configuration with one knob of the parameter set `rules_name` set to a value, clamped to its bounds.
+        """This configuration with knob `name` of the parameter set `rules_name` set to `value`, clamped to its bounds.
 
         Raises:
             ConfigError: The parameter set has no such knob, or `value` is NaN.
@@ -129,13 +129,13 @@ class RunConfig:
         return self.with_rules(rules_name, self.rules(rules_name).turned(name, value))
 
     def with_rules(self, name: RulesName, rules: TunableParameters) -> "RunConfig":
-        """This configuration with the parameter set `name` replaced."""
+        """This configuration with the parameter set `name` replaced by `rules`."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
 
 
 def _verifier_rules(sets: Mapping[RulesName, TunableParameters]) -> tuple[RulesName, VerifierRules]:
-    """Name and value of the parameter set that contains the verifier and the drafting."""
+    """Name and value of the parameter set that contains `verifier` and `drafting`."""
     return next((name, rules) for name, rules in sets.items() if isinstance(rules, VerifierRules))
 
 

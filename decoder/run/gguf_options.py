@@ -1,4 +1,4 @@
-"""Checks of the options of a run in which a model is a GGUF file; each error message is one sentence."""
+"""Checks the options of runs in which a model is a GGUF file; each error message is one sentence."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def gguf_roles(names: Mapping[str, str]) -> set[str]:
 def require_weights_of_torch(
     names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool, tensor_parallel: int
 ) -> None:
-    """Refuses options and methods that need a model's weights in torch, or its layers, if a model is a GGUF file.
+    """If a model is a GGUF file, refuses the options and methods that need its weights or its layers in torch.
 
     Args:
         names: Names of the models by role.
@@ -37,7 +37,7 @@ def require_weights_of_torch(
     require(tensor_parallel == 1, f"--tensor-parallel is for models in torch, and {why}; leave it out")
     if "target" in roles:
         require(not exact, f"--exact is for models in torch, and {why}; leave it out", "exact")
-        require(not head, f"a drafting head reads layers of the target, and {why}; name a whole model by --draft")
+        require(not head, f"a drafting head reads layers of the target, and {why}; give a draft model by --draft")
 
 
 def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str, draft_dtype: str) -> None:

@@ -80,32 +80,32 @@ def load_pair(
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Engine:
-    """Loads two models from hub ids or local folders and prepares them for decoding. If neither is named, loads the
-    embedded pair. If only a target is named, suffix lookup drafts.
+    """Loads two models from hub ids or local folders and prepares them for decoding. If none is named, loads the
+    embedded pair. If only a target is named, the draft is suffix lookup.
 
     Args:
         target: Hub id, folder or GGUF file.
         draft: Hub id, folder or GGUF file of a draft model; hub id or folder of a drafting head for the target; "mtp"
             for the MTP layer in the target's checkpoint; or "lookup" for suffix lookup. If the draft is "lookup" and no
-            target is named, loads the embedded target.
+            target is named, the embedded target is loaded.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
-        draft_dtype: Dtype of the draft; auto: the target's dtype. With any dtype of the draft, the target decides every
+        draft_dtype: Dtype of the draft; auto: the target's dtype. Whatever the draft's dtype, the target decides every
             token.
         exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
-        gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: as many as it chooses.
+        gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
         run: Run whose passes are compiled; None: `RunConfig()`.
-        passes: Passes to compile; None: those of `run`.
-        report: Called with each step of loading, in a few words.
+        passes: Passes to compile; None: the passes of `run`.
+        report: Called with the name of each step of loading, a few words.
         progress: Called with the progress of long steps.
 
     Raises:
-        ConfigError: A draft was named without a target, a method of the run needs a draft model, device or dtype is
-            unknown, `exact` is set with float64, nothing can be compiled, processes cannot share the target, or the
-            target's checkpoint has no supported MTP layer.
+        ConfigError: A draft was named without a target, a method of the run needs a draft model but the pair has none,
+            the device or dtype is unknown, `exact` is set with float64, nothing can be compiled, processes cannot share
+            the target, or the target's checkpoint has no supported MTP layer.
         DeviceError: The device does not exist, or its memory is full.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
@@ -168,7 +168,9 @@ def load_pair(
 def _tokenizers(
     models: Mapping[str, str], run: RunConfig | None, *, compiled: bool
 ) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """See `tokenizers_of`; raises ConfigError if the draft has its own tokenizer and the run's options forbid this."""
+    """The result of `tokenizers_of`. Raises ConfigError if the draft has its own tokenizer and an option or method of
+    the run forbids this.
+    """
     tokenizer, of_draft = tokenizers_of(*models.values())
     if of_draft:
         draft = display_name(models["draft"])
@@ -184,8 +186,9 @@ def _tokenizers(
 def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
-    """Raises PairError if the engine cannot decode with a model, or if a head is for another target. Raises ConfigError
-    for quantised weights that this machine cannot load, or if the target's checkpoint has no supported MTP layer.
+    """Raises PairError if the engine cannot decode with a model, or if a head was made for another target. Raises
+    ConfigError if this machine cannot load quantised weights, or if the draft is the target's MTP layer and the
+    target's checkpoint has no supported MTP layer.
     """
     for role, config in configs.items():
         with about(role):
@@ -213,7 +216,7 @@ def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, 
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
-    """Names of the models to load, by role. If suffix lookup drafts, the role `draft` is missing."""
+    """Names of the models to load, by role. If the draft is suffix lookup, there is no entry for `draft`."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -251,7 +254,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 
 def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_dtype: str, report: Report) -> Engine:
-    """`with_draft` for a head as draft."""
+    """Implements `with_draft` for a drafting head."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
     _check_head(names, load_config(names["target"]), shape)
     # A copy, since a head may need another forward form of the target than the other drafts.
@@ -264,8 +267,8 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
-    """Engine of a pair, after choosing the number of threads. If `exact`, the engine is batch-invariant; otherwise
-    rounds on CUDA are self-tested.
+    """Makes the engine of a pair, and chooses the number of threads. If `exact`, the engine is batch-invariant;
+    otherwise rounds on CUDA are self-tested.
     """
     slots = None
     captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
@@ -303,8 +306,8 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles passes of rounds on the device, and uses the compiled passes if they are faster. By default, these are
-    the passes of the run's methods.
+    """Compiles the forward passes of rounds on the device, and uses the compiled passes if they are faster. Compiles
+    the passes in `listed`, or if it is None, the passes of the run's methods.
     """
     if engine.slots is None or engine.slots.refused:
         return
@@ -314,7 +317,7 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """Sizes of the forward passes in rounds of all methods of a run."""
+    """Sizes of the forward passes that the methods of a run make in their rounds."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
@@ -326,9 +329,10 @@ def make_pair(
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
-    """Pair of a target and its draft, if any; first tests by `probe` that both models can compute trees.
+    """Makes a pair of a target and its draft, if there is a draft. First tests by `probe` that the models can compute
+    trees.
 
-    `of_draft` is the draft's tokenizer if it is not the target's.
+    `of_draft` is the draft's tokenizer if it differs from the target's tokenizer.
     """
     draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
@@ -336,7 +340,7 @@ def make_pair(
         probe(model)
     ids = _ends(target)
     for model in [target] if of_draft else models:
-        # Turns off penalties, bans and sampling settings of the checkpoint, for every method.
+        # Turns off the penalties, token bans and sampling settings that the checkpoint sets, for every method.
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
     alike = [target] if translation else models
@@ -358,8 +362,8 @@ def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
 
 
 def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """Rank of this process in a tensor-parallel target, after checking the options of the run; None for a single
-    process.
+    """Checks the options of the run, and returns the rank of this process in a tensor-parallel target; None if there
+    is a single process.
     """
     require(
         count >= 1,
@@ -375,7 +379,7 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens from a model's configuration; empty if it names none."""
+    """End-of-text tokens from a model's configuration; empty if the configuration names none."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):

@@ -74,7 +74,7 @@ class Lane:
         return self.method.name
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
-        """Decodes one more round, and measures whether it stalled."""
+        """Decodes one more round, and measures how long it stalled."""
         waits.begin()
         outcome = self.session.step(_turns_of(self.method.rules, turns), at_stage)
         outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
@@ -120,7 +120,7 @@ def decode(
         steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
 
     Raises:
-        PromptError: The prompt is empty, does not fit, or has a token outside the common vocabulary.
+        PromptError: The prompt is empty, does not fit into the context, or has a token outside the common vocabulary.
         ConfigError: A method is unknown or needs a draft model that the pair does not have, or the tokenizer has no
             chat template for `config.chat`.
         DeviceError: The device's memory is full.
@@ -247,8 +247,8 @@ def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
     """Schedules changes of temperature and top-p, from the first position that no method has reached.
 
-    Several changes of one knob at one position are merged into one change. If they restore the earlier value, no change
-    remains.
+    Several changes of one knob at one position are merged into one change. If the merged change restores the earlier
+    value, it is dropped.
     """
     sampling, in_force = applied(schedule.latest, _turns_of(SAMPLING, turns))
     for turn in in_force:
@@ -350,9 +350,9 @@ def _draw_counts(tree: TokenTree) -> list[int]:
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """The limit that kept the most probable leaf of a tree from having children. If several limits did, the result is
-    the limit that must be relaxed first, before changes of the others have an effect on this leaf. `room` is the number
-    of levels that fit in the context.
+    """The limit that kept the most probable leaf of a tree from having children. If several limits did so, the result
+    is the limit that must be relaxed before a change of any other limit has an effect on this leaf. `room` is the
+    number of levels that fit in the context.
     """
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
@@ -377,8 +377,8 @@ def _events_after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterato
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
-    """Final figures. For a text that differs from that of `ar`, they include the logit gap at the first difference and
-    whether it is a near tie.
+    """The final figures of each method. If a method's text differs from the text of `ar`, its figures include the logit
+    gap at the first difference and whether this difference is a near tie.
     """
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
     for name, figures in final.items():

@@ -26,7 +26,7 @@ def within(event: Round, left: int) -> Round:
 
     Args:
         event: A round, complete or in progress.
-        left: Number of tokens that the length limit allowed when the round began; 1 or more.
+        left: Number of tokens that the length limit still allowed when the round began; 1 or more.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 
@@ -52,7 +52,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
-    """Statistics reduced to `kept_nodes`, which are all nodes of the first `levels` levels below the root."""
+    """Statistics reduced to `kept_nodes`: the root, and all nodes of the first `levels` drafted levels."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept_nodes]
@@ -60,8 +60,8 @@ def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) 
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """The round without accepted nodes from the end-of-text token on. If nodes are removed, `predicted_tokens` becomes
-    None, since it would be wrong.
+    """The round without the accepted nodes from the end-of-text token on. If nodes are removed, `predicted_tokens`
+    becomes None, since it would be wrong.
     """
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
@@ -73,7 +73,7 @@ def _to_end_of_text(event: Round) -> Round:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Sums over rounds of one method, from which its figures are computed."""
+    """Sums over rounds of one method, from which the method's figures are computed."""
 
     drafted: int = 0
     accepted: int = 0

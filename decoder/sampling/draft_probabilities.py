@@ -1,4 +1,4 @@
-"""The draft's estimate of the token that the target will sample, with or without the target's Gumbel noise."""
+"""The draft's estimate of the target's next token, made with or without knowledge of the target's Gumbel noise."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,13 +22,15 @@ class DraftProbabilities(Protocol):
         """Whether the probabilities include the target's noise, and so differ from the draft's own probabilities."""
 
     def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy from a position on, which leaves the draft's logits unchanged."""
+        """Whether decoding is greedy from a position on; if so, the draft's logits stay unchanged."""
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits whose softmax is the estimate, computed from the draft's logits for the tokens at `positions`."""
+        """Logits whose softmax is the estimated distribution of the target's tokens at `positions`, computed from the
+        draft's logits for these tokens.
+        """
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """Noise function for a position and later ones; None if decoding is greedy or the draft has no noise."""
+        """Noise function for a position and later positions; None if decoding is greedy or the draft has no noise."""
 
 
 class OwnProbabilities:

@@ -1,8 +1,8 @@
 """Coupled sampling of one text: the Gumbel-max trick with noise that target and draft share.
 
-The target chooses the token with the largest logit plus temperature times Gumbel noise, which is a sample from the
-target's distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the same
-noise predicts the choice as well as it predicts greedy choices.
+The target chooses the token for which logit plus temperature times Gumbel noise is largest. This token is a sample from
+the target's distribution. The choice depends on the text and the seed alone, not on the drafted tree. A draft with the
+same noise predicts the choice as well as it predicts greedy choices.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +21,14 @@ SHARPNESS = 2.0
 """Factor on the sum of the draft's logits and the noise. The softmax of the product estimates, for each token, the
 probability that the target chooses this token.
 
-Log loss of this estimate, uncalibrated, for the first token on the embedded pair, at temperatures .3, .6, .8, 1: .51,
-.50, .53, .59. With 1 / temperature as the factor: .52, .55, .66, .73; with the draft's own probabilities: 1.1, 1.5,
-1.9, 2.1.
+Log loss of this estimate (uncalibrated) for the first drafted token, with the embedded pair at temperatures .3, .6, .8
+and 1: .51, .50, .53, .59. With 1 / temperature as the factor, the log loss is .52, .55, .66, .73; with the draft's own
+probabilities, it is 1.1, 1.5, 1.9, 2.1.
 """
 TRUNCATION_PENALTY = 96.0
-"""Penalty on the draft's logits of truncated tokens, which then rank after all kept tokens but remain possible. It is
-large enough, since truncated tokens are less probable than kept ones, and two values of the noise differ by at most 41.
+"""Penalty subtracted from the draft's scores of truncated tokens, so that they rank after all kept tokens but remain
+possible. 96 is large enough, since truncated tokens are less probable than kept tokens, and two values of the noise
+differ by at most 41.
 """
 CACHED_ROWS = 128
 """Number of positions whose noise is cached."""
@@ -48,10 +49,10 @@ class GumbelNoise:
         self._vocabulary = vocabulary
         self._device = device
         self._rows: dict[int, tuple[float, Float[Tensor, V]]] = {}
-        """By position: the temperature, and the noise multiplied by the temperature."""
+        """The temperature at each position, and the position's noise multiplied by this temperature."""
 
     def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy from a position on, which leaves logits unchanged."""
+        """Whether decoding is greedy from a position on; if so, logits stay unchanged."""
         return self._schedule.greedy_from(position)
 
     def sampling(self, position: int) -> Sampling:
@@ -63,8 +64,8 @@ class GumbelNoise:
         return logits[..., : self._vocabulary].to(self._device)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits plus the noise of these positions. The target chooses the token with the largest sum among those that
-        truncation keeps.
+        """Logits plus the noise at `positions`. Among the tokens that truncation keeps, the target chooses the token
+        with the largest sum.
         """
         return logits.float() + self._noise(positions)
 
@@ -81,8 +82,8 @@ class GumbelNoise:
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
-        """A function from a row's number to the token that the target chooses in this row. On a CPU, a token is
-        computed only when the function is called for its row, since few rows are needed.
+        """A function that maps the index of a row to the token that the target chooses in this row. On a CPU, a token
+        is computed only when the function is called for its row, since few rows are needed.
         """
         if self._device.type != "cpu":
             return self.choices(logits, positions).__getitem__
@@ -94,11 +95,13 @@ class GumbelNoise:
         sampling = self._schedule.at(position)
         if sampling.truncates:
             return _best_kept(logits.numpy(), scores, sampling)
-        # numpy's argmax costs a tenth of torch's on a CPU.
+        # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
         return int(scores.argmax())
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """From the draft's logits, logits whose softmax estimates how probably the target chooses each token."""
+        """Logits whose softmax estimates the probability that the target chooses each token, computed from the draft's
+        logits.
+        """
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(logits, positions)
         if not any(sampling.truncates or sampling.greedy for sampling in settings):
@@ -119,7 +122,7 @@ class GumbelNoise:
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
-        # numpy's indexing costs a tenth of torch's on a CPU.
+        # On a CPU, numpy's indexing takes a tenth of the time of torch's indexing.
         row = self._row(position).numpy() if self._device.type == "cpu" else self._row(position)
         return [noise / sampling.temperature for noise in row[list(tokens)].tolist()]
 
@@ -136,7 +139,9 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Computes the noise of a position and also of the next ones: together, each takes a third of the time."""
+        """Computes the noise of a position and of the positions after it. In one computation, each position takes a
+        third of the time that it would take alone.
+        """
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -184,7 +189,7 @@ def truncation_masks(
     ranks: float | Float[Tensor, "N 1"],
     share: float | Float[Tensor, "N 1"],
 ) -> Bool[Tensor, "N V"]:
-    """Like `truncation_mask`, but with settings for each row, and with operations that a CUDA graph can capture."""
+    """Like `truncation_mask`, but each row has its own settings, and a CUDA graph can capture all operations."""
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(logits.shape[-1], device=logits.device)
     in_top_k = rank < ranks
@@ -195,7 +200,7 @@ def truncation_masks(
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """The token with the largest score among those that truncation keeps. Tests tokens in descending order of score,
+    """The token with the largest score of all tokens that truncation keeps. Tests tokens in descending order of score,
     which is faster than computing the mask of all tokens.
     """
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)

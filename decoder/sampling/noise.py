@@ -25,7 +25,7 @@ BITS = 52
 
 
 def signed(number: int) -> int:
-    """The lowest 64 bits of a number as int64."""
+    """The lowest 64 bits of a number, read as a signed 64-bit integer."""
     lowest = number % (1 << 64)
     return lowest - (1 << 64) if lowest >> 63 else lowest
 
@@ -48,7 +48,7 @@ def streams(seed: Integers, positions: Integers) -> Integers:
 
     Args:
         seed: The seed, shape (1,).
-        positions: Positions from 0, shape (N,).
+        positions: Positions, counted from 0, shape (N,).
     """
     return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 
@@ -72,7 +72,7 @@ def _shifted(numbers: Integers, by: int) -> Integers:
 
 
 def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.float64]:
-    """Gumbel noise of positions on the host, shape (N, V)."""
+    """Gumbel noise of `positions`, computed on the host; shape (N, V)."""
     noise = bits_on_host(seed, positions, vocabulary).astype(np.float64)
     noise += 0.5
     noise *= 2.0**-BITS
@@ -97,7 +97,7 @@ def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArra
 
 
 def _mix(counter: int) -> int:
-    """`mix` of one counter, from 0 to 2 ** 64 - 1."""
+    """`mix` of one counter, as a Python integer from 0 to 2 ** 64 - 1."""
     bits = counter & _WORD
     for by, factor in ((30, FIRST), (27, SECOND)):
         bits = (bits ^ bits >> by) * factor & _WORD

@@ -1,6 +1,6 @@
 """Noise and sampling settings of one text, in tensors that CUDA graphs read, so that new settings need no new capture.
 
-Computes the same as `decoder.sampling.gumbel_noise`, in tensors of fixed shape. Knows no models and no trees.
+Computes the same values as `decoder.sampling.gumbel_noise`, in tensors of fixed shape. Knows no models and no trees.
 """
 
 import torch

@@ -18,7 +18,7 @@ def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) ->
 
     Args:
         logits: The target's or the draft's logits, over the token ids that both models know.
-        settings: Sampling settings of the token after each row.
+        settings: Sampling settings of the token that each row predicts.
     """
     if len(set(settings)) > 1:
         parts = zip(logits.split(1), settings, strict=True)

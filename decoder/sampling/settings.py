@@ -25,8 +25,8 @@ class Sampling(TunableParameters):
     top_k: int = 0
     """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
-    """Nucleus size. Keeps the most probable tokens, as few as together have this share of the top-k's total
-    probability; 1 keeps all tokens.
+    """Nucleus size. Top-p keeps the smallest set of most probable tokens whose total probability is at least this share
+    of the total probability of the top-k tokens; 1 keeps all top-k tokens.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -46,7 +46,7 @@ class Sampling(TunableParameters):
 
     @property
     def greedy(self) -> bool:
-        """Whether the most probable token is always chosen. Truncation has no effect then."""
+        """Whether the most probable token is always chosen; if so, truncation has no effect."""
         return self.temperature == 0
 
     @property
@@ -56,22 +56,23 @@ class Sampling(TunableParameters):
 
     @property
     def ranks(self) -> float:
-        """Number of tokens that top-k keeps; infinite if it keeps all."""
+        """Number of tokens that top-k keeps; infinite if it keeps all tokens."""
         return self.top_k or math.inf
 
     @property
     def share(self) -> float:
-        """Share of the top-k's total probability that top-p keeps; infinite if it keeps all."""
+        """Share of the top-k tokens' total probability that top-p keeps; infinite if it keeps all these tokens."""
         return self.top_p if self.top_p < 1 else math.inf
 
 
 class Schedule:
-    """Sampling settings by position of a text. All methods of a run share one schedule. A change applies from one
-    position on in all methods, even in those that reach the position later, so that all methods write the same text.
+    """Sampling settings for each position of a text. All methods of a run share one schedule. In all methods, a change
+    applies from the same position on, even if a method reaches the position later, so that all methods write the same
+    text.
     """
 
     def __init__(self, sampling: Sampling | None = None) -> None:
-        """Starts with one setting for all positions; greedy by default."""
+        """Starts with the same settings for all positions; by default, decoding is greedy."""
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
@@ -87,20 +88,20 @@ class Schedule:
         return all(sampling.greedy for _, sampling in self.in_force(position))
 
     def truncates_from(self, position: int) -> bool:
-        """Whether top-k or top-p excludes tokens at this position or a later one."""
+        """Whether top-k or top-p excludes tokens at this position or a later position."""
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """(start position, settings) for all settings that apply to this position or a later position, in order."""
+        """Pairs (start position, settings), in order, of all settings that apply to this or a later position."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 
     def at(self, position: int) -> Sampling:
-        """Sampling settings of the token at a position, from 0."""
+        """Sampling settings of the token at a position; positions are counted from 0."""
         return self._settings[bisect_right(self._starts, position) - 1]
 
     def turn(self, position: int, sampling: Sampling) -> None:
-        """Changes the settings from a position on; no earlier change may have a later position."""
+        """Changes the settings from a position on; each call's position must be at least that of the previous call."""
         self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling

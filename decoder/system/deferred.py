@@ -1,5 +1,5 @@
-"""Deferred imports: modules that import transformers are imported only when they are needed. The import takes longer
-than that of torch, and most runs do not need transformers.
+"""Deferred imports: modules that import transformers are imported only when they are needed. Importing transformers
+takes longer than importing torch, and most runs do not need transformers.
 """
 
 from importlib import import_module

@@ -29,7 +29,7 @@ NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
-"""Environment variable by which attention in transformers leaves it to torch that query heads share keys and values."""
+"""Environment variable with which transformers passes shared keys and values to torch without copies per query head."""
 _GROUPED_BY_USER = os.environ.get(GROUPED)
 
 
@@ -54,7 +54,7 @@ def choose_device(name: str) -> torch.device:
             )
         if int(index or 0) >= present:
             raise DeviceError(
-                f"device {shortened(name)} was requested, but there are {present}; the last is cuda:{present - 1}",
+                f"device {shortened(name)} was requested, but the last CUDA device is cuda:{present - 1}",
                 "device",
             )
     return torch.device(name)
@@ -66,7 +66,8 @@ def choose_dtype(
     """The dtype that `name` means. The name `auto` means the checkpoint's dtype on CUDA, and bfloat16 or float32 on a
     CPU.
 
-    `bfloat16_pays` measures whether bfloat16 is faster than float32; called only on a CPU with bfloat16 instructions.
+    `bfloat16_pays` measures whether bfloat16 is faster than float32; it is called only on a CPU with bfloat16
+    instructions.
 
     Raises:
         ConfigError: There is no dtype of this name.
@@ -114,11 +115,12 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
     cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
-    reports of wrong results under a mask. It is off unless the user sets `CUDNN_RANK`. Products are summed in float32,
-    also in float16 and bfloat16.
+    reports of wrong results under a mask. It is off unless the user sets the variable `CUDNN_RANK`. Matrix products of
+    float16 and bfloat16 tensors are summed in float32.
 
-    On a CPU, modules of transformers leave it to torch that query heads share keys and values. They would copy all keys
-    and values for each query head in every pass, which after long texts takes longer than the rest of the pass.
+    On a CPU, if query heads share keys and values, modules of transformers pass these to torch as they are. By default,
+    the modules would copy all keys and values for each query head in every pass, which after long texts takes longer
+    than the rest of the pass.
     """
     if _GROUPED_BY_USER is None:
         if device.type == "cpu" and fuses_grouped_heads():
@@ -138,7 +140,7 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 @functools.cache
 def fuses_grouped_heads() -> bool:
-    """Whether torch's fused attention on a CPU takes a mask where query heads share keys; older releases do not."""
+    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; older releases do not."""
     queries, keys = torch.zeros(1, 2, 2, 8), torch.zeros(1, 1, 2, 8)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(action="ignore"):
         try:
@@ -204,7 +206,7 @@ class Mark:
             self.event.synchronize()
 
     def seconds_since(self, earlier: "Mark") -> float:
-        """Seconds between an earlier mark and this one; the device must have reached both."""
+        """Seconds between an earlier mark and this mark; the device must have reached both marks."""
         if self.event is None:
             return self.host_s - earlier.host_s
         milliseconds: float = earlier.event.elapsed_time(self.event)
@@ -212,7 +214,9 @@ class Mark:
 
 
 class Mailbox:
-    """Buffer for numbers that are copied from the device to the host. Sending does not wait; receiving waits once."""
+    """Buffer for numbers that are copied from the device to the host. Sending does not wait for the copy, but
+    receiving does.
+    """
 
     def __init__(self, device: torch.device, size: int) -> None:
         self._device = device
@@ -287,7 +291,9 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error means that memory is full; on a CPU, torch has no error class for full memory."""
+    """Whether this error means that memory is full. On a CPU, torch has no error class for this, so the error's text is
+    tested.
+    """
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
@@ -297,7 +303,7 @@ def device_name(device: torch.device) -> str | None:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Peak memory so far, in bytes: of the device on CUDA, of the process on a CPU."""
+    """Peak memory so far, in bytes: on CUDA, the memory of the device; on a CPU, the memory of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024

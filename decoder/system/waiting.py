@@ -37,8 +37,8 @@ class ThreadWaits:
         """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Total waiting time of all threads so far, in seconds; for a thread that has ended, the waiting time at its
-        last reading.
+        """Total waiting time of all threads so far, in seconds. A thread that has ended counts with its waiting time at
+        the last reading.
         """
         for file in self._waited_ns:
             with suppress(*_UNTOLD):

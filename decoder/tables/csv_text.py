@@ -1,4 +1,4 @@
-"""A table as CSV: each part of a cell (value, ends of the interval) has its own column; numbers are not rounded."""
+"""A table as CSV: each part of a cell (such as an interval's ends) has its own column; numbers are not rounded."""
 
 import csv
 from collections.abc import Iterator, Sequence

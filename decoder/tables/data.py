@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """Number printed in the paper, for comparison with a measured one."""
+    """Number printed in the paper, for comparison with a measured number."""
 
     value: float
     std: float | None = None
@@ -82,12 +82,12 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number as text; a dash if it is unknown."""
+    """A number as text; a dash if the number is unknown."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def percent(share: float | None) -> float | None:
-    """A share in percent; None if it is unknown."""
+    """A share in percent; None if the share is unknown."""
     return None if share is None else 100 * share
 
 

@@ -6,7 +6,7 @@ from decoder.tables.data import Table, lines
 
 
 def section(table: Table) -> Iterator[str]:
-    """Paragraphs of a table in Markdown: heading, sentence, table, notes."""
+    """Paragraphs of a table in Markdown: heading, description, table, notes."""
     yield f"## {escaped(table.title)}"
     yield escaped(table.what)
     heads = [escaped(column.title) for column in table.columns]
@@ -22,6 +22,6 @@ def section(table: Table) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Text with Markdown's special characters escaped, also for table cells."""
+    """Text on one line, with Markdown's special characters escaped, including those that separate table cells."""
     shown = "".join(f"\\{letter}" if letter in "\\`*_[]<>|#~" else letter for letter in text)
     return " ".join(shown.split())

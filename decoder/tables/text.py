@@ -10,10 +10,10 @@ WIDTH = 80
 
 
 def text(table: Table) -> str:
-    """Lines of a table: title, if any, column names, rows and notes.
+    """Lines of a table: its title (if it has one), column names, rows and notes.
 
-    The first column is aligned left, all others right. Where the first cell of a row has several lines, the other cells
-    are printed on the last of these lines.
+    The first column is aligned left, the other columns right. Where the first cell of a row has several lines, the
+    other cells are printed on the last of these lines.
     """
     heads = [column.title for column in table.columns]
     rows = [
@@ -49,7 +49,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def cut(line: str, width: int = WIDTH) -> str:
-    """A line cut to the width."""
+    """A line, cut to the width if it is longer."""
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 

@@ -1,6 +1,6 @@
 """Command line of the training: ``python -m decoder.training all --data DIR``; each stage resumes where it stopped.
 
-If the work folder lacks the tokenizer, the target or the distilled draft, a later stage takes the shipped one.
+If the work folder lacks the tokenizer, the target or the distilled draft, later stages use the shipped file instead.
 """
 
 import argparse
@@ -22,13 +22,15 @@ from decoder.training.samples import sample_texts, sampled_texts
 STAGES = ("tokenizer", "target", "draft", "distil", "card")
 """Stages that make the embedded pair, in order."""
 FURTHER = ("samples", "overlap", "head")
-"""Stages that train drafts further; `overlap` and `head` make the samples if they are missing."""
+"""Stages of further training. `samples` samples texts from the target. On these texts and the books, `overlap` trains
+the draft further, and `head` trains a drafting head; both first sample the texts that are missing.
+"""
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""For each of these stages, the shipped model that has the stage's result."""
+"""Folder of the shipped model that contains the result of a stage, by the stage's name."""
 
 
 def main() -> None:
-    """Runs one stage, or with `all` the stages of the embedded pair in order."""
+    """Runs one stage; `all` runs the stages of the embedded pair in order."""
     options = arguments().parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
@@ -42,19 +44,22 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("stage", choices=["all", *STAGES, *FURTHER])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
     parser.add_argument(
-        "--work", type=Path, default=Path("training-work"), help="checkpoints, logs (default: %(default)s)"
+        "--work",
+        type=Path,
+        default=Path("training-work"),
+        help="folder for checkpoints and logs (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, default=EMBEDDED_TARGET.parent, help="folder for the trained pair (default: the package)"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--minutes", type=float, help="budget of the stage, in place of the recipe's")
+    parser.add_argument("--minutes", type=float, help="training time of the stage, in place of the recipe's")
     return parser
 
 
 def run(stage: str, options: argparse.Namespace) -> None:
-    """Runs one stage. The result is in the work folder under the stage's name; that of stage `card` is in `--out`."""
+    """Runs one stage. The result is in the work folder under the stage's name; the card is in the folder `--out`."""
     folder = options.work / "tokenizer"
     if stage == "tokenizer":
         corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)
@@ -110,7 +115,7 @@ def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Los
 
 
 def made(stage: str, work: Path) -> Path:
-    """Folder of a stage's result: in the work folder, or else the shipped model."""
+    """Folder of a stage's result: in the work folder if it exists there, otherwise the folder of the shipped model."""
     folder = work / stage
     return SHIPPED[stage] if stage in SHIPPED and not folder.exists() else folder
 

@@ -53,14 +53,14 @@ public-domain books they were trained on, and know nothing.
 | held-out bits per byte | {quality.target_bits_per_byte:.3f} | {quality.draft_bits_per_byte:.3f} |
 
 Top-1 agreement of draft and target: {quality.agreement:.3f}. Measured in float32 on {quality.windows} windows of
-{quality.window} tokens (every fourth) of {len(books)} books that were not trained on.
+{quality.window} tokens (every fourth window) of {len(books)} books that were not used in training.
 
 ## Training
 
 Data: 220 public-domain English books (110 MB; all dated 1919 or earlier). Weights bfloat16, context {recipe.CONTEXT},
 seed {recipe.SEED}. Muon for the hidden matrices, AdamW for the rest, bfloat16 autocast. The draft learned from text
 first, then from the finished target's distribution (KL divergence). `python -m decoder.training all --data DIR` makes
-such a pair; a stage is budgeted in minutes, so the steps it takes depend on the machine.
+such a pair; the budget of a stage is in minutes, so its number of steps depends on the machine.
 
 | stage | minutes | steps | tokens | windows (until share of the stage) | peak rate Muon, AdamW | device |
 |---|---|---|---|---|---|---|

@@ -16,7 +16,7 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def books(folder: Path) -> list[Path]:
-    """Text files of a folder, sorted by name; raises FileNotFoundError if there are none."""
+    """Text files of a folder, sorted by name; raises FileNotFoundError if there are no text files."""
     files = sorted(folder.glob("*.txt"))
     if not files:
         raise FileNotFoundError(

@@ -78,11 +78,11 @@ class TrainedHead(nn.Module):
     def forward(
         self, states: Float[Tensor, "B N Y"], tokens: Int[Tensor, "B N"], steps: int
     ) -> list[Float[Tensor, "B N V"]]:
-        """Logits of each unrolled level, `steps` of them.
+        """Logits of each of the `steps` unrolled levels.
 
         Row j combines token j + 1 of the text with a hidden state at position j and predicts token j + 2. At level 0
-        the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the level
-        before. So rows 0 to k - 1 of level k are not drafts.
+        the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the
+        preceding level. So rows 0 to k - 1 of level k are not drafts.
 
         Args:
             states: Concatenated target states at positions 0 to N - 1.
@@ -105,8 +105,8 @@ class TrainedHead(nn.Module):
     ) -> Float[Tensor, "B N X"]:
         """Attention of a level's rows; the level's keys and values are appended to `keys` and `values`.
 
-        Row j of level k, counted from 0, sees rows of the text (level 0) up to j - k. It also sees its drafted
-        ancestors and itself: row j - k + m of each level m from 1 to k.
+        Row j of level k (both counted from 0) sees rows 0 to j - k of the text, which is level 0. It also sees its
+        drafted ancestors and itself: row j - k + m of each level m from 1 to k.
         """
         attention, level = self.midlayer.self_attn, len(keys)
         queries, key, value = (
@@ -159,8 +159,8 @@ class TrainedHead(nn.Module):
 
 
 def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
-    """Loss function of a head: the overlap loss averaged over the unrolled levels, weighted by `step_weight`. Its token
-    ids have shape (rows, window + 1).
+    """Loss function of a head: the overlap loss averaged over the unrolled levels, weighted by `step_weight`. The
+    function takes token ids of shape (rows, window + 1).
     """
 
     def loss(head: Any, ids: Tensor) -> Tensor:
@@ -178,8 +178,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Which rows of the text the rows of a level see. Rows of a level that are not drafts see the text's first row, so
-    that no softmax is empty.
+    """Mask of the text's rows that each row of a level sees. Rows that are not drafts see the text's first row, so that
+    no softmax is empty.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True

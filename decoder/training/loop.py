@@ -40,8 +40,8 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
         eos_token_id=0,
         use_cache=False,
     )
-    # Eager attention computes the score matrix by bf16 matrix products, which is faster on a CPU at short windows.
-    config._attn_implementation = "eager"  # noqa: SLF001 - a configuration cannot be made with it
+    # Eager attention computes the score matrix by bf16 matrix products, which is faster on a CPU for short windows.
+    config._attn_implementation = "eager"  # noqa: SLF001 - cannot be set when a configuration is made
     model: Any = GPTNeoXForCausalLM(config)
     for layer in model.gpt_neox.layers:
         nn.init.zeros_(layer.attention.dense.weight)
@@ -56,7 +56,7 @@ def text_loss(model: Any, ids: Tensor) -> Tensor:
 
 
 def distillation_loss(target: Any) -> Loss:
-    """Mean KL divergence of the draft's next-token distribution from the target's, in nats per token."""
+    """Loss function: mean KL divergence of the draft's next-token distribution from the target's, in nats per token."""
 
     def loss(draft: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():
@@ -68,7 +68,9 @@ def distillation_loss(target: Any) -> Loss:
 
 
 def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices and AdamW for other parameters; group option "peak" is the peak learning rate."""
+    """Muon for the hidden matrices and AdamW for the other parameters. The option "peak" of each parameter group is its
+    peak learning rate.
+    """
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not re.search("embed|lm_head", name)]
     chosen = {id(p) for p in hidden}
     other_parameters = [p for p in model.parameters() if id(p) not in chosen]
@@ -101,7 +103,7 @@ class Progress:
 
 
 class Trainer:
-    """Trains a model in place for one stage; resumes from the checkpoint if there is one."""
+    """Trains a model in place for one stage; resumes from the checkpoint if it exists."""
 
     def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
         self.progress = Progress()

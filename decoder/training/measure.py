@@ -44,7 +44,7 @@ def load(folder: Path, device: torch.device) -> Any:
 def windows(
     files: list[Path], tokenizer: PreTrainedTokenizerFast, window: int, stride: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Every `stride`-th of the adjacent windows of each book, and the number of bytes to predict in these windows.
+    """Cuts each book into adjacent windows; returns every `stride`-th window, and the number of bytes to predict.
 
     Returns:
         Token ids of shape (windows, window), and the number of bytes of all tokens except the first of each window.
@@ -69,7 +69,7 @@ def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """For each token except a window's first: its bits, and the token that the model found most probable at its
+    """For each token except the first of each window: its number of bits, and the model's most probable token at its
     position. Both results have the shape (rows, window - 1).
     """
     logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)

@@ -32,7 +32,7 @@ def overlap_loss(
 
 
 def draft_loss(target: Any, temperature: float) -> Loss:
-    """Loss function of a draft model: the overlap loss on texts. Its token ids have shape (rows, window + 1)."""
+    """Loss function of a draft model: the overlap loss on texts. It takes token ids of shape (rows, window + 1)."""
 
     def loss(draft: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():

@@ -58,13 +58,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Samples:
-    """Sampling of training texts from the target: a draft will later guess texts of this kind."""
+    """Sampling of training texts from the target, since a draft is later used on texts of the target."""
 
     temperature: float
     prompt: int
     """Number of tokens of a book that the target continues in each sample."""
     length: int
-    """Number of tokens of prompt and continuation."""
+    """Number of tokens of prompt and continuation together."""
     rows: int
     """Number of samples in a batch."""
     batches: int
@@ -82,7 +82,7 @@ class HeadRecipe:
     steps: int
     """Number of drafted levels that are unrolled in training."""
     step_weight: float
-    """Weight of a level's loss, relative to that of the level before it."""
+    """Weight of a level's loss, divided by the weight of the preceding level's loss."""
 
 
 SEED = 0

@@ -1,4 +1,4 @@
-"""Samples texts from the target, on which its drafts are trained: continuations of passages of books.
+"""Samples texts from the target for the training of its drafts: the target continues passages of books.
 
 Batches are written one by one, each with its own seed, so that an interrupted stage can resume.
 """

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
-"""Paths of the metrics page on a server; the second is TensorRT-LLM's."""
+"""Paths of the metrics page on a server; the second path is used by TensorRT-LLM."""
 _API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
@@ -56,7 +56,7 @@ def origin(url: str) -> tuple[str, str | None, int]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL points to this machine, so that requests do not leave it."""
+    """Whether a URL points to this machine, so that requests do not leave this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -70,7 +70,7 @@ def host_of(url: str) -> str:
 
 
 def _split(text: str) -> SplitResult:
-    if "@" in text:  # even after the host: a password may contain characters such as /
+    if "@" in text:  # anywhere, not only before the first /, since a password may contain a /
         raise ConfigError(
             "the URL contains a user name or a password, since it has an @; remove them, and give a token in the "
             "variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"

@@ -1,6 +1,6 @@
 """HTTP client for a watched server: verifies certificates, limits time and size, refuses redirects to other servers.
 
-The user's token is sent to this server only, and never shown or recorded. Knows neither metrics nor events.
+The user's token is sent to this server only, and is never shown or recorded. Knows neither metrics nor events.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 """Time limit for fetching a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Settings by which httpx2 uses no proxy for this machine, since these names mean the proxy itself to a proxy."""
+"""Settings that make httpx2 use no proxy for this machine: a proxy would connect to its own machine instead."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 """Time limit for reading the body of an error response, in seconds."""
@@ -38,7 +38,7 @@ Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 
 
 def token() -> str | None:
-    """The user's token; if the token is invalid in an HTTP header, raises a ConfigError, which does not contain it."""
+    """The user's token. If it is invalid in an HTTP header, raises a ConfigError that does not show the token."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
@@ -75,10 +75,10 @@ class Client:
         if secret:
             headers["Authorization"] = f"Bearer {secret}"
         self._secret = secret or ""
-        self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to its token"
+        self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to the server's token"
         self._patience_s = patience_s
         try:
-            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` has timeouts
+            self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` limits the time
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
                 f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"
@@ -90,7 +90,11 @@ class Client:
         return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
-        """The response body of an API call: a POST request if there is a JSON body, else GET; raises a PageError."""
+        """The response body of an API call: a POST request if there is a JSON body, else a GET request.
+
+        Raises:
+            PageError: The request has failed.
+        """
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
@@ -125,10 +129,10 @@ class Client:
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after following redirects within the server; its body is not read yet."""
+        """The response after following redirects within the server; the response's body has not been read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
-            self._client.cookies.clear()  # cookies could grow without bound
+            self._client.cookies.clear()  # a server could send cookies without bound
             try:
                 further = response.next_request
                 if further is None:
@@ -138,7 +142,7 @@ class Client:
                 await response.aclose()
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = host_of(str(further.url))
-                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that address")
+                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that server's URL")
             request = further
         raise PageError("the server redirects too many times; give the final address")
 

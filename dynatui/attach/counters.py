@@ -15,7 +15,7 @@ from dynatui.attach.servers import Kind, Names
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts over an interval; None for a count that the server does not report."""
+    """Counts of rounds and tokens in an interval; None for a count that the server does not report."""
 
     drafts: int | None = None
     drafted: int | None = None
@@ -85,7 +85,9 @@ def _latest_series(before: Series, after: Series) -> Series:
 
 
 def increase(before: Series, after: Series) -> float:
-    """Increase of a counter summed over its series; the sum of new series continues that of series that disappeared."""
+    """Increase of a counter summed over its series. New series are taken to continue the series that disappeared, so
+    their sums are compared.
+    """
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     removed = sum(value for labels, value in before.items() if labels not in after)
     added = sum(value for labels, value in after.items() if labels not in before)

@@ -37,12 +37,12 @@ class Opening(Base, tag="attach", frozen=True, kw_only=True):
     started_at: Name
     """Start time of the session in UTC, in ISO 8601."""
     url: Name
-    """The server's URL without its query, which may contain a secret."""
+    """The server's URL without its query, since the query may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]
 
 
 class Server(Base, tag="server", frozen=True, kw_only=True):
-    """The server that was recognised by its metrics; repeated when its kind or its models change."""
+    """The server that was recognised by its metrics. The event is repeated when the server's kind or models change."""
 
     t: Seconds
     """Time of the event, in seconds since the start of the session; all events below have this field."""
@@ -80,16 +80,18 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     draft_tokens: Count | None = None
     """Positions verified per round, including the position of the target's own token."""
     cap_length: Figure | None = None
-    """Mean number of verified positions per round, target's own included; None if it is always `draft_tokens`."""
+    """Mean number of verified positions per round, including the position of the target's own token; None if every
+    round verifies `draft_tokens` positions."""
     block_accept_length: Figure | None = None
-    """Mean acceptance length that would result from verifying every draft in full, the target's own token included."""
+    """Mean acceptance length if every draft were verified in full; includes the target's own token."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Wasted drafts: almost no drafted token is accepted. `dynatui.attach.waste` defines the criterion."""
+    """Counts of wasted drafts, of which almost no token is accepted. `dynatui.attach.waste` defines the criterion."""
 
     since: Seconds
-    """Session time in seconds at which drafts became wasted; the counts and figures below cover the time since then."""
+    """Time at which drafts became wasted, in seconds since the start of the session. The counts and figures below cover
+    the time from `since` on."""
     drafts: Count
     drafted: Count
     accepted: Count

@@ -21,9 +21,9 @@ Page: TypeAlias = Mapping[str, Series]
 """Series of each metric, by the metric's name without the suffix `_total`, since only some exporters append it."""
 
 LARGEST = 2**53
-"""Largest valid count: a float represents every integer up to this one exactly."""
+"""Largest valid count: a float represents every integer up to 2**53 exactly."""
 MOST_LINES = 20_000
-"""Maximum number of parsed lines: parsing more would take too long for one poll."""
+"""Maximum number of parsed lines: parsing more lines would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
 """Number of lines at the start of a page whose format is checked."""
@@ -40,7 +40,7 @@ class NotMetricsError(PageError):
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """The lines of a page; raises a NotMetricsError if it is empty, truncated or in another format."""
+    """The lines of a page; raises a NotMetricsError if the page is empty, truncated or in another format."""
     opening = text.lstrip()[:1]
     if not opening:
         raise NotMetricsError("the page is empty; some servers have no metrics before their first request")
@@ -60,7 +60,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
     gauges, since the increase of a gauge is not a count.
 
     Raises:
-        NotMetricsError: A line of these metrics is malformed, or they have too many lines.
+        NotMetricsError: A line of these metrics is malformed, or the page has more than `MOST_LINES` such lines.
     """
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))

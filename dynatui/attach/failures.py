@@ -51,7 +51,7 @@ class Refusal:
 
     @property
     def named(self) -> str:
-        """The status as text: its number, and its name if it is a standard one."""
+        """The status as text: its number, and its name if HTTP defines the status."""
         phrases = {status.value: status.phrase for status in HTTPStatus}
         return f"{self.status} {phrases[self.status]}" if self.status in phrases else str(self.status)
 
@@ -84,7 +84,7 @@ class _Complaint(msgspec.Struct):
 
 
 def complaint(text: str) -> str:
-    """The error message in a response of an OpenAI-compatible API; empty if there is none."""
+    """The error message in a response of an OpenAI-compatible API; empty if the response contains no message."""
     try:
         body = msgspec.json.decode(text, type=_Complaint)
     except (msgspec.DecodeError, RecursionError):

@@ -43,7 +43,9 @@ class Gauges:
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """Values of the gauges on a page: means over the engines that have drafted, except speed, which is a sum."""
+    """Values of the gauges on a page. `length` and `rate` are means over the engines that have drafted; `speed` is the
+    sum over all engines.
+    """
     lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
     rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
     speeds = page.get(kind.speed)
@@ -58,8 +60,8 @@ def gauges(kind: Kind, page: Page) -> Gauges:
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
     """Current draft settings; None if no gauge reports a setting.
 
-    `steps` and `draft_tokens` are known only if all engines have the same value. The two lengths are means over
-    engines.
+    `steps` and `draft_tokens` are known only if all engines have the same value. `cap_length` and
+    `block_accept_length` are means over engines.
     """
 
     def same(name: str) -> int | None:
@@ -79,7 +81,7 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """Counts with drafted and accepted tokens derived from rounds; `drafts`: number of drafted tokens per round."""
+    """Counts with drafted and accepted tokens derived from rounds; a round drafts `drafts` tokens."""
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts
@@ -133,7 +135,7 @@ def length(accepted: float | None, drafts: float | None) -> float | None:
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """The ratio `part / whole`, cut to 1: it may exceed 1 if counters change while a page is being read."""
+    """The ratio `part / whole`, but at most 1: the ratio may exceed 1 if counters change while a page is being read."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 

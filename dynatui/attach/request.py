@@ -95,7 +95,7 @@ def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
 
 
 def model_of(text: str) -> str:
-    """Name of the first model that the server lists; raises a PageError if it lists none."""
+    """Name of the first model that the server lists; raises a PageError if the server lists no model."""
     models = _decoded(text, _Models, "list of models").data
     if not models:
         raise PageError("the server lists no model")

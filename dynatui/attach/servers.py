@@ -18,32 +18,33 @@ class Kind:
     name: str
     title: str
     prefix: str
-    """Prefix of the names of the server's metrics."""
+    """Prefix of the server's metric names."""
     generated: Names
-    """Names of the counters of generated tokens."""
+    """Names of the counters for generated tokens."""
     drafts: Names = ()
-    """Names of the counters of rounds (verified drafts); empty if the first position of `drafted_at` counts rounds."""
+    """Names of the counters for rounds (verified drafts); empty if the first position of `drafted_at` counts rounds."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
-    """Name of the counter of accepted tokens by draft position."""
+    """Name of the counter for accepted tokens by draft position."""
     drafted_at: str = ""
     position: str = "position"
     """Label that holds the draft position, from 0."""
     length: str = ""
-    """Name of the gauge of the mean acceptance length, the target's own token included."""
+    """Name of the gauge for the mean acceptance length, which includes the target's own token."""
     rate: str = ""
-    """Name of the gauge of the acceptance rate: accepted / drafted tokens."""
+    """Name of the gauge for the acceptance rate: accepted tokens / drafted tokens."""
     speed: str = ""
-    """Name of the gauge of generated tokens per second."""
+    """Name of the gauge for generated tokens per second."""
     steps: str = ""
-    """Name of the gauge of draft passes per round; this gauge and the next three are 0 before the first round."""
+    """Name of the gauge for draft passes per round. This gauge and the gauges in the next three fields are 0 before the
+    first round."""
     draft_tokens: str = ""
-    """Name of the gauge of positions verified per round, including the position of the target's own token."""
+    """Name of the gauge for positions verified per round, including the position of the target's own token."""
     cap_length: str = ""
-    """Name of the gauge of the mean number of verified positions per round, which may be below `draft_tokens`."""
+    """Name of the gauge for the mean number of verified positions per round, which may be below `draft_tokens`."""
     block_length: str = ""
-    """Name of the gauge of the mean acceptance length that would result from verifying every draft in full."""
+    """Name of the gauge for the mean acceptance length that would result if every draft were verified in full."""
     ranks: Names = ()
     """Labels that distinguish the processes of one engine, which all report the same gauges."""
     rounds_generate: bool = False
@@ -52,7 +53,7 @@ class Kind:
     page: str = ""
     """Command or option that enables the metrics page, if it is off by default."""
     model: str = ""
-    """The label that holds the model's name; empty if there is none."""
+    """The label that holds the model's name; empty if there is no such label."""
 
     @property
     def speculative(self) -> Names:
@@ -139,9 +140,10 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind of server that has these metrics; None if none has.
+    """The kind of server that has these metrics; None if no supported kind has them.
 
-    Of several kinds, it is the first with metrics of speculative decoding, or the first of all if there is none.
+    If several kinds have metrics on the page, kinds with metrics of speculative decoding take precedence over other
+    kinds; among these, the first kind in `KINDS` is returned.
     """
 
     def has(names: Names) -> bool:

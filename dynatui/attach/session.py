@@ -72,7 +72,8 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
     """The first page that has metrics of a supported server: its URL, the kind of server, and its lines.
 
     Raises:
-        PageError: The server cannot be reached, or no page has such metrics; the message then describes the first page.
+        PageError: The server cannot be reached, or no page has metrics of a supported server. In the latter case, the
+        message describes the first page.
     """
     faults = list[PageError]()
     for url in urls:
@@ -96,7 +97,7 @@ def _kind(url: str, lines: Sequence[str]) -> Kind:
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    """The kind of server that these URLs belong to; None if their pages do not reveal it."""
+    """The kind of server that these URLs belong to; None if no page could be read or recognised."""
     try:
         return first_page(page, urls)[1]
     except PageError:

@@ -1,4 +1,4 @@
-"""Detects wasted drafts: almost no drafted token is accepted. A pure fold over the counts of successive intervals.
+"""Detects wasted drafts, of which almost no token is accepted. A pure fold over the counts of successive intervals.
 
 Each batch of rounds is judged as a whole, so that a few rounds or one short text do not decide the verdict. Two
 thresholds give hysteresis: between them the verdict does not change, so that it does not alternate near a threshold.
@@ -12,30 +12,31 @@ from dynatui.attach.figures import round_length, share
 from dynatui.attach.servers import Kind
 
 ROUNDS, SECONDS = 100, 10.0
-"""Minimum number of rounds, and minimum duration in seconds, of a batch of rounds that is judged."""
+"""A batch of rounds is judged once it has this number of rounds and this duration in seconds."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Thresholds of the tokens per round: below the first, drafts become wasted; from the second on, this may end. A round
-takes at least as long as a pass of plain decoding, and drafting takes additional time, so the speed-up is below the
-tokens per round."""
+"""Thresholds of the tokens per round: drafts become wasted below `WASTED_BELOW`, and can stop being wasted only at
+`PAYING_FROM` or above. A round takes at least as long as a pass of plain decoding, and drafting takes additional time,
+so the speed-up is below the tokens per round."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
 """Thresholds of the acceptance rate, for a second criterion: drafts also become wasted if the rate is below
-`REJECTED_BELOW` and the tokens per round are below `LONG_BELOW`. This can end only if the rate is at least
-`ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
+`REJECTED_BELOW` and the tokens per round are below `LONG_BELOW`. Drafts can stop being wasted only if the rate is at
+least `ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""Thresholds of the tokens per round for the second criterion. At acceptance rates below those above, tokens per round
-reach these values only if a round drafts more than seven tokens."""
+"""Thresholds of the tokens per round for the second criterion. At an acceptance rate below `REJECTED_BELOW`, the tokens
+per round reach `LONG_BELOW` only if a round drafts more than seven tokens; at a rate below `ACCEPTED_FROM`, the same
+holds for `LONG_FROM`."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a server's drafts so far, with the counts behind it."""
+    """The verdict on a server's drafts so far, with the counts from which it follows."""
 
     lot: Counts = field(default_factory=Counts)
     """Counts of the batch of rounds that is still incomplete."""
     begun: float | None = None
-    """Start of the incomplete batch, in seconds since the start of the session; None before its first round."""
+    """Start of the incomplete batch, in seconds since the start of the session; None while the batch is empty."""
     wasted: Counts | None = None
-    """Counts since drafts became wasted; None if they are not wasted or this is unknown."""
+    """Counts since drafts became wasted; None if drafts are not wasted, or if too few rounds were counted."""
     since: float = 0.0
 
 

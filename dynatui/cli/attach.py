@@ -1,4 +1,4 @@
-"""`dynatui attach`: watches another program's server, and replays recordings of it.
+"""`dynatui attach`: watches another program's server, and replays recordings of servers.
 
 Shows a screen, or prints one JSON line per poll where there is no terminal. The server's address is checked before the
 HTTP client is imported.
@@ -44,7 +44,8 @@ PARAMETERS: Declared = (
         option("--interval S", "Seconds from one reading of the metrics to the next.", float, default=1.0),
         option(
             "--polls N",
-            "End after N readings, and after the answer to --prompt; otherwise only when interrupted.",
+            "End after N readings of the metrics, but not before the answer to --prompt; without this option, end only "
+            "when interrupted.",
             int,
             least=1,
         ),

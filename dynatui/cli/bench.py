@@ -25,20 +25,22 @@ from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
-"""Parameters of `bench speed` without effect when rounds are measured, in addition to sweeps and `ABOUT_TEXTS`."""
+"""Parameters of `bench speed` that have no effect when rounds are measured. The options that list settings of methods,
+and the options in the panels `ABOUT_TEXTS`, have no effect either.
+"""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
-"""Parameters of `bench speed` without effect when texts are measured."""
+"""Parameters of `bench speed` that have no effect when texts are measured."""
 ONLY_LOADED = ("target", "draft", "tensor_parallel")
-"""Parameters of `bench speed` without effect when models have random weights."""
+"""Parameters of `bench speed` that have no effect when models have random weights."""
 SUMMING_UP_S = 60.0
 """Time limit, in seconds, for summarizing a measurement that a signal has interrupted."""
 ROUNDS = 32
 """Default number of tokens measured after each text: small, so that the context length stays nearly constant."""
 WHOLE_BASELINES = (
     "--baselines measures transformers' own generation, which needs the whole target in one process, but "
-    "--tensor-parallel spreads the target over several; give --no-baselines"
+    "--tensor-parallel spreads the target over several processes; give --no-baselines"
 )
 
 
@@ -83,8 +85,8 @@ def speed(
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
-    All decode with the same weights, in turn, after a warm-up. A method whose text differs from that of ar gets no
-    speed.
+    The methods take turns, with the same weights, after a warm-up. No speed is reported for a method whose text differs
+    from the text of ar.
     """
     on_rounds = shapes is not None or contexts is not None
     parts = tensor_parallel if shapes is None else 1
@@ -163,20 +165,20 @@ def _on_rounds(
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
-    """Parameters without effect on a measurement of rounds, each with the reason."""
+    """Parameters that have no effect on a measurement of rounds, each with the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Parameters without effect on a measurement of texts by these methods, each with the reason."""
+    """Parameters that have no effect on a measurement of texts by the methods `measured`, each with the reason."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
-    """Names of the methods whose settings to measure are listed in an option that is named after the method."""
+    """Names of the methods that have an option, named after the method, which lists the settings to measure."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from decoder.bench.data_sets.text_set import TextSet
     from decoder.bench.paper.report import PaperReport
 
-WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dynatui[bench]'; the rest is measured"
+WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dynatui[bench]'; all else is measured"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # Figures are drawn last, so that an error loses no other file; the page is then rewritten with links to them.
+    # Figures are drawn last, so that all other files exist if this fails; the page is then rewritten with links to the
+    # figures.
     return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 

@@ -122,8 +122,8 @@ _MEASURED = (
         ),
         option(
             "--context N,N,..",
-            "Measure rounds of given sizes instead of texts, after contexts of N random tokens: what a round costs, "
-            f"and how the cost grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
+            "Instead of texts, measure rounds of the sizes in --trees after contexts of N random tokens: the cost of a "
+            f"round, and how it grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
             name="contexts",
             parse=_contexts,
         ),
@@ -131,7 +131,7 @@ _MEASURED = (
     options.MAX_NEW_TOKENS,
     option(
         "--repeats R",
-        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS}, for rounds {ROUND_REPEATS}.",
+        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS}; for rounds, {ROUND_REPEATS}.",
         int,
         least=1,
         most=1000,
@@ -142,14 +142,14 @@ _MEASURED = (
         MEASUREMENT,
         switch(
             "--baselines/--no-baselines",
-            "Whether to measure also transformers' greedy generation, assisted generation and prompt lookup; never "
-            "with "
-            "--tensor-parallel.",
+            "Whether transformers' greedy generation, assisted generation and prompt lookup are also measured; never "
+            "with --tensor-parallel.",
             default=True,
         ),
         switch(
             "--hostile",
-            "Let the draft guess at random, with full confidence: what methods cost when no draft is accepted.",
+            "Let the draft guess at random, with full confidence, to measure the cost of methods when no draft is "
+            "accepted.",
         ),
         option(
             "--json FILE",

@@ -37,24 +37,23 @@ PARAMETERS: Declared = (
         option(
             "--lanes NAMES",
             "Settings that main and prompt_length measure beside ar, for example 'linear K=6,fixed D6 B2'; an "
-            "unknown name "
-            "prints a list of all.",
+            "unknown name prints a list of all names.",
             parse=names,
-            show_default="the paper's rows, and some more",
+            show_default="the paper's rows, and further settings",
         ),
     ),
     *in_panel(
         PROMPTS,
         option(
             "--data DIR",
-            "A folder that holds the data sets. Without it they are downloaded from the Hugging Face hub.",
+            "A folder that holds the data sets. Without it, the data sets are downloaded from the Hugging Face hub.",
             Path,
             envvar="DYNATUI_DATA",
         ),
         option(
             "--data-sets NAMES",
-            "Data sets of the experiment main; the others use only wikitext, or the first data set if wikitext is "
-            "not named.",
+            "Data sets of the experiment main; the other experiments use only wikitext, or the first data set if "
+            "wikitext is not named.",
             parse=names,
             show_default=f"{','.join(FROM_FOLDER)} with --data, else {','.join(FROM_HUB)}",
         ),
@@ -64,7 +63,7 @@ PARAMETERS: Declared = (
             "Maximum prompt length in characters, as in the paper.",
             int,
             least=1,
-            show_default="800; for PG-19 1000",
+            show_default="800; for PG-19, 1000",
         ),
         option("--prompt-tokens N", "Maximum prompt length in tokens, instead of in characters.", int, least=1),
     ),
@@ -77,7 +76,7 @@ PARAMETERS: Declared = (
             least=1,
             show_default="1500, or as many as fit",
         ),
-        switch("--eos/--no-eos", "Whether decoding stops at the end-of-text token; in the paper it continues."),
+        switch("--eos/--no-eos", "Whether decoding stops at the end-of-text token; in the paper, it does not."),
         option("--temperature T", "Sampling temperature; 0: greedy, as in the paper.", float, default=0.0),
         option(
             "--top-p P",
@@ -99,7 +98,7 @@ PARAMETERS: Declared = (
         option("--repeats R", "Number of times that each prompt is decoded.", int, least=1, most=1000),
         option(
             "--output DIR",
-            "Folder of all results: log.jsonl during the measurement, from which an interrupted one is resumed, then "
+            "Folder of all results: log.jsonl, from which an interrupted measurement is resumed, and at the end "
             "report.json, tables and figures.",
             Path,
             show_default=f"{FOLDER}, with --quick {QUICK_FOLDER}",
@@ -128,7 +127,7 @@ def paper(
     repeats: int | None,
     output: Path | None,
 ) -> int:
-    """Measure what the DynaTree paper claims, on this pair and machine, and show it beside the paper's own figures.
+    """Measure the claims of the DynaTree paper on this pair and machine, and show them beside the paper's own figures.
 
     All lanes decode the same prompts side by side in one process. An interrupted measurement is resumed when the same
     command is run again.
@@ -177,7 +176,7 @@ def paper(
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The extent of the measurement: the paper's extent or the quick one, changed by the options that were given."""
+    """The extent of the measurement: that of the paper or of --quick, changed by the options that were given."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}

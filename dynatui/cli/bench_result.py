@@ -59,7 +59,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Context in which a signal interrupts the measurement; a second signal is ignored, and a third interrupts again.
+    """Context in which a signal interrupts the measurement; a second signal is ignored, and a third signal interrupts.
 
     The second signal is ignored because it arrives while the result is being printed.
     """

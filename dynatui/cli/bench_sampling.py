@@ -16,7 +16,7 @@ from dynatui.cli.time_left import say_line, shown
 
 TASKS = "writing,coding,translation,math_reasoning,math"
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
-"""Parameters without effect when the user gives prompts."""
+"""Parameters that have no effect when the user gives prompts."""
 
 
 def _numbers(flag: str, text: str) -> tuple[float, ...]:
@@ -30,8 +30,8 @@ PARAMETERS: Declared = (
         PROMPTS,
         option(
             "--data DIR",
-            "A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. Without it, and "
-            "without prompts: the embedded prompts.",
+            "A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. Without this folder "
+            "and without prompts, the embedded prompts are used.",
             Path,
             envvar="DYNATUI_DATA",
         ),
@@ -69,14 +69,15 @@ PARAMETERS: Declared = (
         option("--k K", "Maximum number of rollouts per tree.", int, default=4),
         option(
             "--length L",
-            "Maximum of L1, the tokens sampled before a tree branches, and of L2, the tokens of each rollout; both "
-            "range from 0 to L.",
+            "Maximum of L1, the number of tokens sampled before a tree branches, and of L2, the number of tokens of "
+            "each rollout; both range from 0 to L.",
             int,
             default=8,
         ),
         option(
             "--selector FILE",
-            "Selector, which chooses the tree shape of each round; shipped: the one that comes with dynatui, if any.",
+            "Selector, which chooses the tree shape of each round; shipped: the selector that comes with dynatui, if "
+            "there is one.",
             default="shipped",
         ),
     ),
@@ -86,7 +87,8 @@ PARAMETERS: Declared = (
         option("--roots-every N", "Tokens between two roots at which trees are sampled.", int, default=16),
         option(
             "--decoded N",
-            "Number of prompts per task that are also decoded, to measure tokens per second; 0: only closed forms.",
+            "Number of prompts per task that are also decoded, to measure tokens per second; 0: only closed forms are "
+            "computed.",
             int,
             default=1,
         ),
@@ -97,7 +99,7 @@ PARAMETERS: Declared = (
     options.SEED,
     *in_panel(
         MEASUREMENT,
-        option("--output FILE", "Save measurements in FILE as they are made, and resume from it.", Path),
+        option("--output FILE", "Save measurements in FILE as they are made, and resume from FILE.", Path),
         option("--json FILE", "Append to FILE a line of JSON with the whole report.", Path, name="json_file"),
     ),
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from decoder.bench.sweep.measuring import Ready
 
 EVERY_S = 5.0
-"""Seconds between two database queries for the display; not less, since queries slow the measurement."""
+"""Seconds between two database queries for the display; more frequent queries would slow the measurement."""
 MOST_WORKERS = 64
 SWEPT = "What is swept"
 FILE = "sweeps.db"
@@ -115,7 +115,7 @@ def sweep(
     """Measure a grid of settings beside plain decoding, as trials in a database; resumes an interrupted sweep.
 
     Every trial decodes the prompts with one setting, with ar and with a reference setting, in turn. Every text has T
-    new tokens, even after an end-of-text token. A setting whose text differs from that of ar gets no speed.
+    new tokens, even after an end-of-text token. No speed is reported for a setting whose text differs from that of ar.
     """
     typed = settings.typed(context)
     require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
@@ -180,6 +180,7 @@ def _made(database: Database) -> Database:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"cannot make the folder {shortened(folder)}: {error.strerror}; let --output or --storage name another"
+                f"cannot make the folder {shortened(folder)}: {error.strerror}; name another folder by --output or "
+                "--storage"
             ) from None
     return database

@@ -54,7 +54,7 @@ _OF_THE_SCREEN = ("seed",)
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source, as text; raises ConfigError if one is invalid."""
+    """Every setting with its value and its source, as text; raises ConfigError if a setting is invalid."""
     set_values = settings.applied(live)
     with settings.named(set_values):
         given = live.params | settings.fill(live, set_values)
@@ -74,7 +74,7 @@ def in_force(live: Any) -> str:
 
 
 def summary(live: Any) -> str:
-    """Number of settings by source, in one line; raises ConfigError if one is invalid."""
+    """Number of settings from each source, in one line; raises ConfigError if a setting is invalid."""
     in_force(live)
     places = [setting.place for setting in settings.applied(live).values()]
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
@@ -84,7 +84,7 @@ def summary(live: Any) -> str:
 
 
 def default(option: TyperOption) -> object:
-    """Default value of an option; None if it has none."""
+    """Default value of an option; None if the option has no default."""
     return _effective(key_of(option), option.default, RunConfig())
 
 
@@ -100,7 +100,7 @@ def _explained(live: Any) -> Iterator[str]:
 
 def _explained_keys() -> Iterator[str]:
     yield "\n# --- Keys ---\n"
-    yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] is none. ctrl+c always quits.\n'
+    yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] means no key. ctrl+c always quits.\n'
     yield "# Set options above this line: all lines below belong to the table of keys.\n"
     yield f"[{KEYS}]\n"
     explained = {name: key.help for key in KEYMAP.every for name in key.settings}
@@ -113,7 +113,7 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """The value in force for an option: the given value, or the default of the parameter set that it belongs to."""
+    """The value in force for an option: the given value, or the default in the parameter set of the option."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:
@@ -122,6 +122,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and not option.selects_preset:  # all parameters are shown; those not given have their defaults
+    if option.write and not option.selects_preset:  # a parameter that was not given is shown with its default
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

@@ -1,4 +1,4 @@
-"""`dynatui doctor`: examines this machine by probes; each reports findings, with a verdict and a remedy if needed.
+"""`dynatui doctor`: examines this machine by probes. A probe reports findings, with a verdict and a remedy if needed.
 
 Users run it when something is broken, so the probes are independent: the failure of a probe is reported as a finding,
 and all other probes still run. No probe downloads anything. Torch and the model libraries are imported inside the
@@ -41,7 +41,7 @@ _BF16_CAPABILITY = (8, 0)
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """One finding, as the output of `--json`."""
+    """One finding, in the form in which `--json` prints it."""
 
     topic: str
     verdict: Verdict
@@ -50,7 +50,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings, as the output of `--json`."""
+    """All findings, in the form in which `--json` prints them."""
 
     ok: bool
     findings: list[Examined]
@@ -68,7 +68,7 @@ PARAMETERS: Declared = (
 def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log: Path | None, as_json: bool) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**vars(models), "tensor_parallel": tensor_parallel, "log": log}
-    with suppress(DecoderError):  # the probe of settings reports invalid ones
+    with suppress(DecoderError):  # the probe of settings reports invalid settings
         given |= fill(context, applied(context))
     live = context.find_root()
     log, count = given.pop("log"), given.pop("tensor_parallel")
@@ -81,7 +81,7 @@ def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log:
 
 
 def examine(case: Case, probes: Mapping[str, Probe]) -> Report:
-    """Runs every probe; a probe that fails does not stop the others."""
+    """Runs every probe; if a probe fails, the other probes still run."""
     findings = [
         Examined(topic, finding.verdict, finding.text, finding.remedy)
         for topic, probe in probes.items()
@@ -201,7 +201,7 @@ def devices(case: Case) -> Iterator[Finding]:
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
     for flag, name in (("--dtype", dtype), ("--draft-dtype", own)):
         if device.type == "cpu" and slow.get(name):
-            yield Finding("note", f"this CPU does not compute in {name}, so that is slow", f"give {flag} float32")
+            yield Finding("note", f"this CPU does not compute in {name}, so {name} is slow", f"give {flag} float32")
 
 
 def rounds(case: Case) -> Iterator[Finding]:
@@ -263,14 +263,14 @@ def settings(case: Case) -> Iterator[Finding]:
 
 
 def log(case: Case) -> Iterator[Finding]:
-    """Reports the path of the log file, which receives messages of libraries and errors."""
+    """Reports the path of the log file, which receives errors and the messages of libraries."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)
     if str(path) == os.devnull:
         yield Finding("note", "no log can be written in the user's log folder", "name one with --log-file")
     else:
-        yield Finding("ok", f"messages of libraries and faults go to {path}")
+        yield Finding("ok", f"errors and messages of libraries go to {path}")
 
 
 def recordings(_case: Case) -> Iterator[Finding]:
@@ -301,7 +301,7 @@ def _size() -> Iterator[Finding]:
         with suppress(OSError):
             width, height = os.get_terminal_size(descriptor)
             small = width < _SMALL[0] or height < _SMALL[1]
-            remedy = f"from {_SMALL[0]}x{_SMALL[1]} on there is room for panels" if small else ""
+            remedy = f"panels need at least {_SMALL[0]}x{_SMALL[1]} characters" if small else ""
             yield Finding("note" if small else "ok", f"{width}x{height} characters", remedy)
             return
 

@@ -1,4 +1,4 @@
-"""What the probes of `dynatui doctor` examine and report. Knows no probe."""
+"""Input and findings of the probes of `dynatui doctor`. Knows no probe."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ class Case:
     models: Models
     log: Path | None
     settings: Callable[[], str]
-    """Returns one line about the sources of the settings; raises DecoderError if one is invalid."""
+    """Returns one line about the sources of the settings; raises DecoderError if a setting is invalid."""
     strange_variables: Sequence[str] = ()
     tensor_parallel: int = 1
     """Number of processes over which the target would be spread."""
@@ -39,7 +39,7 @@ Probe: TypeAlias = Callable[[Case], Iterator[Finding]]
 
 
 def host_memory() -> tuple[int, int] | None:
-    """Free and total memory of the host, in bytes; None where it is unknown."""
+    """Free and total memory of the host, in bytes; None if the memory is unknown."""
     with suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}

@@ -1,8 +1,8 @@
-"""The probe of models in `dynatui doctor`: what their configurations say, before any weights are downloaded or read.
+"""The probe of models in `dynatui doctor`, which reads the models' configurations but no weights.
 
 Reports whether a model can be decoded, its memory, and whether target and draft share a tokenizer. If a target is given
-without a draft, reports the models on this machine that have its tokenizer and could draft for it. Torch and the model
-libraries are imported inside the functions.
+without a draft, reports the models on this machine that have the target's tokenizer and could draft for it. Torch and
+the model libraries are imported inside the functions.
 """
 
 import os
@@ -68,7 +68,12 @@ def models(case: Case) -> Iterator[Finding]:
             yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
-        yield Finding("ok", f"they have different tokenizers: {TRANSLATED}" if of_draft else "both share a tokenizer")
+        yield Finding(
+            "ok",
+            f"target and draft have different tokenizers: {TRANSLATED}"
+            if of_draft
+            else "target and draft share a tokenizer",
+        )
 
 
 def _mtp_layer(target: str) -> Finding:
@@ -90,7 +95,7 @@ def lacks_target(pair: Models) -> bool:
 
 
 def names_of(pair: Models) -> dict[str, str]:
-    """Names of the models by role (target, draft); those of the embedded pair if none are given."""
+    """Names of the models by role (target, draft); the names of the embedded pair if the user names no model."""
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
 
     target = {"target": pair.target or str(EMBEDDED_TARGET)}
@@ -133,7 +138,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
-        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model with them, or convert it")
     elif forbidden:
         yield Finding("problem", f"{role} {shown}: {kind}, weights not on this machine", "unset HF_HUB_OFFLINE")
     else:
@@ -143,7 +148,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
 
 
 def gpu_layers_words(pair: Models) -> str:
-    """Number of layers that llama.cpp keeps on a GPU, in words; empty if none was given."""
+    """Number of layers that llama.cpp keeps on a GPU, in words; empty if no number was given."""
     return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
 
 
@@ -161,12 +166,12 @@ def _decodable(case: Case, shown: str, folder: str) -> Any:
 
 
 def _weights_bytes(folder: str) -> int:
-    """Size of the weights in a folder; 0 if there are none."""
+    """Size of the weights in a folder, in bytes; 0 if there are no weights."""
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 
 def _size_in_index(folder: str) -> int:
-    """Size of the weights that the index of several files states; 0 if there is no index, or none that can be read."""
+    """Size of the weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
         return int(index["metadata"]["total_size"])
@@ -176,7 +181,7 @@ def _size_in_index(folder: str) -> int:
 def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
     """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free.
 
-    `stored_bytes` is the size of its weights in files, which is that of quantised ones in memory too; 0 if unknown.
+    `stored_bytes` is the size of the weights in files, or 0 if unknown; quantised weights take as much memory.
     """
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
@@ -224,7 +229,7 @@ def _free_bytes(device: "torch.device") -> int | None:
 def _fitting_drafts(case: Case, target: str) -> Finding:
     """Names the models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
-    remedy = f"give one by --draft; another model is translated through text, --draft {LOOKUP} needs none"
+    remedy = f"give one by --draft; any other model is translated through text; --draft {LOOKUP} needs no model"
     if not fitting:
         return Finding("note", "no smaller model with its tokenizer is in the Hugging Face cache", remedy)
     named = ", ".join(f"{name} ({size(weights)})" for weights, name in fitting[:_MOST_NAMED])

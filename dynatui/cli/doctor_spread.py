@@ -35,4 +35,4 @@ def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[s
         config = load_config(target)
         check.require_plan(display_name(target), config, count)
         check.require_plain_weights(display_name(target), config, device)
-        yield f"transformers can spread {display_name(target)} over them; rounds would be driven by the host"
+        yield f"transformers can spread {display_name(target)} over {count} processes; the host would drive the rounds"

@@ -35,8 +35,8 @@ def _table(results: Ranking) -> Table:
     ]
     notes = wrap(
         "agrees: share of the target's tokens that the draft also finds most likely; cost: time of a draft pass "
-        "divided by that of a target pass; expected: speed-up of the best chain if "
-        "guesses were accepted independently, and verifying many rows took as long as one.",
+        "divided by that of a target pass; expected: speed-up of the best chain if guesses were accepted "
+        "independently, and a pass over many rows took as long as a pass over one row.",
         WIDTH,
     )
     return of_rows(specs, results.drafts, notes=notes)

@@ -61,7 +61,9 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs as if just decoded, and returns the exit code; raises RecordingError at an invalid line."""
+    """Prints recorded runs like runs that are being decoded, and returns the exit code; raises RecordingError at an
+    invalid line.
+    """
     for event in events:
         transcript.feed(event)
     transcript.finish()

@@ -1,6 +1,6 @@
 """Runs a command line as several ranks on one machine; all ranks end together.
 
-Replaces torchrun for one machine, with three additions: all ranks end within seconds after one of them; the reason is
+Replaces torchrun for one machine, with three additions: if one rank ends, all ranks end within seconds; the reason is
 printed once; and the terminal is restored even if the rank that displayed the screen was killed. Knows nothing of
 models.
 """
@@ -29,9 +29,9 @@ from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.signals import STOP_SIGNALS
 
 MOST = 16
-"""Maximum number of ranks; no machine has more GPUs."""
+"""Maximum number of ranks on one machine, since no machine has more GPUs."""
 OWN_WORD_S = 0.7
-"""Seconds in which the leader may report why a follower failed; then the follower's output is printed."""
+"""Seconds in which the leader may report why a follower failed; after this time, the follower's output is printed."""
 GRACE_S = 3.5
 """Seconds from a signal until the leader is killed if it has not ended by itself."""
 _TURN_S = 3600.0
@@ -73,8 +73,8 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
     """
     require(
         count <= MOST,
-        f"--tensor-parallel {count} would start more than {MOST} processes on this machine; start those of several "
-        "machines by torchrun",
+        f"--tensor-parallel {count} would start more than {MOST} processes on this machine; use torchrun to start "
+        "processes on several machines",
     )
     modes = modes_of(sys.stderr.fileno()) if drawn else None
     with ExitStack() as ending:
@@ -149,11 +149,11 @@ def _until_the_end(
         rest = min(terminate_at, latest) - time.monotonic()
         arrived = signal.sigtimedwait(_AWAITED, max(0.0, min(rest, _TURN_S)))
         if _changed(leader, os.WSTOPPED):
-            signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process, so it stops too
-            if not _changed(leader, os.WCONTINUED):  # the shell continued only this process
+            signal.raise_signal(signal.SIGTSTP)  # the shell waits for this process, so this process stops too
+            if not _changed(leader, os.WCONTINUED):  # the shell has continued this process, but not the leader
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # from kill(); a terminal also sends it to the leader
+            if arrived.si_code <= 0:  # kill() signals this process only; a terminal signals both
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:
@@ -196,7 +196,7 @@ def _blamed(follower: _Follower, word: LastWord) -> int:
 
 
 def _tell(follower: _Follower, code: int) -> None:
-    """Prints a follower's standard error, or its exit status if it wrote none."""
+    """Prints a follower's standard error, or the follower's exit status if standard error is empty."""
     follower.errors.seek(0)
     errors = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
     if errors:

@@ -101,7 +101,7 @@ def command() -> TyperGroup:
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
         if any("\0" in argument for argument in arguments or ()):  # only a Python caller can pass a null character
-            raise ConfigError("an argument holds a null character; leave that out")
+            raise ConfigError("an argument holds a null character; leave the character out")
         given = sys.argv[1:] if arguments is None else list(arguments)
         return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
     except ImportError as error:
@@ -214,7 +214,7 @@ def watch(
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = prompts.of_files()
     require_both(models.target, models.draft)
-    on_screen = wants_screen and streams.can_show_screen()  # may replace standard input, so prompts are read before
+    on_screen = wants_screen and streams.can_show_screen()  # may replace standard input, so prompts are read first
     given = {**rules, **run}
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
@@ -285,7 +285,9 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Refuses options before a subcommand: live options do not affect it, and its own options must follow its name."""
+    """Refuses options before a subcommand: live options have no effect on a subcommand, whose own options must follow
+    its name.
+    """
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
         raise ConfigError(
@@ -297,7 +299,7 @@ def _refuse_options_before(context: typer.Context) -> None:
 def _refused(why: str, code: int) -> int:
     """Prints an error, unless another rank has printed one, and returns the exit code.
 
-    Only one rank can claim the right to print, and it should be the rank that knows the reason of the failure. A rank
+    Only one rank can claim the right to print, and it should be the rank that knows the reason for the failure. A rank
     that failed because it lost another rank therefore does not claim the right, and always prints its error.
     """
     if code == LOST or last_word.claimed():

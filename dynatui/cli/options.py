@@ -35,7 +35,7 @@ _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 def speed(fastest: float, explained: str) -> TyperOption:
-    """The option --speed, up to `fastest`."""
+    """The option --speed, whose largest value is `fastest`."""
     return option("--speed X", explained, float, parse=partial(_speed, fastest), panel=SCREEN)
 
 
@@ -104,7 +104,7 @@ HEADLESS = switch(
 )
 LOG_FILE = option(
     "--log-file FILE",
-    "File for messages of libraries and errors, instead of the default in the user's log folder.",
+    "File for errors and messages of libraries, instead of the default file in the user's log folder.",
     Path,
     name="log",
     panel=SCREEN,
@@ -135,13 +135,15 @@ MODEL_OPTIONS = in_panel(
     ),
     option(
         "--dtype NAME",
-        "auto, float32, bfloat16 or float16. auto: the checkpoint's on CUDA, bfloat16 on a CPU that has it.",
+        "auto, float32, bfloat16 or float16. auto: the checkpoint's dtype on CUDA; on a CPU, bfloat16 if it is faster, "
+        "else float32.",
         default=Models.dtype,
         complete=lambda _: _DTYPES,
     ),
     option(
         "--draft-dtype NAME",
-        "The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides the text.",
+        "The draft's dtype; auto: the target's dtype. The draft is faster in half precision, and the target still "
+        "decides the text.",
         default=Models.draft_dtype,
         complete=lambda _: _DTYPES,
     ),
@@ -153,7 +155,8 @@ MODEL_OPTIONS = in_panel(
     ),
     switch(
         "--compile/--no-compile",
-        "For CUDA: try torch.compile on the passes of both models and keep what is faster. Delays the start.",
+        "For CUDA: try torch.compile on the passes of both models, and use the compiled passes that are faster. Delays "
+        "the start.",
         name="compiled",
         default=Models.compiled,
     ),
@@ -167,11 +170,11 @@ MODEL_OPTIONS = in_panel(
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""The same options without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
+"""`MODEL_OPTIONS` without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,
-        option("--fps N", "Frames per second. Default: 10, over SSH 5.", int, least=1, most=60),
+        option("--fps N", "Frames per second. Default: 10; over SSH, 5.", int, least=1, most=60),
         option("--theme NAME", "A theme of Textual."),
         option(
             f"--symbols {'|'.join(get_args(Symbols))}",
@@ -190,7 +193,7 @@ VIEW_OPTIONS = (
 )
 """Screen options except `--speed`; `request.view` makes a view from their values."""
 LIVE_VIEW = (speed(1, "1: as fast as the machine decodes; 0.5 or 1/2: half as fast."), *VIEW_OPTIONS)
-REPLAY_VIEW = (speed(1000, "1: as fast as it was recorded; 2: twice, 1/2: half as fast."), *VIEW_OPTIONS)
+REPLAY_VIEW = (speed(1000, "1: as fast as it was recorded; 2: twice as fast; 1/2: half as fast."), *VIEW_OPTIONS)
 
 
 def of_methods() -> list[MethodOption]:
@@ -233,7 +236,7 @@ def methods() -> TyperOption:
     """The option --methods, which names the methods of a race."""
     return option(
         "--methods NAMES",
-        f"Methods of the race: any of {', '.join(METHODS)}; the screen watches the first.",
+        f"Methods of the race: any of {', '.join(METHODS)}; the screen watches the first method.",
         parse=method_names,
         complete=_names,
         show_default=", ".join(racing()),

@@ -38,7 +38,7 @@ class _Column(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Width in characters: that of the widest cell, or of the widest word of the title."""
+        """Width in characters: the width of the widest cell, or of the title's widest word if that is wider."""
         return max(map(len, (*self.title.split(), *(line for cell in self.cells for line in cell))), default=0)
 
 
@@ -119,7 +119,7 @@ def _columns(table: Table) -> list[_Column]:
 
 
 def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """Splits columns into parts that fit the width; the paper's figure and the measured one stay side by side."""
+    """Splits columns into parts that fit the width; a measured figure and the paper's figure stay side by side."""
     names = [column for column in columns if column.names_rows]
     groups: list[list[_Column]] = []
     for column in columns[len(names) :]:

@@ -53,7 +53,8 @@ def option(
     """An option of a command.
 
     Args:
-        usage: Flag and placeholder of the value, such as "--fps N"; for a `bool` only "--show" or "--mouse/--no-mouse".
+        usage: Flag and placeholder of the value, such as "--fps N"; for a `bool`, only the flag, such as "--show" or
+        "--mouse/--no-mouse".
         explained: Help text.
         kind: Type of the value, which Typer checks; a `list` option may be repeated, a `bool` option has no value.
         name: Name of the function's parameter; if not given, the flag's name with underscores.
@@ -165,7 +166,9 @@ def _callback(run: Callable[..., Any], declared: Declared, around: Around) -> Ca
 
 
 def _arguments(values: Given, groups: Iterable[Group]) -> dict[str, Any]:
-    """The arguments of a command's function: each group's values become one argument, all other values one each."""
+    """The arguments of a command's function: the values of a group become one argument, and every other value is an
+    argument of its own.
+    """
     left = dict(values)
     made = {each.name: each.make(**{option.name: left.pop(option.name) for option in each.options}) for each in groups}
     return left | made

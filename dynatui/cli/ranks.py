@@ -37,10 +37,10 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks. In a process that is already a rank: returns in the leader, or serves the leader.
+    """Launches `count` ranks. If this process is already a rank, returns in the leader; a follower serves the leader.
 
     Args:
-        count: Number of ranks; a single one is not launched.
+        count: Number of ranks; if it is 1, nothing is launched.
         models: The pair; only target and device are used.
         arguments: The arguments of the command line.
         wants_screen: Whether the program shows a screen if there is a terminal.
@@ -70,7 +70,7 @@ def require_alone(command: str) -> None:
     """Raises an error for a command that cannot be spread over processes, since each process would do all of the work.
 
     Raises:
-        ConfigError: This process was started as one of several.
+        ConfigError: This process was started as one of several processes.
     """
     if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
         raise ConfigError(
@@ -80,7 +80,7 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end it first.
+    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end the follower.
 
     A thread waits for the signal, since no Python handler runs while the main thread waits for the leader in C code.
     """
@@ -95,7 +95,9 @@ def _leave_signals_to_the_leader() -> None:
 
 
 def _end_with_the_launcher(pipe: int) -> None:
-    """Sends this process SIGTERM when its launcher has ended, and ends it if it still runs `PATIENCE_S` later."""
+    """When the launcher has ended, sends SIGTERM to this process, and ends this process if it still runs `PATIENCE_S`
+    seconds later.
+    """
 
     def wait() -> None:
         os.read(pipe, 1)

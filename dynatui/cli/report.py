@@ -25,10 +25,10 @@ PARAMETERS: Declared = (
     ),
     option(
         "--run N",
-        "Write only this run of a recording; the first has number 1.",
+        "Write only this run of a recording; the first run has number 1.",
         int,
         least=1,
-        show_default="all runs; for an asciicast the first",
+        show_default="all runs; for an asciicast, the first run",
     ),
     switch("--force", "Overwrite the file if it exists."),
 )

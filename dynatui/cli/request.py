@@ -52,7 +52,7 @@ class Prompts:
             return tuple((name, load.from_file(name)) for name in names)
 
     def beside(self, files: PromptsOfFiles) -> tuple[str, ...]:
-        """The prompts of these files, then the prompts given as options; if there are none, the embedded prompts."""
+        """The prompts of `files`, then the prompts given as options; if there are no prompts, the embedded prompts."""
         read = tuple(chain.from_iterable(prompts for _, prompts in files))
         with about("prompt"):
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
@@ -64,7 +64,7 @@ class Prompts:
             return prompts
         beginnings = tuple(prompt.strip()[: self.prompt_chars] for prompt in prompts)
         if not all(beginnings):
-            raise PromptError("a prompt is empty but for blanks; give one with words")
+            raise PromptError("a prompt contains only blanks; give a prompt with words")
         return beginnings
 
 
@@ -75,7 +75,7 @@ PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run; `given` maps options to values, and options that are not part of it are ignored.
+    """The configuration of a run; `given` maps options to values; options of other parts of the program are ignored.
 
     Raises:
         ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
@@ -91,7 +91,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
 
 
 def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of a smallest set of options whose values together cause this error."""
+    """Names of a smallest set of options whose values together cause the error with message `why`."""
     left = dict(values)
     for name in values:
         fewer = {other: value for other, value in left.items() if other != name}

@@ -90,12 +90,12 @@ TRAIN: Declared = (
 )
 EVALUATE: Declared = (
     _DATA,
-    _option("--selector FILE", "The selector.", Path, name="selector_file", required=True),
+    _option("--selector FILE", "File of the selector.", Path, name="selector_file", required=True),
     request.PAIR,
     request.PROMPTS,
     _switch(
         "--decode/--no-decode",
-        "Whether to compare also by decoding texts, with the selector and with the best fixed shape.",
+        "Whether texts are also decoded for the comparison, with the selector and with the best fixed shape.",
         name="decoding",
         default=True,
     ),
@@ -158,7 +158,7 @@ def collect(
     )
     job.require_plan(plan)
     steps = (
-        Step(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
+        Step(f"{step.done} of {step.total} texts, {step.roots} roots labelled in this run", step.done / step.total)
         for step in job.collect(_engine(pair), texts, plan, data)
     )
     for _ in shown(steps):

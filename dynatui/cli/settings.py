@@ -38,7 +38,7 @@ def file_path() -> Path:
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:
-    """The options of a command that can be set, by setting name."""
+    """The options of a command that the user's settings can set, by the name of the setting."""
     return {
         key_of(option): option
         for option in command.params
@@ -152,7 +152,7 @@ def with_places(error: DecoderError) -> str:
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The settings file as text and as a TOML table; raises ConfigError if it cannot be read or is not TOML."""
+    """The settings file as text and as a TOML table; raises ConfigError if the file cannot be read or is not TOML."""
     text = _text(path)
     return text, table(path, text, "correct it, or start from dynatui config --print-default")
 
@@ -161,7 +161,9 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
     text, values = _table(path)
     _keymap(path, text, values, known)
     values.pop(KEYS, None)
-    return checked(path, text, values, known, "there is no setting {}; {}dynatui config --print-default lists all")
+    return checked(
+        path, text, values, known, "there is no setting {}; {}dynatui config --print-default lists all settings"
+    )
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:

@@ -65,7 +65,9 @@ class SweepDisplay:
 
 
 def drawn(report: SweepReport, left: str) -> RenderableType:
-    """The settings being measured, the best so far, and the heat maps; a short terminal cuts off the last lines."""
+    """The settings being measured, the best setting so far, and the heat maps; a short terminal cuts off the last
+    lines.
+    """
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
     state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"

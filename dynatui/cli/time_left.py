@@ -15,7 +15,7 @@ SELDOM_S = 30.0
 """Minimum time in seconds between two progress lines if there is no terminal."""
 _OVER = "\r\x1b[K"
 _BAR = 20
-"""Width of the progress bar in characters; all are ASCII, since the terminal's font is unknown."""
+"""Width of the progress bar in characters. The bar is ASCII, since the terminal's font is unknown."""
 
 
 class Step(Protocol):
@@ -41,7 +41,7 @@ def words(seconds: float) -> str:
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has not grown."""
+    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has stayed the same."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 
@@ -59,7 +59,7 @@ def say_line(line: str) -> None:
 
 
 def shown(steps: Iterable[S]) -> Iterator[S]:
-    """Yields the steps and prints the progress of each."""
+    """Yields the steps and prints the progress of each step."""
     began, printed_at, first = time.monotonic(), -SELDOM_S, None
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     try:

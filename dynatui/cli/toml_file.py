@@ -1,4 +1,4 @@
-"""Reads options from a TOML file and checks each; an error message names the file, the line and the remedy.
+"""Reads and checks options in a TOML file; an error message names the file, the line and the remedy.
 
 Knows neither the files nor the meaning of an option.
 """
@@ -84,7 +84,7 @@ def checked(
 
 
 def line_of(text: str, key: str) -> int:
-    """Number of the line that sets a top-level key or opens the table of that name; 1 if there is none."""
+    """Number of the line that sets a top-level key or opens the table of that name; 1 if there is no such line."""
     match = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1
 
@@ -101,12 +101,12 @@ def toml(value: object) -> str:
 
 
 def _refuse_unusable(key: str, value: object, place: str) -> None:
-    """Raises ConfigError for an integer that is too large, or a null character in a value that may be a file name."""
+    """Raises ConfigError if an integer is too large, or if a value that may be a file name has a null character."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
     texts = value if isinstance(value, list) else [value]
     if key != "prompt" and any("\0" in text for text in texts if isinstance(text, str)):
-        raise ConfigError(f"{place}: {key} holds a null character; leave that out")
+        raise ConfigError(f"{place}: {key} holds a null character; leave it out")
 
 
 def _unquoted(text: str, error: str) -> str:

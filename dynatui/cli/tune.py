@@ -35,12 +35,12 @@ PARAMETERS: Declared = (
         TUNING,
         option(
             "--drafts ID|DIR,..",
-            "Instead of searching knobs, rank these drafts of the target by speed, with agreement, cost and limit of "
-            "each.",
+            "Instead of searching for knobs, rank these drafts of the target by speed, and show the agreement, cost "
+            "and bottleneck of each draft.",
             parse=names,
         ),
         option("--minutes M", "Time in minutes for the search and the check of its result.", float, default=5.0),
-        option("--max-new-tokens N", "Tokens of each text.", int, default=LENGTH, least=1),
+        option("--max-new-tokens N", "Number of tokens of each text.", int, default=LENGTH, least=1),
         option("--name NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
         switch("--force", "Replace a preset of the same name."),
         option("--storage URL", "Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
@@ -80,11 +80,11 @@ def tune(
     seed: int,
     sampling: Given,
 ) -> int:
-    """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
+    """Find the DynaTree knobs that are fastest for your prompts on this machine, and write them as a preset.
 
-    Candidates race against the best so far, text by text. The result is then compared, on texts that the search has not
-    used, with the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second Ctrl-C ends
-    the program.
+    Candidates race against the best setting so far, text by text. The result is then compared, on texts that the search
+    has not used, with the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second
+    Ctrl-C ends the program.
     """
     require_both(models.target, models.draft if drafts is None else LOOKUP)
     texts = prompts.read()
@@ -127,7 +127,7 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
 
 
 def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    """Writes the preset and returns its path; None if the verdict is not to keep it."""
+    """Writes the preset and returns its path; None if the verdict is not to keep the preset."""
     if not result.verdict.keeps:
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write

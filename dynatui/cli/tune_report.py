@@ -22,7 +22,7 @@ NAME = 14
 
 
 def text(result: Tuned, name: str) -> str:
-    """The whole report, in lines of at most `WIDTH` columns, except the line of options."""
+    """The whole report, in lines of at most `WIDTH` columns; only the line of options may be longer."""
     others = ("\n".join(part) for part in (_options(result, name), _verdict(result, name)))
     return "\n\n".join(filter(None, ("\n".join(_heading(result)), table_text(_table(result, name)), *others))) + "\n"
 

@@ -1,4 +1,4 @@
-"""The report of `dynatui why` on many runs: speeds of the methods, then each finding once, then the prompts.
+"""The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts.
 
 Expects names of methods that are already cleaned. Knows neither recordings nor how the figures of rounds are computed.
 """
@@ -15,7 +15,7 @@ from decoder.methods import METHODS
 
 WIDTH = 80
 _MANY = 3
-"""Maximum number of differing texts for which the report lists the first differing token of each."""
+"""Maximum number of differing texts for which the report lists the first differing token of each text."""
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
@@ -48,7 +48,7 @@ def silence(method: str) -> str:
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft: only its time is known"
     if method in METHODS and METHODS[method].rules is None:
-        return "guesses nothing: the others are compared with it"
+        return "guesses nothing: the other methods are compared with it"
     return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"
 
 
@@ -82,9 +82,9 @@ def _is_silent(case: Case) -> bool:
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
-    """Lines with the speed-up of each method over all runs, fastest first, and whether the texts are unchanged.
+    """Lines with the speed-up of each method over all runs, fastest method first.
 
-    Texts are compared with those of plain decoding.
+    Each line also says whether the method's texts equal the texts of plain decoding.
     """
     how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
     yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)
@@ -106,7 +106,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:
-    """States whether the texts equal those of plain decoding; empty if this is unknown."""
+    """States whether the texts equal the texts of plain decoding; yields nothing if this is unknown."""
     compared = [case for case in group if case.compared]
     if not compared:
         return

@@ -33,7 +33,7 @@ _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
     ),
     (
         "vllm:spec_decode_num_draft_tokens",
-        "Drafted tokens, all nodes of the trees.",
+        "Drafted tokens: all nodes of the draft trees.",
         lambda of_method: of_method.tokens,
     ),
     ("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", lambda of_method: sum(of_method.accepted)),
@@ -85,7 +85,7 @@ def _counter(name: str, description: str, labels: Sequence[str], series: Iterabl
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
-    """Cumulative buckets of a histogram: the upper bound of each, and the number of latencies up to it."""
+    """Cumulative buckets of a histogram: each bucket's upper bound, and the number of latencies up to this bound."""
     bounds = (*map(str, BOUNDS_S), "+Inf")
     return list(zip(bounds, accumulate(latencies.counts), strict=True))
 

@@ -29,7 +29,7 @@ _PATH = "/metrics"
 _PATIENCE_S = 0.2
 """Time limit in seconds for reading a request, and for each of the two writes of a response."""
 _LARGEST_REQUEST = 8192
-"""Maximum size of a request, in bytes; Prometheus sends a few hundred."""
+"""Maximum size of a request, in bytes; Prometheus sends a few hundred bytes."""
 _POLL_S = 0.1
 _SHARE = 0.01
 """Maximum share of a CPU core that the thread may use."""
@@ -103,7 +103,7 @@ class _Handler(MetricsHandler):
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
         else:
-            self.send_error(HTTPStatus.NOT_FOUND, f"only {_PATH} is here")
+            self.send_error(HTTPStatus.NOT_FOUND, f"this server has only {_PATH}")
 
 
 def _request(connection: socket) -> bytes:

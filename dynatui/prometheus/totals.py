@@ -16,8 +16,8 @@ from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
-"""Upper bounds of the histogram buckets, in seconds; a round of a small model pair on a GPU takes about the first
-bound."""
+"""Upper bounds of the histogram buckets, in seconds. A round of a small model pair on a GPU takes about as long as the
+first bound."""
 
 
 class Latencies(msgspec.Struct, frozen=True):

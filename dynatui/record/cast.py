@@ -19,7 +19,7 @@ from dynatui.state.run_state import RunState, apply
 FPS = 10
 """Maximum frame rate, in frames per second."""
 MOST_FRAMES = 1200
-"""Maximum number of frames, since each takes time to draw; a longer run has a lower frame rate."""
+"""Maximum number of frames, since each frame takes time to draw; a long run has a frame rate below `FPS`."""
 LONGEST_WAIT_S = 2.0
 """Maximum pause between frames in seconds; players shorten longer pauses to this value."""
 

@@ -23,7 +23,7 @@ MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 """Maximum length of a prompt, in characters."""
 LONGEST_TEXT = 2**20
-"""Maximum length in characters, both of the text of one round and of an error message."""
+"""Maximum length of the text of one round, and of an error message, in characters."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
@@ -50,7 +50,7 @@ class Checker:
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event on a line with this number, in the current schema; raises a RecordingError if it is invalid."""
+        """The event on line `number`, in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
                 f"line {number}: this is a recording of a server; dynatui replay shows it, from a file"
@@ -68,7 +68,7 @@ class Checker:
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
-        """Reason why the event is invalid after the preceding events; empty if it is valid."""
+        """Reason why the event is invalid after the preceding events; empty if the event is valid."""
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
@@ -132,10 +132,10 @@ def _out_of_turn(event: Round, lane: Lane) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Fault in a round's tree; empty if it is valid.
+    """Fault in a round's tree; empty if the tree is valid.
 
-    In a valid tree, the accepted nodes are a path from the root, and the committed tokens are those of the path and one
-    more, perhaps cut short.
+    In a valid tree, the accepted nodes are a path from the root. The committed tokens are the tokens of this path and
+    one more token, or the beginning of this sequence.
     """
     if len(event.tokens) > MOST_NODES:
         return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
@@ -148,7 +148,7 @@ def _off_the_tree(event: Round) -> str:
         return ""  # the method does not report its drafts
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
-        return "the committed tokens are not the accepted ones and one more"
+        return "the committed tokens are not the accepted tokens and one more token"
     return ""
 
 
@@ -167,7 +167,7 @@ def _unbounded(event: Round) -> str:
 
 
 def _no_knob(method: str, name: str) -> str:
-    """Reason why a knob's name is invalid; empty if it is valid.
+    """Reason why a knob's name is invalid; empty if the name is valid.
 
     The name is invalid if the method is known but no known method has this knob, or if the name is too long.
     """

@@ -36,7 +36,7 @@ def command_line(
         always: Parameters to write even if they have the default value, since a settings file or a variable sets
         another value.
     """
-    if session.models.embedded:  # whose defaults on the screen differ from those without a screen
+    if session.models.embedded:  # its defaults on the screen differ from those without a screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
@@ -97,9 +97,9 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
 
 
 def _obstacle(text: str) -> str:
-    """Reason why a prompt cannot be a command-line argument; empty if it can."""
+    """Reason why a prompt cannot be a command-line argument; empty if it can be one."""
     if "\0" in text:
-        return "no argument can contain its null characters"
+        return "it contains null characters, which no argument can contain"
     return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
 
 

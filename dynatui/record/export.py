@@ -128,7 +128,7 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """Text for a table cell, without control characters, marked if a spreadsheet would read it as a formula."""
+    """Text for a table cell, without control characters; begins with ' if a spreadsheet would read it as a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 

@@ -1,6 +1,6 @@
-"""Reads the runs of a recording on disk; each is decoded when it is accessed.
+"""Reads the runs of a recording on disk; a run is decoded when it is accessed.
 
-A recording may be larger than memory, and its first run must appear at once: so a scan of the file only locates the
+A recording may be larger than memory, and its first run must appear at once. So a scan of the file only locates the
 start of each run, by the first bytes of each line. `dynatui.sources.follow` reads a file that is still being written.
 """
 
@@ -135,7 +135,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """The events on these lines, without an incomplete last line; `before` is the number of lines before them."""
+    """The events on `lines`, without an incomplete last line; `before` is the number of preceding lines in the file."""
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
         if not line.endswith(b"\n") and not event_on(line):

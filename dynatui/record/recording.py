@@ -1,7 +1,7 @@
 """Writes recordings to disk: events are appended as they happen. `dynatui.record.reader` reads them back.
 
 A recording must survive a crash of the process that writes it: every line is written immediately, and the next process
-to append cuts off an incomplete last line. Complete lines are never overwritten. Knows neither models nor the screen.
+that appends cuts off an incomplete last line. Complete lines are never overwritten. Knows no models and no screen.
 """
 
 import errno
@@ -24,7 +24,7 @@ from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Base, Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
-"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; far above any event."""
+"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
 _PATIENCE_S = 0.5
 
 
@@ -53,8 +53,8 @@ RUNS = Form("recording", Run, event_on)
 class Recorder:
     """Appends events to an existing recording, or to a new or empty file; only the owner can read a new file.
 
-    The file is locked against other writers until it is closed. If a run is in progress, its events so far are written
-    first.
+    The file is locked against other writers until it is closed. `so_far`, the earlier events of a run in progress, is
+    written first.
 
     Raises:
         RecordingError: The file cannot be written, is locked or is not a recording. `write` also raises this error if

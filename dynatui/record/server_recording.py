@@ -1,4 +1,4 @@
-"""Reads recordings of servers from disk: files from `dynatui attach --record`, or its saved standard output.
+"""Reads recordings of servers from disk: files from `dynatui attach --record`, or saved output of `attach`.
 
 A file is read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
 """
@@ -61,7 +61,7 @@ def events(path: Path) -> Iterator[Event]:
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
     """The time of an event; raises a RecordingError if it is earlier than `newest`, the time of the preceding event.
 
-    If `newest` is None, no session has started, and only an event that starts one is valid.
+    If `newest` is None, no session has started, and only an event that starts a session is valid.
     """
     if isinstance(event, Opening):
         return 0.0

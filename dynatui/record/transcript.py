@@ -1,7 +1,7 @@
 """Prints a run without a screen, as plain text or as JSON.
 
-A live run and a replay feed the same class, so they print the same. Results go to standard output, everything else to
-standard error. Knows nothing of models or of the source of events.
+A live run and a replay feed the same class, so their output is the same. Results go to standard output, everything else
+to standard error. Knows nothing of models or of the source of events.
 """
 
 from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ class Transcript:
                 pass
 
     def finish(self) -> None:
-        """Prints the results so far of an interrupted run; does nothing if there is no run."""
+        """Prints the results of an interrupted run; does nothing if there is no run."""
         if self._race.run:
             self._close(self._race.run, self._race.figures())
 
@@ -141,7 +141,7 @@ class Transcript:
 def _introduction(run: Run) -> Iterator[str]:
     yield (
         f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}: "
-        f"{len(run.prompt_tokens)} prompt tokens, at most {run.max_new_tokens} new"
+        f"{len(run.prompt_tokens)} prompt tokens, at most {run.max_new_tokens} new tokens"
     )
     if run.path:
         yield f"rounds: {run.path}, {run.path_reason}"

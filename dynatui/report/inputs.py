@@ -57,7 +57,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
         run: Number of one run of a recording, from 1; None: all runs.
 
     Raises:
-        DecoderError: The path is not a recording or benchmark, cannot be read, is too large, or has no such run.
+        DecoderError: The path is not a recording or benchmark, cannot be read, is too large, or has no run `run`.
     """
     try:
         file = path / REPORT if path.is_dir() else path
@@ -77,7 +77,7 @@ def run_of(path: Path, number: int) -> Sequence[Event]:
     """The run of a recording that has this number; the first run has number 1.
 
     Raises:
-        DecoderError: The file is not a recording, cannot be read, or has no such run.
+        DecoderError: The file is not a recording, cannot be read, or has no run of this number.
     """
     runs = Runs(path)
     if number > len(runs):
@@ -177,7 +177,7 @@ def _of_paper(path: Path) -> Page:
 
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each figure in a folder; if both PNG and SVG exist, the smaller file."""
+    """Name and content of each figure in a folder; if a figure exists as PNG and as SVG, the smaller file is used."""
     pictures = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
     smallest = {path.stem: path for path in sorted(pictures, key=lambda path: path.stat().st_size, reverse=True)}
     contents = set[bytes]()
@@ -207,6 +207,6 @@ def _require_moderate(path: Path) -> None:
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise InputError(
-            f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} that a page can hold; "
+            f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} MiB that a page can hold; "
             "record fewer prompts to a file"
         )

@@ -9,7 +9,7 @@ class Key(msgspec.Struct, frozen=True):
     caps: str
     """The keys as displayed."""
     names: tuple[str, ...]
-    """The keys' names in browsers; with Shift, `Shift+` precedes a name of several letters, such as `ArrowLeft`."""
+    """The keys' names in browsers; if Shift is pressed, `Shift+` precedes each name of several letters."""
     action: str
     """Name of the action in the script; empty if the browser handles the key."""
     help: str

@@ -10,7 +10,7 @@ from dynatui.clean import clean
 
 
 class Markup(str):
-    """HTML made by this module, whose texts are escaped."""
+    """HTML made by this module; all texts in it are escaped."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, l
         caption: Title of the table.
         head: Column headings.
         rows: Cells by row.
-        label: Accessible name of the scrolling region; the caption if not given.
+        label: Accessible name of the scrolling region; if it is not given, the caption is used.
     """
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [

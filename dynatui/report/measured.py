@@ -37,6 +37,6 @@ def verdict_of_ratio(ratio: Interval) -> str:
 
 
 def notice(lines: Iterable[str]) -> Markup:
-    """Box of warnings for the top of a page; empty if there are none."""
+    """Box of warnings for the top of a page; empty if there are no warnings."""
     texts = list(lines)
     return element("div", *(element("p", line) for line in texts), class_="notice") if texts else Markup()

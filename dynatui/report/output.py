@@ -14,10 +14,10 @@ def require_free(path: Path, *, force: bool) -> None:
     if not os.path.lexists(path):  # an error in this check is reported on writing
         return
     if not path.is_file():
-        raise ConfigError(f"{shortened(path)} is not a file that a page could replace; let --output name another")
+        raise ConfigError(f"{shortened(path)} is not a file that a page could replace; let --output name a file")
     if not force:
         raise ConfigError(
-            f"{shortened(path)} exists already and is not overwritten; let --output name another, or add --force"
+            f"{shortened(path)} exists already and is not overwritten; let --output name another file, or add --force"
         )
 
 
@@ -25,7 +25,7 @@ def write(text: str, path: Path, *, force: bool) -> None:
     """Writes a page atomically, readable by its owner and by everyone who could read the replaced file.
 
     Raises:
-        ConfigError: The file cannot be written, or exists already; then nothing has changed.
+        ConfigError: The file cannot be written, or exists already; in both cases, no file has changed.
     """
     require_free(path, force=force)
     place = path.resolve()

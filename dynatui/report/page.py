@@ -1,7 +1,8 @@
 """A page as one HTML file: inline style and script, data as JSON, and a security policy that allows nothing else.
 
-The policy allows this style and script by their hashes, so a browser runs no other script and uses no network. The JSON
-is escaped, so that no text in the JSON can end the HTML element around it. Knows neither recordings nor benchmarks.
+The policy allows this style and script by their hashes, so a browser runs no other script and loads no other file. The
+JSON is escaped, so that no text in the JSON can end the HTML element around it. Knows neither recordings nor
+benchmarks.
 """
 
 from base64 import b64encode
@@ -47,7 +48,7 @@ def written(page: Page) -> str:
 
 
 def asset(name: str) -> str:
-    """Content of an asset of pages."""
+    """Content of a file in the folder `assets`."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
@@ -71,7 +72,7 @@ def policy(style: str, script: str) -> str:
 
 
 def _as_one(names: Sequence[str]) -> str:
-    """The scripts concatenated in one function scope."""
+    """The scripts, concatenated within one block."""
     inside = "\n".join(asset(name) for name in names)
     return f'"use strict";\n{{\n{inside}}}\n' if names else ""
 

@@ -57,7 +57,7 @@ def _warnings(report: "PaperReport") -> list[str]:
     """Warnings for the top of the page."""
     turns = sum(len(block.turns) for block in report.blocks)
     missing = [] if report.complete else ["Interrupted: a part of the requested measurement is missing."]
-    loud = [f"In {report.disturbed} of {turns} turns other work disturbed the measurement."] * bool(report.disturbed)
+    loud = [f"In {report.disturbed} of {turns} turns, other work disturbed the measurement."] * bool(report.disturbed)
     return missing + loud
 
 

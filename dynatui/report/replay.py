@@ -68,7 +68,7 @@ def _of_run(number: int, state: RunState, run: Run) -> Markup:
 
 def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
     truncated = (f", top-k {run.top_k}" if run.top_k else "") + (f", top-p {run.top_p:g}" if run.top_p < 1 else "")
-    chosen = f"at temperature {run.temperature:g}{truncated}" if run.temperature else "greedily: the most probable"
+    chosen = f"at temperature {run.temperature:g}{truncated}" if run.temperature else "greedily (most probable)"
     return [
         ("Target model", run.target),
         ("Draft model", run.draft),
@@ -76,7 +76,7 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
         *((("Memory", memory_by_rank(peaks)),) if peaks else ()),
         ("Rounds", f"{run.path}, {run.path_reason}" if run.path else _UNKNOWN),
         ("Tokens are chosen", f"{chosen}, seed {run.seed}"),
-        ("Length", f"{len(run.prompt_tokens)} tokens of prompt, at most {run.max_new_tokens} new"),
+        ("Length", f"{len(run.prompt_tokens)} prompt tokens, at most {run.max_new_tokens} new tokens"),
         ("Recorded", f"{run.started_at} by dynatui {run.version}"),
     ]
 

@@ -37,7 +37,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """Draft tree of a round; each list has one entry per node, and node 0 is the root."""
+    """Draft tree of a round. `parents`, `chances` and `pieces` have one entry per node; node 0 is the root."""
 
     parents: list[int]
     chances: list[int]
@@ -57,7 +57,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """Data of one method; each list has one entry per round."""
+    """Data of one method; each list except `turns` has one entry per round."""
 
     name: str
     about: str
@@ -72,7 +72,7 @@ class Lane(msgspec.Struct, frozen=True):
     texts: list[list[Text]]
     """Texts of the round's committed tokens."""
     kept: list[int]
-    """How many of the round's committed tokens were drafted; the target added the others."""
+    """How many of the round's committed tokens were drafted; the target added the remaining tokens."""
     trees: list[Tree]
     ms: list[tuple[float | None, float | None, float | None]]
     """Durations of drafting, verification and commit, in milliseconds."""

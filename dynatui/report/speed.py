@@ -81,7 +81,9 @@ def _sampling_words(setup: "Setup") -> str:
 def _of_texts(report: "Report") -> Iterator[Markup]:
     yield _table("Speed", _SPEED, report.rows)
     if report.best_generate:
-        yield element("p", f"x generate: over {report.best_generate}, transformers' plain decoding.", class_="about")
+        yield element(
+            "p", f"x generate: speed relative to {report.best_generate}, transformers' plain decoding.", class_="about"
+        )
     yield _table("Time of a round by stage, and model passes per round", _PARTS, report.rows)
     if report.comparisons:
         yield _table("Against the best of each kind", _COMPARED, report.comparisons)

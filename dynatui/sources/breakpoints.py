@@ -59,7 +59,7 @@ class Conditions:
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
-    """The reason to pause after an event, from the states before and after it; None for no pause."""
+    """The reason to pause after an event, from the states before and after the event; None if there is no reason."""
     if not conditions.on or not isinstance(event, Round):
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
@@ -96,7 +96,9 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """Index of the first token that differs from `ar` where both texts should be equal; None if there is none."""
+    """Index of the first token that differs from the text of `ar`, as far as both texts should be equal; None if no
+    token differs.
+    """
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None
@@ -106,7 +108,7 @@ def _difference(state: RunState) -> int | None:
 
 
 def _bound(lane: LaneState) -> int | None:
-    """The base depth in use in the newest round if it is a bound of the history rule, else None."""
+    """The base depth in use in the newest round, if this depth is a bound of the history rule; otherwise None."""
     knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
     if knobs is None or d_max is None or not is_sane(knobs.d0):
         return None

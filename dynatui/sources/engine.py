@@ -42,7 +42,7 @@ def load_engine(session: Session) -> Load:
 
     def load(report: Report, progress: Report) -> Decode:
         try:
-            from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
+            from decoder import decode, load_pair  # noqa: PLC0415 - imports torch
         except (ImportError, OSError) as error:
             raise not_importable(error) from error
 
@@ -116,12 +116,12 @@ class EngineSource:
 
     @property
     def stage(self) -> Stage | None:
-        """The stage of the round at which decoding is paused; None while it runs."""
+        """The stage of the round at which decoding is paused; None while decoding runs."""
         return self._steering.stage
 
     @property
     def recorded(self) -> Path | None:
-        """The file that events are written to."""
+        """The file that events are written to; None while nothing is recorded."""
         return self._recorder.path if self._recorder else None
 
     def start(self) -> None:
@@ -164,20 +164,20 @@ class EngineSource:
             return self._steering.turn(name, value, rules_name)
 
     def watch(self, method: str) -> None:
-        """Chooses the method for steps and break conditions."""
+        """Chooses the method to which steps and break conditions apply."""
         with self._lock:
             self._steering.watched = method
             self._state = structs.replace(self._state, chosen=method)
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, and begins it."""
+        """Replaces the prompt in progress, and begins the new prompt."""
         with self._lock:
             before, place = self.session.prompts, self._place
             self.session = replace(self.session, prompts=(*before[:place], prompt, *before[place + 1 :]))
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording, with the run's events so far; None ends the recording."""
+        """Begins a recording in the file `path`, with the run's events so far; None ends the recording."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -214,7 +214,7 @@ class EngineSource:
                 if decode is None:
                     self._report("importing torch")
                     decode = self._load(self._report, self._progress)
-                    gc.freeze()  # objects of libraries and models stay: no garbage collection need scan them
+                    gc.freeze()  # objects of libraries and models stay, so no collection need scan them
                 if self._stopped:
                     return
                 self._decode(decode)
@@ -238,7 +238,7 @@ class EngineSource:
         self._wake.wait()
 
     def _pause_after_prompt(self) -> None:
-        """Waits after a prompt, so that the user can read the result, and while decoding is paused."""
+        """Waits so that the user can read the result of a prompt; also waits while decoding is paused."""
         self._wake.wait(self._rest_s)
         while self.paused and not self._wake.wait(_NAP_S):
             pass
@@ -281,7 +281,7 @@ class EngineSource:
             self._write(recorder, event)
 
     def _write(self, recorder: Recorder, event: Event) -> None:
-        """Adds an event to the recording; after an error the recording is closed, and decoding continues."""
+        """Adds an event to the recording; on an error, closes the recording and raises the RecordingError."""
         try:
             recorder.write(event)
         except RecordingError:

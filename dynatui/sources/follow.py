@@ -1,7 +1,7 @@
 """Source of a recording that another process is still writing.
 
 Reading begins at the newest run. An incomplete last line is left for a later call, since its writer may not have
-finished it. No threads, and no call takes much longer than its time budget.
+finished it. Uses no threads; no call takes much longer than its time budget.
 """
 
 import os
@@ -20,11 +20,11 @@ from dynatui.record.recording import LONGEST_LINE
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
-"""Beginning of a line with a `Run`."""
+"""Beginning of a line with a `Run` event."""
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
-"""Seconds for reading in each frame; the rest is for drawing."""
+"""Seconds for reading in each frame; the rest of the frame's time is for drawing."""
 _POLL_S = 0.1
 
 
@@ -39,11 +39,11 @@ class Tail:
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """Newest run so far: (byte offset, lines before it, runs before it); None after reading has begun at it."""
+        """Newest run found: (byte offset, lines before it, runs before it); None once events are read from this run."""
         self._offset = self._lines = 0
-        """Offset of the next line, and number of lines before it."""
+        """Byte offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
-        """An error of the file, to be raised once all events before it were returned."""
+        """An error in the file, to be raised once all events before the error have been returned."""
 
     def take(self, seconds: float) -> list[Event]:
         """Events added to the file since the last call, as many as can be read in `seconds`."""
@@ -65,7 +65,7 @@ class Tail:
         self._file.close()
 
     def _take(self, events: list[Event], until: float) -> None:
-        """Appends events until the end of the file, the end of the time, or an error."""
+        """Appends events until the end of the file, the time `until`, or an error."""
         self._look_after_the_file()
         while self._newest:
             self._newest = self._look_ahead(self._newest)
@@ -83,7 +83,7 @@ class Tail:
         try:
             present = self.path.stat()
         except FileNotFoundError:
-            raise RecordingError("the file was removed while it was followed; follow the new one") from None
+            raise RecordingError("the file was removed while it was followed; follow the new file") from None
         if not os.path.samestat(present, followed):
             raise RecordingError("another file has taken the place of the followed file; follow it again")
         if followed.st_size < self._offset:
@@ -106,7 +106,7 @@ class Tail:
         return newest
 
     def _next_line(self) -> bytes:
-        """The next complete line; empty while there is none."""
+        """The next complete line; empty while the file has no further complete line."""
         line = self._file.readline(LONGEST_LINE + 1)
         if line.endswith(b"\n"):
             self._offset += len(line)
@@ -115,7 +115,7 @@ class Tail:
         if len(line) > LONGEST_LINE:
             where = f"line {self._lines + 1}"
             raise RecordingError(f"{where}: longer than any event; follow a file that --record writes")
-        self._file.seek(0, os.SEEK_END)  # empties the buffer: the incomplete line may be cut off
+        self._file.seek(0, os.SEEK_END)  # empties the buffer, since the writer may cut off this line
         self._file.seek(self._offset)
         return b""
 
@@ -158,7 +158,7 @@ class FollowSource:
         """Does nothing: the writer of the file determines the speed."""
 
     def set_paused(self, *, paused: bool) -> None:
-        """Stops reading the file, or reads everything new in it."""
+        """Stops reading the file, or resumes reading where it stopped."""
         self.paused = paused
 
     def go(self, step: int) -> None:

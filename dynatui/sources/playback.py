@@ -1,8 +1,8 @@
-"""Playback of a recording, or of two side by side.
+"""Playback of a recording, or of two recordings side by side.
 
 Knows no models and needs no thread: at each frame, the records that are due are appended. One run of a recording
 is in memory at a time. Records can only be appended, so a step back appends the run again from its beginning. Two
-recordings are shown at equal decode times of their watched methods, so the one with more text is the faster one.
+recordings are shown at equal decode times of their watched methods, so the method with more text is faster.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,7 +27,7 @@ class IndexedRun:
 
     events: Sequence[Event]
     due_s: Sequence[float]
-    """Time of each event in seconds: for a round its wall time, for other events the time of the event before."""
+    """Time of each event in seconds: for a round, its wall time; for other events, the time of the preceding event."""
     rounds: Mapping[str, tuple[int, ...]]
     """Indices of the rounds of each method."""
 
@@ -56,7 +56,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Plays `runs` at `speed`, None for a readable speed; `prompt_of` reads only the prompt of a run."""
+        """Plays `runs` at `speed`, or at a readable speed if it is None; `prompt_of` reads only the prompt of a run."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -110,7 +110,7 @@ class TraceSource:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """Appends the events of the next `seconds` of the recording; an ended run stays for `REST_S` seconds."""
+        """Appends the events of the next `seconds` of the recording; an ended run stays shown for `REST_S` seconds."""
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:
@@ -173,7 +173,7 @@ class TraceSource:
             self._append()
 
     def _show_until(self, place: int) -> None:
-        """Appends all events before `place`; a place already passed starts the run again."""
+        """Appends all events before `place`; if `place` has been passed, starts the run again."""
         if place < self._next:
             self._next = 0
         while self._next < place:
@@ -223,7 +223,9 @@ class Side:
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
-        """State of the opened run after `seconds` of decode time; after the last round, with the end and summary."""
+        """State of the opened run after `seconds` of decode time; after the last round, the state includes the `End`
+        events and the summary.
+        """
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
         end = len(self._run.events) if over else self._places[rounds]
@@ -297,7 +299,7 @@ class Lockstep:
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Moves to the `rounds`-th following end of a round in either recording, or back if `rounds` is negative."""
+        """Moves forward by `rounds` round ends, counted over both recordings; moves back if `rounds` is negative."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)

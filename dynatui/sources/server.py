@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Largest number of events of a recording that one call returns: bounds the time of a frame."""
+"""Largest number of events of a recording that one call returns, so that no frame takes too long."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
@@ -31,7 +31,7 @@ def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -
     """Generator function of a server's events; polls in the calling thread, and sends `request` in another thread."""
 
     def events(pause: Pause) -> Generator[Event]:
-        from dynatui.attach.client import Client  # noqa: PLC0415 - an HTTP client, which recordings need not
+        from dynatui.attach.client import Client  # noqa: PLC0415 - not needed for recordings
         from dynatui.attach.session import watch  # noqa: PLC0415
 
         answers: SimpleQueue[RequestSent | Answer] = SimpleQueue()
@@ -51,10 +51,10 @@ def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -
 def _request(
     plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
 ) -> None:
-    """Sends a request, if there is one, once the kind of the server is known or cannot be determined."""
+    """Sends `request`, unless it is None, once the kind of the server is known or cannot be determined."""
     if request is None:
         return
-    from dynatui.attach.client import Client  # noqa: PLC0415 - as above
+    from dynatui.attach.client import Client  # noqa: PLC0415 - not needed without a request
     from dynatui.attach.request import PATIENCE_S, sent  # noqa: PLC0415
     from dynatui.attach.session import kind_of  # noqa: PLC0415
 
@@ -77,14 +77,14 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Whether the playback of a recording is paused; a live server is polled even then."""
+    """Whether the playback of a recording is paused; a live server is polled even if this is set."""
     recording: bool
     """Whether events are written to a file."""
     live: bool
     """Whether the events come from a server, not from a recording."""
 
     def start(self) -> None:
-        """Starts polling, or the playback."""
+        """Starts the polling or the playback."""
 
     def take(self) -> list[Event]:
         """Events since the last call; once no event is left, raises the error that ended the source, if any."""
@@ -132,7 +132,7 @@ class LiveServer:
         return not self._thread.is_alive() and self._events.empty()
 
     def stop(self) -> None:
-        """Requests the end of the thread, which takes some seconds while it waits for an answer."""
+        """Requests the end of the thread; while the thread waits for an answer, it ends only after some seconds."""
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:

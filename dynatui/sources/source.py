@@ -31,7 +31,7 @@ class KnobControls(Protocol):
     """The parameters with which the next prompt begins; they include all turns of knobs."""
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """Turns a knob of a parameter set for this prompt and all later ones; returns the turn with its number."""
+        """Turns a knob of a parameter set for this prompt and all later prompts; returns the turn with its number."""
 
 
 class Controls(KnobControls, Protocol):
@@ -40,7 +40,7 @@ class Controls(KnobControls, Protocol):
     session: Session
     """Settings of the program, including edited prompts."""
     broke: str
-    """The break condition that paused decoding, in words; empty if there was none."""
+    """The break condition that paused decoding, in words; empty if no condition has paused decoding."""
     conditions: Conditions
     """The break conditions."""
 
@@ -50,19 +50,19 @@ class Controls(KnobControls, Protocol):
 
     @property
     def stage(self) -> Stage | None:
-        """The stage of the round at which decoding is paused; None while it runs."""
+        """The stage of the round at which decoding is paused; None while decoding runs."""
 
     def watch(self, method: str) -> None:
-        """Chooses the method for steps and break conditions."""
+        """Chooses the method to which steps and break conditions apply."""
 
     def step(self) -> None:
-        """Permits the watched method's next stage while paused."""
+        """Permits the watched method's next stage while decoding is paused."""
 
     def break_on(self, conditions: Conditions) -> None:
         """Sets the break conditions."""
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, and begins it."""
+        """Replaces the prompt in progress, and begins the new prompt."""
 
     def record(self, path: Path | None) -> None:
         """Records this run and later runs to a file; None ends the recording.

@@ -40,7 +40,8 @@ class Leavable(Protocol):
 class Interpreter(XTermParser):
     """Textual's parser, which gets one complete piece of input at a time.
 
-    If the parser waits for more input after a piece, the piece is unknown, or is the escape key or a key with alt.
+    If the parser waits for more input after a piece, then the piece is unknown, is the escape key, or is a key with
+    alt.
     """
 
     def read(self, piece: Piece) -> Iterator[Message]:
@@ -65,12 +66,12 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # a malformed number, or no code of a character
+        except (ValueError, OverflowError):  # a malformed number, or not the code of a character
             return [events.Key(Keys.Ignore, sequence)]
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's terminal driver, with another input thread and a bounded terminal size."""
+    """Textual's terminal driver, with an input thread of its own and a bounded terminal size."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -81,7 +82,7 @@ class TerminalDriver(LinuxDriver):
     def process_message(self, message: Message) -> None:
         """Handles a message as Textual does, but quit keys act at once.
 
-        Ignores a size message unless the terminal has announced such messages.
+        Ignores a size message unless the terminal has announced that it sends size messages.
         """
         app = self._app
         if (
@@ -141,6 +142,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program; while a page is open, letters do not, since users may type them there."""
+    """Whether a key ends the program; while a page is open, no letter does, since users may type letters there."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

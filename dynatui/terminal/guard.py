@@ -1,4 +1,4 @@
-"""Redirects other output while the app draws, and restores the terminal however the app ends.
+"""While the app draws, redirects the output of everything else; restores the terminal however the app ends.
 
 Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C code;
 while the app runs, both descriptors therefore point to a log file.
@@ -98,7 +98,7 @@ def screen_only(log: Path) -> Iterator[Output]:
 
 
 def _open_log(path: Path) -> int:
-    """Creates the log if it is missing, private to its owner, and returns its size in bytes.
+    """Creates the log if it is missing, so that only its owner can read it; returns the log's size in bytes.
 
     Raises an OSError for a pipe, which could block logging threads.
     """

@@ -20,7 +20,7 @@ SEQUENCE_TIMEOUT_S = 1.0
 LONGEST_PASTE = 2**22
 """Maximum size of a paste in bytes; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Maximum size of a sequence in bytes. No key or pointer sends a longer one, and Textual would read it as keys."""
+"""Maximum size of a sequence in bytes. No key or pointer sends longer sequences; Textual would read them as keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -85,7 +85,7 @@ class Keyboard:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
-        """Kind and bytes of the next piece; None while it is not complete."""
+        """Kind and bytes of the next piece; None while the piece is incomplete."""
         if not self._pasting:
             match = _PIECE.match(self._buffer)
             return (match.lastgroup, match[0]) if match else None
@@ -97,7 +97,8 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
-        # Two reads may split the bytes of a character. No sequence may stand between them, so bytes left are invalid.
+        # Two reads may split the bytes of a character. Only text can complete the character, so if another piece
+        # follows, the remaining bytes are invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

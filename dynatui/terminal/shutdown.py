@@ -1,7 +1,7 @@
 """Ends the program within a deadline, whatever it is doing, and restores the terminal.
 
-A key or a signal makes the app end at once, before the messages in its queue. If the app's thread is blocked, a timer
-thread restores the terminal and ends the process at the deadline. Knows neither the app nor the engine.
+A key or a signal makes the app end at once, without handling the messages in its queue. If the app's thread is blocked,
+a timer thread restores the terminal and ends the process at the deadline. Knows neither the app nor the engine.
 """
 
 import os
@@ -37,7 +37,7 @@ class Shutdown:
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Ends the app by its registered function, once; if none is registered, ends the process immediately."""
+        """Ends the app by its registered function, once; if no function is registered, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)
@@ -57,7 +57,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Context in which signals end the app and the deadline applies; signals ignored at the start stay ignored."""
+        """Context in which signals end the app and the deadline applies; signals already ignored stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:

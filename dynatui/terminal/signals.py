@@ -17,7 +17,7 @@ _AGAIN_S = 0.2
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Context in which these signals call the handler; signals ignored from the start, as by nohup, stay ignored."""
+    """Context in which these signals call the handler; signals already ignored, as under nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:

@@ -26,8 +26,8 @@ class ReaderLeftError(Exception):
 def can_show_screen() -> bool:
     """Whether a screen can be shown: drawn on standard output and error, and controlled from standard input.
 
-    If standard input is not a terminal, the keyboard replaces it. A prompt must therefore be read from standard input
-    before this call.
+    If standard input is not a terminal, this call replaces it by the keyboard. A prompt must therefore be read from
+    standard input before this call.
     """
     if not can_draw() or sys.stdin is None:
         return False
@@ -41,7 +41,9 @@ def can_draw() -> bool:
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Connects the descriptor of standard input to the keyboard, after a prompt was read; False: no keyboard."""
+    """Connects the descriptor of standard input to the keyboard, after a prompt was read from it; returns False if
+    there is no keyboard.
+    """
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -82,13 +84,13 @@ def show(text: str, out: TextIO) -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """Context in which libraries that print to standard output print to standard error, beside other messages."""
+    """Context in which output of libraries to standard output goes to standard error, like other messages."""
     with redirect_stdout(sys.stderr or _nowhere()):
         yield
 
 
 def discard_output() -> None:
-    """Discards the buffer of a broken standard output, since Python would report an error at exit."""
+    """Discards the buffer of a broken standard output, since Python would otherwise report an error at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -102,7 +102,7 @@ def test_a_status_that_is_no_success_is_named_with_the_remedy(
 
 def test_a_server_that_wants_a_token_is_told_so(server: PageServer) -> None:
     server.answer = text("", 401)
-    with Client() as plain, pytest.raises(PageError, match=f"set {TOKEN} to its token"):
+    with Client() as plain, pytest.raises(PageError, match=f"set {TOKEN} to the server's token"):
         plain.page(f"{server.url}/metrics")
 
 

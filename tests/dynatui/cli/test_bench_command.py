@@ -52,7 +52,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--methods", "ar,zz"], "no method zz; choose from "),
         (["--preset", "paper,zz"], "--preset is 'zz'; give one of "),
         (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name another"),
-        (["--prompt", " ", "--prompt-chars", "3"], "a prompt is empty but for blanks; give one with words"),
+        (["--prompt", " ", "--prompt-chars", "3"], "a prompt contains only blanks; give a prompt with words"),
         (
             ["--compile", "--device", "cpu"],
             "--compile is for CUDA and this is cpu; leave it out, or give --device cuda",

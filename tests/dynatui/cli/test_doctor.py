@@ -173,7 +173,7 @@ def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monke
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_cpu_has_fp16", lambda: False)
     asked = Models(device="cpu", dtype="float16")
-    assert "note: this CPU does not compute in float16, so that is slow; give --dtype float32" in said(
+    assert "note: this CPU does not compute in float16, so float16 is slow; give --dtype float32" in said(
         found("devices", models=asked)
     )
 
@@ -182,7 +182,7 @@ def test_a_draft_in_a_dtype_of_its_own_is_told_and_noted_where_it_is_slow(monkey
     monkeypatch.setattr(doctor, "_cpu_has_fp16", lambda: False)
     told = said(found("devices", models=Models(device="cpu", dtype="float32", draft_dtype="float16")))
     assert "ok: models would run on cpu in float32, draft float16" in told
-    assert "note: this CPU does not compute in float16, so that is slow; give --draft-dtype float32" in told
+    assert "note: this CPU does not compute in float16, so float16 is slow; give --draft-dtype float32" in told
 
 
 def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
@@ -267,7 +267,7 @@ def test_on_this_machine_the_embedded_pair_can_run(environment: dict[str, str], 
     done = subprocess.run(PROGRAM, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "target books-16m: gpt_neox, weights of " in done.stdout
-    assert "both share a tokenizer" in done.stdout
+    assert "target and draft share a tokenizer" in done.stdout
     assert str(tmp_path / "state") in done.stdout
     assert done.stdout.endswith("verdict: all that is needed works\n")
     assert done.stderr == ""
@@ -277,7 +277,9 @@ def test_a_pair_with_different_tokenizers_is_translated(tmp_path: Path) -> None:
     for name, sentences in (("target", tiny.SENTENCES), ("draft", tiny.OTHER_SENTENCES)):
         tiny.save(tmp_path / name, tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer(sentences))
     asked = Models(str(tmp_path / "target"), str(tmp_path / "draft"), device="cpu")
-    assert "ok: they have different tokenizers: draft translated through text" in said(found("models", models=asked))
+    assert "ok: target and draft have different tokenizers: draft translated through text" in said(
+        found("models", models=asked)
+    )
     assert "host, native CPU kernels; draft translated through text" in said(found("rounds", models=asked))
 
 

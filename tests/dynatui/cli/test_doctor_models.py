@@ -130,7 +130,7 @@ def test_a_cache_without_drafts_is_a_note_with_the_other_ways(hub: Path) -> None
     finding = found("owner/big")[-1]
     assert finding.verdict == "note"
     assert finding.text == "no smaller model with its tokenizer is in the Hugging Face cache"
-    assert "another model is translated through text, --draft lookup needs none" in finding.remedy
+    assert "any other model is translated through text; --draft lookup needs no model" in finding.remedy
 
 
 def test_a_draft_without_its_target_is_a_problem() -> None:

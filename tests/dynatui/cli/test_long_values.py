@@ -73,7 +73,7 @@ def test_no_option_takes_a_null_character(engine: FakeEngine, capsys: pytest.Cap
 @pytest.mark.parametrize("command", [["replay"], ["replay", "run.jsonl"], ["bench", "speed", "--json"]])
 def test_no_command_takes_a_null_character(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*command, NULL]) == 2
-    assert capsys.readouterr().err == "dynatui: an argument holds a null character; leave that out\n"
+    assert capsys.readouterr().err == "dynatui: an argument holds a null character; leave the character out\n"
 
 
 @pytest.mark.parametrize("value", IN_TOML.values(), ids=IN_TOML)

@@ -43,7 +43,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["bench", "paper", "--draft", "lookup", "--output", "DIR"], "dynatui bench paper needs a draft model"),
         (["bench", "sampling", "--draft", "lookup", "--output", "DIR"], "dynatui bench sampling needs a draft model"),
         (["tune", "--target", "x"], ALONE),
-        (["tune", "--target", "x", "--drafts", "lookup"], "--drafts ranks draft models, which lookup is not"),
+        (["tune", "--target", "x", "--drafts", "lookup"], "--drafts ranks draft models, and lookup is not a model"),
     ],
 )
 def test_what_cannot_go_without_a_draft_model_is_one_line(

@@ -59,7 +59,7 @@ def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, capsy
     told = " ".join(" ".join(lines).split())
     assert told.startswith("dynatree is 2.16 times as fast as plain decoding: a round commits 2.60 tokens")
     assert "What limits it most: the draft disagrees" in told
-    assert told.endswith("ar guesses nothing: the others are compared with it.")
+    assert told.endswith("ar guesses nothing: the other methods are compared with it.")
 
 
 def test_what_could_be_read_before_a_fault_is_told_and_then_the_fault(
