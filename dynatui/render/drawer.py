@@ -17,7 +17,7 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Number of values of a switch. If a knob has more named values, their names also fill the column of bounds."""
+"""Number of values of a switch. If a knob has more named values, the value's name also fills the column of bounds."""
 _NOTES = 2
 """Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
 
@@ -120,7 +120,7 @@ def _listed(room: int, knobs: int) -> int:
 
 
 def _slider(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
-    """The slider that keys turn: the user's choice, if the watched method has that knob."""
+    """The slider that keys turn: the user's choice if the watched method has that knob, otherwise the first slider."""
     return scene.slider if scene.slider in names else names[0]
 
 

@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for GPU readings by device number; for several GPUs, all but the longest give minimum and maximum."""
+    """Wordings for GPU readings by device number; of several GPUs, only the longest wording lists each GPU."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
@@ -44,7 +44,7 @@ def _power(gpu: GpuLoad) -> list[str]:
 
 
 def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
-    """Lowest and highest value as text; empty without values."""
+    """Lowest and highest value as text; empty if `values` is empty."""
     if not values:
         return []
     low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))

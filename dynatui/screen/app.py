@@ -126,7 +126,7 @@ class DynaApp(PanelApp):
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Lets the source add the records that are due, and folds the new ones."""
+        """Lets the source add the records that are due, and folds the new records."""
         self.source.advance(now)
         self.read_events()
 

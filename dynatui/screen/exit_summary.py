@@ -54,7 +54,7 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
     if log.dropped:
-        yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
+        yield f"and {log.dropped} earlier {'run' if log.dropped == 1 else 'runs'}"
 
 
 def _row(name: str, cells: Sequence[str]) -> str:

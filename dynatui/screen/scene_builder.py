@@ -93,7 +93,7 @@ class SceneBuilder:
         rules = rules_in_force(state)
         if not isinstance(rules, AdaptiveTree):
             return None
-        # The estimate is valid only for rounds under the present rules.
+        # The estimate is valid only under the present rules, so rounds before the last turn of their knobs are omitted.
         changes = state.lane.changes
         turned = [change.round for change in changes if change.by_user and change.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)

@@ -42,8 +42,9 @@ _COMPARED = (
 _ATTACHED = (
     "Figures describe all work of the server, for all its clients. L-bar, the mean acceptance length, is 1 + "
     "accepted / rounds; the acceptance rate is accepted / drafted; the rate of a position is the share of rounds in "
-    "which the token there was accepted. Upper figures and curves are of the last interval, lower figures of the "
-    "session. A dash is a figure that the server does not report; curves have a gap where the server did not answer."
+    "which the token at that position was accepted. The upper figures and the curves describe the last interval, the "
+    "lower figures the session. A dash stands for a figure that the server does not report; curves have a gap where "
+    "the server did not answer."
 )
 
 

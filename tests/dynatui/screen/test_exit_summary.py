@@ -91,7 +91,7 @@ def test_of_days_of_watching_the_newest_runs_are_listed_and_the_others_counted()
     log = log_of(record for n in range(50) for record in (Prompt(n + 1, 50), begun(str(n), f"p{n}"), *rounds(range(2))))
     told = lines(log)
     assert [line.split()[1] for line in told[1:22]] == [f"p{n}" for n in range(29, 50)]
-    assert told[22] == "and 29 runs before these"
+    assert told[22] == "and 29 earlier runs"
 
 
 def test_what_is_kept_does_not_grow_with_the_number_of_rounds_settings_and_runs() -> None:
