@@ -22,7 +22,7 @@ STATUS, OUTPUT = "status.json", "output.txt"
 BEGINNING_BYTES, END_BYTES = 50_000, 100_000
 """Bytes kept of the beginning and the end of a step's output; the middle of a longer output is dropped."""
 FILES_BYTES = 600_000
-"""Maximum total size in bytes of the other files that are kept of a step."""
+"""Maximum total size in bytes of a step's kept files, not counting its output."""
 State = Literal["done", "failed", "timed out", "stopped"]
 
 

@@ -35,7 +35,7 @@ TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0
 _REFERENCE_TICKS = 15
 _QUESTION, _ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-"""Textual's query whether the terminal supports synchronised output (mode 2026), and the answer "supported"."""
+"""Textual's query about synchronised output (mode 2026), and the answer that the terminal supports it."""
 FRAME = b"\x1b[?2026h"
 
 

@@ -167,7 +167,7 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
 
 
 def _flags(axis: Axis, width: int) -> Row:
-    """The row of the x axis: its end values and a mark for each flag, with a label if it ends before the next mark."""
+    """The row of the x axis: its end values and a mark for each flag, with the flag's label where there is room."""
     plot = width - 2 * _AXIS
     cells: list[Span] = [(" ", "plain")] * width
     marks = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]

@@ -23,7 +23,7 @@ _NOTES = 2
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """The sliders, the chosen one marked; a line on how to set the chosen knob; and the effect of the last turn."""
+    """The sliders, with a mark at the chosen one; a line on how to set the chosen knob; the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)
@@ -125,7 +125,7 @@ def _slider(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
 
 
 def _first_row(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
-    """Index of the first shown slider, so that the chosen one is visible."""
+    """Index of the first slider to show, such that the chosen slider is visible."""
     chosen = names.index(_slider(scene, names)) if names else 0
     return max(0, min(chosen - listed // 2, len(names) - listed))
 
@@ -148,7 +148,7 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
 
 
 def _choices(scene: Scene, knob: KnobInfo) -> str:
-    """Meaning of the knob and its present values, each with the number to type."""
+    """Meaning of the knob, and the values that are possible now, each with the number to type."""
     ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
     numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
     return f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type the number: {numbered}"

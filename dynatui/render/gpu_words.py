@@ -22,7 +22,7 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
 
 
 def _shortened(*parts: str) -> tuple[str, ...]:
-    """Wordings of decreasing length: all parts, then one part less at the end each time, down to the first part."""
+    """Wordings of decreasing length: all parts, all parts except the last, and so on down to the first part alone."""
     return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 

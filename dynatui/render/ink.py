@@ -122,7 +122,7 @@ def share(part: float, whole: float) -> float:
 
 
 def bar(filled: float, width: int) -> str:
-    """A horizontal bar of `width` cells; `filled`, in [0, 1], is the share of the cells that is filled."""
+    """A horizontal bar of `width` cells; `filled`, in [0, 1], is the share of the cells that are filled."""
     eighths = round(filled * width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
 

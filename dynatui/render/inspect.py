@@ -146,7 +146,7 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
 
 
 def _draft(event: Round, token: Token) -> list[Row]:
-    """Probability and rank of the token in the draft."""
+    """Probability and rank of the token among the draft's guesses."""
     if event.draft_forwards is None:
         return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -243,7 +243,7 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    """The meaning of the label `chance`, in a round with sampled tokens."""
+    """What decides the random noise, and what chances are; empty for a round without sampled tokens."""
     if not event.draft_logprobs or state.run is None:
         return {}
     noise_source = f"seed {state.run.seed} and the position in the text decide it"

@@ -42,7 +42,7 @@ class Entry:
     """One line of the log."""
 
     rounds: tuple[int, int] | None
-    """First and last round of the watched method under this entry; None before the first or after the last round."""
+    """First and last round of the watched method that the entry is about; None before or after all rounds."""
     who: str
     what: str
     why: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class _Matrix:
 
 
 def mask(scene: Scene, width: int, height: int) -> Rows:
-    """The attention mask of the round in the tree panel, in a frame."""
+    """The attention mask of the round that the tree panel shows, in a frame."""
     event, size = shown_round(scene), (width, height)
     inner, room = inside(size)
     if event is None:

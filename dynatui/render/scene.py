@@ -89,7 +89,7 @@ class Scene:
     symbols: Symbols = "braille"
     keys: Keymap = field(default=KEYMAP, repr=False)
     waited_s: float = 0.0
-    """Seconds since the start, as long as there is no run to show."""
+    """Seconds since the start while there is no run to show; 0 once there is a run."""
     speed: float = 1.0
     frozen: bool = False
     paused: bool = False
@@ -113,9 +113,9 @@ class Scene:
     """Reason of an automatic pause, cleaned; empty if there is none."""
     pinned: Pin | None = None
     scale: Scale | None = None
-    """Upper ends of the axes of all charts; None stands for those of the watched method."""
+    """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None
-    """Estimates for other knobs, while they are shown."""
+    """Estimates for other values of the knobs; None while no panel shows them."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""

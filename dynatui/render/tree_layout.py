@@ -83,7 +83,7 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    """Width of the widest label of each depth, from 1."""
+    """Width of the widest label of each depth, beginning with depth 1."""
     widest = [0] * max(depth.values())
     for node, level in depth.items():
         if level > 0 and labels[node] > widest[level - 1]:

@@ -38,7 +38,7 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Accepted paths of as many rounds as fit, one below the other; if rows remain, the first ones are whole trees."""
+    """Accepted paths of as many rounds as fit, one below another; if rows remain, the first rounds get whole trees."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)

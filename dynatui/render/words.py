@@ -44,7 +44,7 @@ def continues(change: Change, before: Change) -> bool:
 
 
 def joint(change: Change, before: Change) -> Change:
-    """Two changes joined to one, with the reason of the second."""
+    """Two changes joined into one, which has the reason of the second change."""
     return replace(change, old=before.old)
 
 
@@ -99,9 +99,9 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """The history rule's change of a knob against the user's last turn of it, from the user's value to the present one.
+    """The change by which the history rule has moved a knob back, from the user's value to the present value.
 
-    None if the rule has not moved a knob back.
+    The knob is one that the user has turned; None if the rule has moved no such knob back.
     """
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]

@@ -98,7 +98,7 @@ class Pin:
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Samples of side B: the rounds after both the pin and the user's last turn; in a later run, after the turn."""
+        """Samples of side B: the rounds after the user's last turn and, in the run of the pin, after the pin."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
@@ -141,7 +141,7 @@ def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ..
 
 
 def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
-    """Both sides, with decode time 0 for the stalled rounds, which excludes these rounds from rates."""
+    """Both sides, with decode time 0 for the stalled rounds that rates leave out."""
     stalls = [Stalls().with_round(sample.stalled_s, Times(1)) for sample in (*a, *b) if sample.stalled_s]
     level = left_out_from(stalls, len(a) + len(b))
 

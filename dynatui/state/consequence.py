@@ -1,8 +1,8 @@
 """The effect of the user's last turn of knobs: compares the rounds before and after the turn.
 
-The effect is a pure function of one method's state, so a recording shows at each round the effect as of that round.
-Turns within a few rounds of each other count as one turn, from the values before the first of these turns to the values
-after the last one. Knows neither growth rules nor keys.
+The effect is a pure function of one method's state, so the screen can show it at each round of a recording. Turns
+within a few rounds of each other count as one turn, from the values before the first of these turns to the values after
+the last one. Knows neither growth rules nor keys.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from dynatui.state.ab_comparison import Difference, Samples, compared, samples_o
 from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
-"""Number of rounds that are compared before and after a turn; turns less than this number apart are joined."""
+"""Number of rounds that are compared before and after a turn; turns that are fewer rounds apart are joined."""
 _FEWEST_BEFORE = 3
 """Least number of rounds before the turn for a confidence interval."""
 _FEWEST_AFTER = 5
@@ -77,7 +77,7 @@ def _first_in_a_row(turns: Sequence[Change]) -> int:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """The turns joined into one per knob, without knobs that are back at their first value and the history switch."""
+    """The turns joined into one per knob; omits knobs that are back at their first value, and the history switch."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

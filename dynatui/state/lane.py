@@ -57,7 +57,10 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over the rounds of a text. The number of points is bounded: at the bound, each pair becomes its mean."""
+    """A series over the rounds of a text, with a bounded number of points: at the bound, adjacent points are averaged.
+
+    Each pair of points then becomes one point, their mean.
+    """
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
@@ -194,7 +197,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """The limit that stopped the growth of each tree in the window; None if the round's event names no limit."""
+        """For each round in the window, the limit that stopped its tree's growth; None if the event names no limit."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:

@@ -35,7 +35,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Prompt:
-    """The start of a prompt."""
+    """Record that the source begins a prompt."""
 
     number: int
     """Number of the prompt, from 1."""
@@ -107,7 +107,7 @@ class RunState(msgspec.Struct, frozen=True):
         return self.summary is not None
 
     def with_origins(self, event: Round) -> Round:
-        """The round with the origins of its nodes; without a draft model, every node except the root is a lookup."""
+        """The round with the origins of its nodes; without a draft model, all nodes except the root are looked up."""
         if event.origins or self.run is None or self.run.draft != LOOKUP:
             return event
         return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])

@@ -57,7 +57,7 @@ class ServerState:
 
     @property
     def wasted(self) -> Wasted | None:
-        """The warning that too few draft tokens are accepted; None if the newest page gives no cause for it."""
+        """The warning that too few draft tokens are accepted; None if the newest page gives no cause to warn."""
         return self.reading.wasted if self.reading else None
 
     @property
@@ -118,7 +118,7 @@ def remark(state: ServerState) -> str:
     """
     kind, reading = state.kind, state.reading
     if state.gap is not None:
-        return f"{state.gap.reason}; it is asked again"
+        return f"{state.gap.reason}; trying again"
     if _is_recent(state, state.replaced_at):
         return "another server answers at this address now: the figures of the session start again"
     if kind is None or reading is None or not reading.session.seconds:

@@ -1,7 +1,7 @@
 """The tokens of a text: the origin of each token, search for words, and repetition within the text.
 
-A token may be a part of a character, so the pieces of the accepted tokens need not add up to the text of the round;
-the rest of this text is given to the last token of the round. Knows no screen.
+A token may encode only a part of a character, so the pieces of the accepted tokens need not add up to the text of the
+round; the last token of the round gets the rest of this text. Knows no screen.
 """
 
 import math
@@ -89,7 +89,7 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
-    """Length in tokens of the longest suffix of `text` + `path` that also occurs in `text`; 0 if none does."""
+    """Length in tokens of the longest suffix of `text` + `path` that also occurs in `text`; 0 if no suffix does."""
     code: dict[int, str] = {}
     # Strings are searched in linear time, so each distinct token becomes one character.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))

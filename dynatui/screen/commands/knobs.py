@@ -1,4 +1,4 @@
-"""Commands that turn knobs: by a step, by a slider, by a typed value, by undo and to presets."""
+"""Commands that turn knobs: by a step, with a slider, to a typed value, back to earlier values, to a preset."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -102,7 +102,7 @@ def filter_prompts(screen: Screen) -> None:
             screen.change_view(prompt_filter=typed.strip())
 
     screen.push_screen(
-        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter: list of the prompts with them"), run
+        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists the prompts with these words"), run
     )
 
 

@@ -62,7 +62,7 @@ class HelpScreen(Page):
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
             self.app.push_screen(
-                SearchScreen(self._words, "words of the help; enter lists the lines with them"), self._find
+                SearchScreen(self._words, "words of the help; enter lists the lines with these words"), self._find
             )
 
     def action_back(self) -> None:
@@ -95,8 +95,8 @@ def _wasted() -> str:
 
     return (
         f"Drafts count as wasted when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave fewer than "
-        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g}. Tokens per round are an "
-        "upper bound of the speed-up over decoding without drafts."
+        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g} tokens. Tokens per round are "
+        "an upper bound of the speed-up over decoding without drafts."
     )
 
 

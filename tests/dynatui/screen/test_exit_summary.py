@@ -205,7 +205,8 @@ def test_the_figures_are_those_of_the_screen() -> None:
 
 def test_files_and_the_command_can_be_copied() -> None:
     path, command = Path("/srv") / ("long" * 30), "dynatui --prompt " + "x" * 100
-    assert lines(SessionLog(), [path], command) == [f"written: {path}", "these settings again:", f"  {command}"]
+    expected = [f"written: {path}", "command line of these settings:", f"  {command}"]
+    assert lines(SessionLog(), [path], command) == expected
 
 
 def test_before_the_first_round_there_is_nothing_to_say() -> None:
