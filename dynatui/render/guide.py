@@ -33,10 +33,10 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "text has exactly the target's probabilities. The keys V and D change verifier and drafting. kept: the "
      "probability that the verifier keeps a node, given the tree."),
     ("Light", "The losslessness light shows whether sampled text follows the target's probabilities: whether its "
-     "tokens are as improbable, and the most probable token as frequent, as the target says. Green: a deviation "
-     "within chance. Yellow: chance causes such a deviation in one of 40 looks. Red: chance hardly ever causes such a "
-     "deviation, so there is probably a bug. Grey: too few tokens. A light, not a proof: it does not see small "
-     "biases, repeating noise or a target with wrong probabilities."),
+     "tokens are as improbable, and the most probable token as frequent, as the target says. Green: the deviation is "
+     "within chance. Yellow: chance causes it in one of 40 looks. Red: chance hardly ever causes it, so there is "
+     "probably a bug. Grey: too few tokens. A light, not a proof: it does not see small biases, repeating noise or a "
+     "target with wrong probabilities."),
     ("z", "Deviation from the expected value, in standard deviations; by chance alone it rarely exceeds 2."),
     ("τh", "If the probability of the draft's best guess after a node (its confidence) is at least τh, the node gets "
      "the fewest children."),

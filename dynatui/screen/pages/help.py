@@ -95,8 +95,8 @@ def _wasted() -> str:
 
     return (
         f"Drafts count as wasted when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave fewer than "
-        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g} tokens. Tokens per round are "
-        "an upper bound of the speed-up over decoding without drafts."
+        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g} tokens. Tokens per round "
+        "are an upper bound of the speed-up over decoding without drafts."
     )
 
 
