@@ -22,7 +22,7 @@ STATUS, OUTPUT = "status.json", "output.txt"
 BEGINNING_BYTES, END_BYTES = 50_000, 100_000
 """Bytes kept of the beginning and the end of a step's output; the middle of a longer output is dropped."""
 FILES_BYTES = 600_000
-"""Maximum total size in bytes of the other files that are kept of a step."""
+"""Maximum total size in bytes of a step's kept files, not counting its output."""
 State = Literal["done", "failed", "timed out", "stopped"]
 
 
@@ -31,7 +31,7 @@ class Status:
     """Status of a step: how the step ended, or that it was interrupted."""
 
     state: State
-    """How the step ended; "stopped": this program was killed after the step began and before it ended."""
+    """How the step ended; "stopped" means that this program was killed while the step ran."""
     exit_code: int | None
     """Exit code of the step; None if the step was killed or "stopped"."""
     seconds: float
@@ -39,7 +39,7 @@ class Status:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Names of the step's files that are not kept, since all files together would exceed `FILES_BYTES`."""
+    """Names of the step's files that are not kept, since with them the kept files would exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ Results = Mapping[str, Result]
 def files_in(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Contents of a step's files, by file name, and names of the files that are not kept because of their size.
 
-    The contents of the step's output are only its beginning and its end.
+    Of a long output of the step, only the beginning and the end are kept.
     """
     contents: dict[str, bytes] = {}
     left_out: list[str] = []
@@ -134,7 +134,7 @@ def packed(results: Results) -> bytes:
 def unpacked(content: bytes) -> dict[str, Result]:
     """Results from a tar file that `packed` has made."""
     files = defaultdict[str, dict[str, bytes]](dict)
-    # gzip's checksum detects a truncated file; tarfile alone accepts one.
+    # gzip's checksum detects a truncated file; tarfile alone would accept it.
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(content)), mode="r:") as archive:
         for entry in archive:
             name, _, file = entry.name.partition("/")

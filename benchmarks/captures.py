@@ -65,9 +65,9 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, if the draft has read all but one."""
+    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, if the draft has read all except one."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
-    from decoder.methods.auto import Auto  # noqa: PLC0415 - after the options are known to be right
+    from decoder.methods.auto import Auto  # noqa: PLC0415 - slow, so after the options are checked
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
 
     rule = Auto().rule()
@@ -83,7 +83,7 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
     from decoder.session.cuda_graph.static_shapes import beam  # noqa: PLC0415
     from decoder.system.device import without_gradients  # noqa: PLC0415
 
-    assert engine.slots is not None  # noqa: S101 - the caller has looked
+    assert engine.slots is not None  # noqa: S101 - the caller has checked it
     rule, captures = Auto().rule(), list[Capture]()
     with without_gradients():
         slot = engine.slots.take(engine.pair, tokens)
@@ -112,7 +112,7 @@ def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], o
     from decoder.system.device import Stopwatch  # noqa: PLC0415
 
     slots = engine.slots
-    assert slots is not None  # noqa: S101 - the caller has looked
+    assert slots is not None  # noqa: S101 - the caller has checked it
     engine = endless(engine)
     config = RunConfig(max_new_tokens=tokens - PROMPT)
     prompt = random_prompt(engine.pair, PROMPT, config.max_new_tokens + Auto().d_max)
@@ -155,7 +155,8 @@ def texts(result: Measurements) -> str:
     ratio = median(auto / plain for auto, plain in zip(result.auto, result.ar, strict=True))
     return (
         f"the first text of auto: {result.first_s:.2f} s, of which {result.first_captures_s:.2f} s for graph capture\n"
-        f"then auto {median(result.auto):.1f} tokens/s, ar {median(result.ar):.1f}, in turns: {ratio:.3f} times as fast"
+        f"later texts, by both in turns: auto {median(result.auto):.1f} tokens/s, ar {median(result.ar):.1f} tokens/s; "
+        f"auto is {ratio:.3f} times as fast"
     )
 
 

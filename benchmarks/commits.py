@@ -5,12 +5,12 @@
     python benchmarks/commits.py speed ../before --repeats 12
 
 `same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
-depend on time (log-probabilities up to rounding), the output for the tests' recordings, and the tests' snapshots of the
+depend on time (log-probabilities up to rounding), the replay of the tests' recordings, and the tests' snapshots of the
 screen. `speed` loads the embedded pair in one process of each checkout. The two processes decode in turns, prompt by
 prompt and method by method, so that changes of the machine's load affect both alike. The ratio of their speeds in
-tokens per second is printed. Two processes of the same code differ by several percent each time that they are started,
-so detecting a small difference needs many `--starts`. Both checkouts run in this Python environment. The exit code is 1
-if anything differs (`same`), or if a ratio's whole confidence interval lies outside the tolerance (`speed`).
+tokens per second is printed. Two processes of the same code differ in speed by several percent, differently at each
+start, so detecting a small difference needs many `--starts`. Both checkouts run in this Python environment. The exit
+code is 1 if anything differs (`same`), or if a ratio's whole confidence interval is outside the tolerance (`speed`).
 """
 
 import argparse
@@ -122,7 +122,7 @@ def alike(one: Any, two: Any) -> bool:
 
 
 def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Yields, for each kind of run: the kind's name, the number of compared values, and names of differing values."""
+    """Yields for each kind of run the kind's name, the number of compared values, and the names of differing values."""
     for options in RUNS:
         recordings = []
         with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +185,7 @@ class Worker:
 def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
     """Ratios of this checkout's speed to the other's: by method, a list per prompt, with one ratio per repeat."""
     ratios_of: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
-    # The first round is a warm-up of both processes.
+    # The first repeat is a warm-up of both processes, so its ratios do not count.
     for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):
         order = (mine, other) if repeat % 2 else (other, mine)
         speeds = {worker: worker.tokens_per_second(method, prompt) for worker in order}

@@ -2,8 +2,8 @@
 
     python benchmarks/distinct.py FILE ...
 
-continues the beginning of each file by plain decoding in float32, with several seeds. The result holds for every
-method, since speculative decoding follows the same distribution.
+This command continues the beginning of each file by plain decoding in float32, with several seeds. The result holds for
+every method, since speculative decoding follows the same distribution.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Time of passes and commits, and memory of caches: windows, latent attention and states beside full attention.
+"""Time of passes and commits, and memory of caches: windows, latent attention and states against full attention.
 
     OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR
 
-makes random models of equal size, reads a text with each, and measures passes of a row, a chain and a tree, and commits
-after the last two. Each repeat measures all models once, in random order, so that ratios compare neighbouring times;
-the time that the thread waited for a processor does not count. DIR keeps the log, from which the same command resumes,
-and report.md. All is computed on a CPU, in float32.
+This command makes random models of equal size, reads a text with each, and measures passes of one row, a chain and a
+tree, and the commits after the chain and the tree. Each repeat measures all models once, in random order, so that
+ratios compare times that were measured close together; the time that the thread waited for a processor does not count.
+DIR contains report.md and the log, from which the same command resumes. Everything is computed on a CPU, in float32.
 """
 
 import argparse
@@ -77,12 +77,12 @@ class Kind:
     family: str
     config: Mapping[str, Any]
     beside: str = "Llama"
-    """Name of the model with full attention, by the same route, to which times and memory are compared."""
+    """Name of the model with full attention to which ratios are computed; `native` is the same for both models."""
     native: bool = False
-    """Whether it runs by the engine's native form, not by its module."""
+    """Whether the model runs in the engine's native form, not by its transformers module."""
 
     def configuration(self) -> Any:
-        """The configuration of its module."""
+        """The configuration of the model's transformers module."""
         return AutoConfig.for_model(self.family, **self.config)
 
 
@@ -97,22 +97,22 @@ KINDS = (
     Kind("Falcon-H1, attention and Mamba 2 in each layer", "falcon_h1", SHAPE | BOTH),
     Kind("Mamba 2, no attention", "mamba2", SHAPE | SCAN),
 )  # fmt: skip
-"""Models of about 54 million weights; experts, which cost the same in a tree, are left out."""
+"""Models of about 54 million weights. Models with experts are left out, since experts cost the same in a tree."""
 
 ROW: tuple[int, ...] = (-1,)
 CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
 TREE: tuple[int, ...] = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
-"""Nodes by their parents: rows of the measured passes."""
+"""Rows of each measured pass, given as the parent index of each node (-1 for the root)."""
 WITHIN = (0, 1, 4)
-"""A path that ends within the tree."""
+"""Nodes of a path that ends within the tree, not at a leaf."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
-    """What one model took once, after a text."""
+    """Times and memory of one model in one repeat, after a text."""
 
     model: str
     tokens: int
-    """Length of the text."""
+    """Length of the text in tokens."""
     repeat: int
     row_s: float
     chain_s: float
@@ -120,18 +120,18 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     kept_s: float
     """Seconds of committing the whole chain."""
     replayed_s: float
-    """Seconds of committing a path that ends within the tree: states are computed again for its rows."""
+    """Seconds of committing a path that ends within the tree; the states of its rows are computed again."""
     cache_bytes: int
     """Allocated bytes of the cache: rows of keys and values, and states."""
     ring_bytes: int | None
-    """Bytes of its keys and values if layers with windows kept only these; None if no layer has windows."""
+    """Bytes of the keys and values if layers with windows kept only their windows; None if no layer has a window."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All that determines the results."""
+    """Everything that determines the results."""
 
     models: dict[str, dict[str, Any]]
-    """Configuration of each model by its name."""
+    """Configuration of each model, by model name."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True, tag="size"):
@@ -149,7 +149,7 @@ FORMAT: LogFormat[Header, Turn | Size] = LogFormat(
 
 
 def visible(parents: Sequence[int]) -> NDArray[np.bool_]:
-    """The tree's attention mask, shape (N, N): each node sees itself and the nodes above it."""
+    """The tree's attention mask, shape (N, N): each node sees itself and its ancestors."""
     mask = np.eye(len(parents), dtype=np.bool_)
     for node, parent in enumerate(parents):
         if parent >= 0:
@@ -171,7 +171,7 @@ class Reader:
     clock: ComputingClock
 
     def turn(self, repeat: int) -> Turn:
-        """Measures all once; the text stays as long as it was."""
+        """Measures each pass and commit once; afterwards the cache again contains only the text."""
         row_s, _ = self._round(ROW, (0,))
         chain_s, kept_s = self._round(CHAIN, range(len(CHAIN)))
         tree_s, replayed_s = self._round(TREE, WITHIN)
@@ -192,7 +192,7 @@ class Reader:
 
     @torch.inference_mode()
     def _round(self, parents: tuple[int, ...], path: Sequence[int]) -> tuple[float, float]:
-        """Seconds of a pass, until its most probable tokens are known, and of a commit of one of its paths."""
+        """Seconds of a pass, until its most probable tokens are known, and of the commit of `path`, a path of nodes."""
         levels, mask = PASSES[parents]
         ids, places = range(1, 1 + len(parents)), [self.tokens + level for level in levels]
         start = self.clock.now()
@@ -200,12 +200,12 @@ class Reader:
         passed = self.clock.now()
         self.cache.keep([self.tokens + node for node in path])
         committed = self.clock.now()
-        self.cache.assume(self.tokens)  # states stay those after the path, which take as long as any others
+        self.cache.assume(self.tokens)  # states remain those after the path, which does not change times
         return passed - start, committed - passed
 
 
 def made(kinds: Sequence[Kind]) -> dict[str, LanguageModel]:
-    """Random models by name; those of equal configuration share their weights."""
+    """Random models by name; models of equal configuration share their weights."""
     modules: dict[str, Any] = {}
     models: dict[str, LanguageModel] = {}
     for kind in kinds:
@@ -221,7 +221,7 @@ def made(kinds: Sequence[Kind]) -> dict[str, LanguageModel]:
 
 @torch.inference_mode()
 def reader(kind: Kind, model: LanguageModel, tokens: int) -> Reader:
-    """The model after a random text; its first passes, which are the slowest, are made."""
+    """The model after it has read a random text and made its first passes, which are the slowest."""
     text = torch.randint(model.width, (tokens,), generator=torch.Generator().manual_seed(SEED)).tolist()
     cache = model.new_cache(tokens + len(TREE))
     model.read(cache, text)
@@ -231,7 +231,7 @@ def reader(kind: Kind, model: LanguageModel, tokens: int) -> Reader:
 
 
 def measured(log: Log, kinds: Sequence[Kind], texts: Sequence[int], repeats: int) -> Iterator[Progress]:
-    """Adds what is missing to the log, text by text."""
+    """Adds the missing measurements to the log, text by text."""
     models: dict[str, LanguageModel] = {}
     count = len(texts) * repeats * len(kinds)
     done = {(turn.model, turn.tokens, turn.repeat) for turn in log.of(Turn)}
@@ -262,16 +262,17 @@ def measured(log: Log, kinds: Sequence[Kind], texts: Sequence[int], repeats: int
 
 
 def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
-    """The page in Markdown, of the turns so far."""
+    """The report on the turns so far, in Markdown."""
     turns = log.of(Turn)
     texts = sorted({turn.tokens for turn in turns})
     threads = f"{machine.threads} thread{'s' * (machine.threads > 1)} of {machine.processor}"
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items() if name != "dynatui")
     about = (
         f"Random models in float32. Times are medians of {len({turn.repeat for turn in turns})} repeats, in "
-        "milliseconds; a ratio is the median ratio to full attention by the same route, in the same repeats, with its "
-        "95 % bootstrap interval. The chain has 5 rows, the tree 16 on 6 paths. All rows of the chain are committed, "
-        "and 3 rows of the tree, a path that ends within it, so that states are computed again."
+        "milliseconds; a ratio is the median ratio to the Llama model (the native one for a native model) in the same "
+        "repeats, with its 95 % bootstrap interval. The chain has 5 rows; the tree has 16 rows on 6 paths. All rows of "
+        "the chain are committed. Of the tree, 3 rows are committed: a path that ends within the tree, so that states "
+        "are computed again."
     )
     tables = [*(times(turns, kinds, tokens) for tokens in texts), memory(log, kinds, texts)]
     parts = ["# Families", f"`{COMMAND}`, {threads}, {versions}.", about]
@@ -279,7 +280,7 @@ def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
 
 
 def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
-    """Times after a text, a line for each model."""
+    """Table of times after a text, with a row for each model."""
 
     def of(kind: str, what: str) -> list[float]:
         own = {turn.repeat: getattr(turn, what) for turn in turns if (turn.model, turn.tokens) == (kind, tokens)}
@@ -302,7 +303,7 @@ def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
 
 
 def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
-    """Weights and memory of the caches, a line for each model."""
+    """Table of weights and of the memory of caches, with a row for each model."""
     weights = {size.model: size.weights for size in log.of(Size)}
     turns = {(turn.model, turn.tokens): turn for turn in log.of(Turn)}
 
@@ -332,11 +333,11 @@ def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
 
 
 def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KINDS) -> int:
-    """Measures what is missing and writes the report; returns 0, 130 if interrupted, or 2 if the run cannot start."""
+    """Adds missing measurements, writes the report; returns 0, 130 if interrupted, or 2 if the run cannot start."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the log, from which a later run resumes")
     parser.add_argument("--tokens", metavar="N,N", type=_numbers, default=TOKENS, help="lengths of the texts")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="number of turns of each model")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="measurements of each model after each text")
     arguments = parser.parse_args(command_line)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     set_up(CPU, torch.float32)

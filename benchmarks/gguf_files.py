@@ -43,11 +43,11 @@ def write(folder: Path, path: Path, kind: str = "F32", **changed: object) -> Pat
 
     Args:
         folder: Folder with config.json, model.safetensors and tokenizer.json.
-        path: The file.
+        path: Path of the GGUF file to write.
         kind: One of `TYPES`; vectors are float32 in every file.
-        changed: Values of config.json to replace.
+        changed: Values that replace values of config.json.
     """
-    import gguf  # noqa: PLC0415 - of the extra `test`
+    import gguf  # noqa: PLC0415 - only in the extra `test`
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | changed
     writer = gguf.GGUFWriter(path, "gptneox")
@@ -63,7 +63,7 @@ def write(folder: Path, path: Path, kind: str = "F32", **changed: object) -> Pat
 
 
 def finish(writer: Any) -> None:
-    """Writes all that was added to a writer to its file, and closes it."""
+    """Writes everything that was added to a writer to the writer's file, and closes the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -115,7 +115,7 @@ def _renamed(weights: dict[str, Tensor], config: dict[str, Any]) -> Iterator[tup
 
 
 def _by_part(weight: Tensor, heads: int) -> Tensor:
-    """Rows of a joint projection in GGUF's order: all queries, all keys, all values. GPT-NeoX orders them by head."""
+    """Rows of a joint projection in GGUF's order: all queries, all keys, all values. GPT-NeoX orders rows by head."""
     by_head = weight.reshape(heads, 3, -1, *weight.shape[1:])
     return torch.cat([by_head[:, part].flatten(0, 1) for part in range(3)])
 
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     given.output.mkdir(parents=True, exist_ok=True)
     for folder in given.folders or (EMBEDDED_TARGET, EMBEDDED_DRAFT):
-        print(write(folder, given.output / f"{folder.name}-{given.type}.gguf", given.type))  # noqa: T201 - for its user
+        print(write(folder, given.output / f"{folder.name}-{given.type}.gguf", given.type))  # noqa: T201 - for the user
 
 
 if __name__ == "__main__":

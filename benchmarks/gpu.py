@@ -3,11 +3,12 @@
     python benchmarks/gpu.py --output DIR
     python benchmarks/gpu.py --output DIR --list
 
-runs the steps that are not done yet, each in a process of its own with a time limit, as many as fit into `--minutes`.
-After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The same command
-resumes an interrupted run; failed steps are repeated after all others. The exit code is 0 if all steps are done, 1 if
-some are not, and 2 if the program cannot begin; in the last case the reason is printed. Needs torch with CUDA,
-transformers and a few small packages, but neither the screen's packages nor an installed dynatui.
+The first command runs the steps that are not done yet, each in a process of its own with a time limit, as many steps as
+fit into `--minutes`; the second lists them. After each step all results are written to DIR/results.tar.gz: status,
+output and files of each step. The same command resumes an interrupted run; failed steps are repeated after all others.
+The exit code is 0 if all steps are done, 1 if some steps are not done, and 2 if the program cannot begin; in the last
+case the reason is printed. The program needs torch with CUDA, transformers and a few small packages, but neither the
+screen's packages nor an installed dynatui.
 
 On a machine that is available for ten minutes at a time and keeps no files:
 
@@ -130,8 +131,8 @@ def missing(needed: Sequence[str] = NEEDED) -> str:
     if not absent:
         return ""
     return (
-        f"gpu.py: not installed: {absent}; where there is a network, pip download -d wheels {absent}; "
-        f"here, pip install --no-index -f wheels {absent}"
+        f"gpu.py: not installed: {absent}; on a machine with a network run pip download -d wheels {absent}, then "
+        f"copy the folder wheels to this machine and run pip install --no-index -f wheels {absent}"
     )
 
 

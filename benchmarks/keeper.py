@@ -29,9 +29,9 @@ PATIENCE_S = 5.0
 def main(arguments: Sequence[str]) -> None:
     """Runs the command and prints its process group and how it ended."""
     limit_s, grace_s = map(float, arguments[:2])
-    # From now on, descendants whose parent ends become children of this process, also those in other sessions.
+    # From now on, descendants whose parent ends become children of this process, even descendants in other sessions.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    command = subprocess.Popen(  # noqa: S603 - the asker's own command
+    command = subprocess.Popen(  # noqa: S603 - the command line's own command
         arguments[2:], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), process_group=0
     )
     try:
@@ -68,7 +68,7 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 def end_children() -> None:
     """Kills all descendants: kills all children repeatedly, since a killed child's children become our children."""
     until = time.monotonic() + PATIENCE_S
-    with suppress(ChildProcessError):  # only this error proves that no child is left; a list may miss new processes
+    with suppress(ChildProcessError):  # only this error proves that no child is left; `_children` may miss new ones
         while time.monotonic() < until:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

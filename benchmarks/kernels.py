@@ -2,9 +2,9 @@
 
     python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
 
-decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and after a warm-up records a few
-rounds with torch's profiler, which slows these rounds a little. With the same pair, `--sampling 0 1,50,.95` measures
-greedy rounds, then rounds at temperature 1 with top-k 50 and top-p .95.
+This command decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and after a warm-up
+records a few rounds with torch's profiler, which slows these rounds a little. `--sampling 0 1,50,.95` measures, with
+the same pair, greedy rounds and then rounds at temperature 1 with top-k 50 and top-p .95.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def kernels_of(events: Iterable[Any]) -> list[Kernel]:
 
 def measured(arguments: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
     """Profile of the rounds with one sampling setting, and names and values of the setting for the JSON file."""
-    import torch  # noqa: PLC0415 - after the options are known to be right
+    import torch  # noqa: PLC0415 - slow, so after the options are checked
 
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415
     from decoder.bench.sizes import Size, run_of  # noqa: PLC0415

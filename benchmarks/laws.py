@@ -6,7 +6,7 @@
 The command `run` samples and counts outcomes for all incomplete cases. It writes the counts to DIR every few seconds,
 one file for each case, so the same command resumes even within a case. The command `report` prints verdicts on the
 counts as Markdown. Both commands return exit code 0 if every case is complete and passes, else 1. They need a checkout
-with its tests, and the variable DYNATUI_DATA for the cases of the embedded pair.
+with its tests, and for the cases of the embedded pair also the environment variable DYNATUI_DATA.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class State(msgspec.Struct):
     """Progress and counts of a case."""
 
     setting: str
-    """Setting of the case; if a case's setting has changed, its saved counts are discarded."""
+    """Setting of the case; if the setting has changed since, the saved counts are discarded."""
     done: int = 0
     """Number of units of the case, such as texts, that are already counted."""
     seconds: float = 0.0

@@ -1,10 +1,10 @@
-"""Cost of the Gumbel noise of coupled sampling: its share of each method's decode time; embedded pair in float32.
+"""Cost of the Gumbel noise of coupled sampling: its share of each method's decode time, for the embedded pair.
 
     python benchmarks/noise.py FILE ...
 
-decodes the beginning of each file with every method at temperature .6, and measures the time in which noise is
-generated, looked up and added to the draft's logits. The exit code is 1 if, for any method, the upper end of the
-share's 95 % confidence interval over files exceeds the limit.
+This command decodes the beginning of each file with every method, in float32 at temperature .6, and measures the time
+in which noise is generated, looked up and added to the draft's logits. The exit code is 1 if, for any method, the upper
+end of the share's 95 % confidence interval over files exceeds the limit.
 """
 
 import argparse

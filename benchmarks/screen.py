@@ -2,10 +2,10 @@
 
     python benchmarks/screen.py
 
-plays a trace in which every method writes 200 tokens per second, for each terminal size and symbol set. The exit code
-is 1 when a cost exceeds its limit. CPU time is given relative to a reference task, which runs on the same machine
-before and after the app, with as many pauses per second as the app. Without this reference, CPU times could not be
-compared: machines differ in speed, the speed of shared machines changes by the hour, and code takes twice the time
+This command plays a trace in which every method writes 200 tokens per second, for each terminal size and symbol set.
+The exit code is 1 when a cost exceeds its limit. CPU time is given relative to a reference task, which runs on the same
+machine before and after the app, with as many pauses per second as the app. Without this reference, CPU times could not
+be compared: machines differ in speed, the speed of shared machines changes by the hour, and code takes twice the time
 after a pause. Linux only: the CPU time of the app is read from /proc.
 """
 
@@ -35,7 +35,7 @@ TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0
 _REFERENCE_TICKS = 15
 _QUESTION, _ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-"""Textual's query whether the terminal supports synchronised output (mode 2026), and the answer "supported"."""
+"""Textual's query about synchronised output (mode 2026), and the answer that the terminal supports it."""
 FRAME = b"\x1b[?2026h"
 
 

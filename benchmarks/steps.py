@@ -140,7 +140,7 @@ def _keeper_report(
 ) -> Mapping[str, Any]:
     """The keeper's report of how a command ended; empty if the keeper itself was killed."""
     limits = f"{limit_s}", f"{min(GRACE_S, limit_s / 4)}"
-    with subprocess.Popen(  # noqa: S603 - a step of ours
+    with subprocess.Popen(  # noqa: S603 - the command of a step in this repository
         [sys.executable, "-I", "-S", str(KEEPER), *limits, *command],
         cwd=ROOT,
         env=environment,

@@ -2,9 +2,9 @@
 
     python benchmarks/tax.py
 
-repeatedly decodes the same prompt in one process in a pseudo-terminal of 120x40; the engine uses one thread.
-Each pair of runs, in random order, has one run with 10 drawn frames per second and one without drawing, so that changes
-of the machine's load affect both alike. The exit code is 1 when the upper end of the slow-down's 95 %
+This command repeatedly decodes the same prompt in one process in a pseudo-terminal of 120x40; the engine uses one
+thread. Each pair of runs, in random order, has one run with 10 drawn frames per second and one run without drawing, so
+that changes of the machine's load affect both runs alike. The exit code is 1 when the upper end of the slow-down's 95 %
 confidence interval exceeds the limit.
 """
 
@@ -61,7 +61,7 @@ class Trial:
         self._notes = notes
 
     def loader(self, session: Session) -> Load:
-        """Loads the engine, with a wrapper through which this trial observes runs."""
+        """A function that loads the engine, with a wrapper through which this trial observes runs."""
         load = load_engine(session)
 
         def observed(report: Report, progress: Report) -> Decode:
@@ -95,7 +95,7 @@ class Trial:
 
 def inside(pairs: int, notes: Path) -> None:
     """Runs the app in the pseudo-terminal and writes the trial's measurements to `notes`."""
-    from dynatui.screen import app  # noqa: PLC0415 - imports textual, which the process outside does not need
+    from dynatui.screen import app  # noqa: PLC0415 - imports textual, which only this process needs
 
     trial = Trial(pairs, notes)
 
@@ -129,7 +129,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Prints rounds per second with and without drawing, and the slow-down; returns 1 if this may exceed the limit."""
+    """Prints rounds per second with and without drawing, and the slow-down; returns 1 if it may exceed the limit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -152,7 +152,7 @@ def main() -> int:
     taxes = [1 - pair[True] / pair[False] for pair in pairs]
     low, high = interval(taxes)
     sys.stdout.write(
-        f"rounds/s without a screen {without:.1f}, with one {with_screen:.1f}, in {len(pairs)} pairs of runs\n"
+        f"rounds/s without the screen {without:.1f}, with the screen {with_screen:.1f}, in {len(pairs)} pairs of runs\n"
         f"the thread of the screen used {share:.1%} of a core\n"
         f"UI tax {fmean(taxes):.1%} (95 % interval {low:.1%} to {high:.1%}; at most {BAR:.0%})\n"
     )

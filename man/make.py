@@ -23,8 +23,8 @@ PAGE = Path(__file__).with_name("dynatui.1")
 _SETTINGS = """\
 A flag overrides an environment variable, which overrides the settings file, which overrides the default. A setting has
 the name of its option, with underscores: tau_h = 0.8, history = false, symbols = "ascii", prompt = ["one", "two"].
-dynatui config prints the settings in force and the source of each. The table [keys], at the end of the file, changes
-key bindings: pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
+dynatui config prints the settings in force and the source of each setting. The table [keys], at the end of the file,
+changes key bindings: pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
 """
 _EXAMPLES = (
     ("The embedded pair of models, live:", "dynatui"),
@@ -40,7 +40,7 @@ _VARIABLES = (
     ("DYNATUI_DATA", "Folder of texts, like --data of dynatui bench paper and bench sampling."),
     ("NO_COLOR", "If not empty, the screen has no colours."),
     ("SSH_CONNECTION", "If set, the default is 5 frames per second instead of 10."),
-    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "If set, they replace ~/.config and ~/.local/state under FILES."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "If set, they replace ~/.config and ~/.local/state in the paths under FILES."),
 )
 _FILES = (
     ("~/.config/dynatui/config.toml", "Settings, one name and value per line. dynatui config --path prints the path."),

@@ -89,8 +89,8 @@ async def film(runs: Runs) -> list[Frame]:
 
 
 def foresee(app: DynaApp) -> None:
-    """Lets the app read the whole run before the first frame. Otherwise the app would read the run a part per frame,
-    and the first frames would show only what is read so far.
+    """Lets the app read the whole run before the first frame. Otherwise the app would read one part of the run per
+    frame, and the first frames would show only the parts read so far.
     """
     rounds = -1
     while rounds != (rounds := len(app.viewpoint.whole.lane.past)):
@@ -189,8 +189,8 @@ def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
 
 
 def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -> Iterator[str]:
-    """The style sheet: a class for each text style, and for each length of a span an animation, which shows a group for
-    so many frames in each repetition.
+    """The style sheet: a class for each text style, and an animation for each length of spans, which in each repetition
+    shows a group for this number of frames.
     """
     yield f"text{{font:16.6px {FONTS};white-space:pre}}"
     for style, name in names.items():

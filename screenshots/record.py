@@ -35,7 +35,7 @@ class Trace:
     config: RunConfig
     prompts: Sequence[str]
     turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
-    """By round number: a knob of DynaTree that is turned before this round, and its new value."""
+    """For a round's number, the knob of DynaTree that is turned before this round, and the knob's new value."""
 
 
 TRACES = {

@@ -35,7 +35,7 @@ class _Card:
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
-    """The cards side by side, or their values alone on a single line."""
+    """The cards side by side; without room for three rows, only the values, on a single line."""
     if height < _ROWS:
         return [_line(scene, width)]
     shown = [*_outcome(scene), *_policy(scene), _timing(scene)]
@@ -102,7 +102,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """Depth of the trees with its limit, and the thresholds; empty if the method lacks these knobs."""
+    """Cards of tree depth and of the thresholds; without thresholds, the second card shows the verifier or a dash."""
     lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
@@ -135,7 +135,7 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _verifier(scene: Scene) -> _Card | None:
-    """Verifier and shape of sampled trees; None if the method samples no trees."""
+    """Card of verifier, drafting and shape of sampled trees; None if the method samples no trees."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None
@@ -157,7 +157,7 @@ def _timing(scene: Scene) -> _Card:
 
 
 def _around(curve: Curve) -> tuple[float, float]:
-    """Low and high end of a trend's scale, spanning at least 30 % of the highest value, so that noise looks small."""
+    """Ends of a trend's scale, which spans at least 30 % of the highest value, so that noise looks small."""
     points = curve.points[-_LONGEST_TREND:] or (1.0,)
     low, high = min(points), max(points)
     margin = max(0.0, 0.3 * high - (high - low))

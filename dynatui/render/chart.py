@@ -1,4 +1,4 @@
-"""Line charts of dots: a grid of cells, each with 2 x 4 dots in braille, 1 x 2 in blocks, one in ASCII.
+"""Line charts of dots in a grid of cells; a cell has 2 x 4 dots in braille, 1 x 2 dots in blocks, one dot in ASCII.
 
 The x axis counts tokens of the text. The range of tokens that is shown (the window) and the scales keep their size for
 a whole run, so that a new point changes only a few cells. The window moves once the text is longer than the window.
@@ -28,7 +28,7 @@ class _Grid:
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bit for every dot of a line that is not solid; 0: each dot has the same bit as in a solid line."""
+    """Bit for every dot of a line that is not solid; 0 stands for the dot's bit in `bits`."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -167,7 +167,7 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
 
 
 def _flags(axis: Axis, width: int) -> Row:
-    """Ends of the axis and a mark for each flag, with its label if there is room before the next mark."""
+    """The row of the x axis: its end values and a mark for each flag, with the flag's label where there is room."""
     plot = width - 2 * _AXIS
     cells: list[Span] = [(" ", "plain")] * width
     marks = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]

@@ -1,8 +1,8 @@
 """Charts over the tokens of the text: acceptance, tokens per round, knobs, depth of the trees.
 
-The curves of the pinned measurement A are behind the curves of the run; after the end of A they continue at A's means
-and knobs. The part of a curve after the shown round is dimmed. Scales are computed from the rules, not from the
-figures, so they stay constant.
+The curves of the pinned measurement A are behind the curves of the run; after the end of A they continue as constants,
+at A's means and knob values. The part of a curve after the shown round is dimmed. Scales are computed from the rules,
+not from the figures, so they stay constant.
 """
 
 import math
@@ -120,14 +120,14 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
-    """Dimmed lines behind `lines`, whose keys name curves: the curves of A, and the parts after the shown round."""
+    """Dimmed lines behind `lines`, whose keys are names of curves: A's curves, and the parts after the shown round."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
 
 
 def _later(scene: Scene, line: Line, name: str) -> list[Line]:
-    """The known part of a line after the shown round."""
+    """The known part of a line after the shown round, as a line of its own; empty if there is no such part."""
     end = scene.state.lane.committed
     whole: Curve = getattr(scene.newest_state.lane.curves, name)
     first = bisect_right(whole.ends[:], end)

@@ -17,13 +17,13 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Number of values of a switch. If a knob has more named values, their names also fill the column of bounds."""
+"""Number of values of a switch. If a knob has more named values, the value's name also fills the column of bounds."""
 _NOTES = 2
 """Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """The sliders, the chosen one marked; a line on how to set the chosen knob; and the effect of the last turn."""
+    """The sliders, with a mark at the chosen one; a line on how to set the chosen knob; the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)
@@ -120,12 +120,12 @@ def _listed(room: int, knobs: int) -> int:
 
 
 def _slider(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
-    """The slider that keys turn: the user's choice, if the watched method has that knob."""
+    """The slider that keys turn: the user's choice if the watched method has that knob, otherwise the first slider."""
     return scene.slider if scene.slider in names else names[0]
 
 
 def _first_row(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
-    """Index of the first shown slider, so that the chosen one is visible."""
+    """Index of the first slider to show, such that the chosen slider is visible."""
     chosen = names.index(_slider(scene, names)) if names else 0
     return max(0, min(chosen - listed // 2, len(names) - listed))
 
@@ -148,7 +148,7 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
 
 
 def _choices(scene: Scene, knob: KnobInfo) -> str:
-    """Meaning of the knob and its present values, each with the number to type."""
+    """Meaning of the knob, and the values that are possible now, each with the number to type."""
     ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
     numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
     return f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type the number: {numbered}"

@@ -14,7 +14,7 @@ from dynatui.state.run_state import RunState
 
 
 def drawing(state: RunState) -> Delayed | None:
-    """Rules by which the watched method samples its trees; None if it samples none."""
+    """Rules by which the watched method samples its trees; None if it samples no trees."""
     rules = rules_in_force(state)
     return rules if isinstance(rules, Delayed) and rules.draws else None
 
@@ -56,7 +56,7 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
     """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
 
-    For deterministic trees: only the verifier, or nothing if it is the default verifier. For other methods: nothing.
+    For deterministic trees, only the verifier, and only if it is not the default verifier; empty for other methods.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:

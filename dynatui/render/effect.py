@@ -25,7 +25,7 @@ _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""For each threshold: the knob for the number of children above it, and the knob for their number below it."""
+"""For each threshold, the knobs that set the number of children above and below the threshold."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 """Limits of the size of a whole tree, and so of its breadth; limits outside this set only end single paths."""
 
@@ -70,7 +70,7 @@ def _mean(nodes: float) -> str:
 
 
 def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]:
-    """Differences of L-bar and speed; the first `intervals` of them with confidence intervals."""
+    """Differences of L-bar and speed; the first `intervals` differences have confidence intervals."""
     return [
         ((", ", "plain"), *_difference(difference, interval=place < intervals))
         for place, difference in enumerate(differences)

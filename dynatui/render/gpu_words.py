@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for GPU readings by device number; for several GPUs, all but the longest give minimum and maximum."""
+    """Wordings for GPU readings by device number; of several GPUs, only the longest wording lists each GPU."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
@@ -22,7 +22,7 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
 
 
 def _shortened(*parts: str) -> tuple[str, ...]:
-    """Wordings of decreasing length: all parts, then one part less at the end each time, down to the first part."""
+    """Wordings of decreasing length: all parts, all parts except the last, and so on down to the first part alone."""
     return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
@@ -44,7 +44,7 @@ def _power(gpu: GpuLoad) -> list[str]:
 
 
 def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
-    """Lowest and highest value as text; empty without values."""
+    """Lowest and highest value as text; empty if `values` is empty."""
     if not values:
         return []
     low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))

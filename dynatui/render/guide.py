@@ -20,54 +20,63 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "rounds that drafted, which curves and history use."),
     ("Acceptance rate", "Accepted guesses divided by drafted ones, always of the whole run. Short: acc. rate and depth "
      "acc."),
-    ("History", "From past rounds, this rule moves D0 and τh until depth acceptance reaches its target: if it is "
-     "higher, trees get deeper and τh lower; if it is lower, the reverse."),
-    ("T, top-p", "Temperature T: 0 is greedy, always the most probable token. Above 0 tokens are sampled, more evenly "
-     "for higher T, from the most probable tokens with total probability top-p. The random noise follows from seed and "
-     "position and is the same for every method, so one seed gives one text. Only hf has noise of its own, and is not "
-     "compared."),
-    ("Chance", "If tokens are sampled: the draft's estimate that the target takes this token, given the noise. Trees, "
-     "τh and τl use it. prob. is the draft's probability of the token without the noise."),
+    ("History", "This rule moves D0 and τh by the depth acceptance of past rounds. If depth acceptance is above its "
+     "target, trees get deeper and τh lower; if it is below its target, trees get shallower and τh higher."),
+    ("T, top-p", "Temperature T: 0 is greedy, always the most probable token. If T is above 0, tokens are sampled from "
+     "the most probable ones, whose total probability is top-p; a higher T makes the choice more even. The random "
+     "noise follows from seed and position and is the same for every method, so one seed gives one text. Only the "
+     "method hf has its own noise, so its text is not compared with that of ar."),
+    ("Chance", "If tokens are sampled: the draft's estimate that the target takes this token, given the noise. The "
+     "growth of trees, τh and τl use this estimate. prob. is the draft's probability of the token without the noise."),
     ("Drawn trees", "The method delayed samples its trees from the draft: L1 tokens in a row, then K paths of L2 "
-     "tokens each; x2: sampled twice. A verifier decides by chance which tokens are kept, so that the text has exactly "
-     "the target's probabilities; V and D change verifier and drafting. kept: how likely it keeps a node, given the "
-     "tree."),
-    ("Light", "The losslessness light: whether sampled text follows the target's probabilities. Are its tokens as "
-     "improbable, and the most probable ones as frequent, as the target says? Green: within chance. Yellow: by chance "
-     "once in 40 looks. Red: hardly ever by chance, so probably a bug. Grey: too few tokens. A light, not a proof: it "
-     "does not see small biases, repeating noise or a target with wrong probabilities."),
-    ("z", "Deviation from the expected value in standard deviations: by chance it rarely exceeds 2."),
-    ("τh", "Confidence (probability of the draft's best guess) from which a node gets the fewest children."),
-    ("τl", "Confidence below which a node gets the most children; between τl and τh, a medium number."),
-    ("D0", "Base depth: every likely path may grow this deep, only very likely ones (rho_deep) deeper."),
+     "tokens each. x2: the token was sampled twice. A verifier decides by chance which tokens are kept, so that the "
+     "text has exactly the target's probabilities. The keys V and D change verifier and drafting. kept: the "
+     "probability that the verifier keeps a node, given the tree."),
+    ("Light", "The losslessness light shows whether sampled text follows the target's probabilities: whether its "
+     "tokens are as improbable, and the most probable token as frequent, as the target says. Green: the deviation is "
+     "within chance. Yellow: chance causes it in one of 40 looks. Red: chance hardly ever causes it, so there is "
+     "probably a bug. Grey: too few tokens. A light, not a proof: it does not see small biases, repeating noise or a "
+     "target with wrong probabilities."),
+    ("z", "Deviation from the expected value, in standard deviations; by chance alone it rarely exceeds 2."),
+    ("τh", "If the probability of the draft's best guess after a node (its confidence) is at least τh, the node gets "
+     "the fewest children."),
+    ("τl", "If the confidence is below τl, the node gets the most children; between τl and τh, it gets a medium "
+     "number of children."),
+    ("D0", "Base depth: every likely path may grow to this depth; only very likely paths (see rho_deep) may grow "
+     "deeper."),
     ("N_max", "Maximum number of drafted nodes per round."),
     ("Limited by", "The rule that kept the most probable further node out of the tree: D0, rho_stop, D_max, N_max, "
-     "cost, the context or the length of the text. Turning another knob changes little."),
-    ("auto", "A method like dynatree, which obeys only its knobs; auto drafts as many nodes as save time, by the "
-     "measured times of drafting and verification and by the acceptance rate so far, or none. It also drafts the "
-     "continuation of earlier occurrences in the text, without a pass of the draft."),
-    ("same text", "The text so far equals that of plain decoding. ~ it differs, and where; a near tie is a difference "
-     "within rounding. ! it differs by more than rounding."),
-    ("Tree", "Each guess is beside the token that it follows, or in a row below it, the accepted path first. %: its "
-     "probability as estimated by the draft; path: that of all tokens up to the end of the row. →1: the row continues "
-     "at 1→. repeats 12 tokens: that many tokens up to the end of the path repeat earlier text; the target often "
-     "agrees, even below 1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up. Below, on "
-     "a large screen: the trees of the three rounds before, or their accepted paths alone."),
-    ("Curves", "▲ you turned a knob. ┊ the shown round. ┄ A of the A/B comparison."),
-    ("A/B", "Figures of the settings before your turn of a knob, or of pinned settings (A), beside those of the "
-     f"present settings (B). {ASSUMPTION}."),
-    ("After a turn", "Below the sliders: what you turned, and how nodes, L-bar and tokens/s differ between the 10 "
-     "rounds before and the 10 after, with 95 % intervals. hides it: another rule decides, so the knob changes "
-     "little; the key beside it frees the knob."),
-    ("Time line", "● is the shown round, ▲ a turn of yours. If ● is left of the end, decoding continues unseen."),
+     "cost, the context or the length of the text. Turning any other knob changes little."),
+    ("auto", "A method like dynatree, except that dynatree obeys only its knobs. From the measured times of drafting "
+     "and verification and from the acceptance rate so far, auto computes how many nodes save time, which may be "
+     "none, and drafts that number. If the end of the text has occurred earlier in the text, auto also drafts the "
+     "earlier continuation, without a pass of the draft."),
+    ("same text", "The text so far equals the text of plain decoding. ~: the texts differ from the named token on; a "
+     "near tie is a difference within rounding. !: the texts differ by more than rounding."),
+    ("Tree", "Each guess is to the right of the token that it follows, or in a row below this token; the accepted path "
+     "comes first. %: the draft's probability of the guess; path: the draft's probability of the whole path to the "
+     "end of the row. →1: the row continues at 1→. repeats 12 tokens: the last 12 tokens of the path and the text "
+     "before it repeat earlier text; the target often agrees with such guesses, even if their probability is below "
+     "1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: a looked-up guess, accepted or rejected. Below, on a "
+     "large screen: the trees of the three rounds before, or only their accepted paths."),
+    ("Curves", "▲ you turned a knob. ┊ the shown round. ┄ the curves of A in the A/B comparison."),
+    ("A/B", "Figures of the settings before your turn of a knob, or of pinned settings (A), beside figures of the "
+     f"present settings (B). The {ASSUMPTION}."),
+    ("After a turn", "Below the sliders: the knob that you turned, and how nodes, L-bar and tokens/s differ between "
+     "the 10 rounds before the turn and the 10 rounds after it, with 95 % intervals. hides it: another rule decides, "
+     "so the knob changes little; the key beside these words frees the knob."),
+    ("Time line", "● is the shown round, ▲ a turn of a knob by you. If ● is left of the end, decoding continues "
+     "unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
-     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up. Below: what limits the watched "
-     "method most, and what would help."),
+     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up. Below the bars: what limits the "
+     "watched method most, and what would help."),
     ("Stalled", "A round that lost a third of its time or more, because it waited for a processor or was stopped. The "
-     "machine causes this, not the method, so rates exclude it. If many rounds stall, they exclude only the worst."),
-    ("Work by depth", "Nodes that were drafted at each depth, and how many of them became text: the rest is wasted."),
+     "machine causes this, not the method, so rates exclude stalled rounds; if many rounds stall, rates exclude only "
+     "the worst."),
+    ("Work by depth", "Number of nodes that were drafted at each depth, and how many of them became text; the others "
+     "were wasted."),
     ("What if", "An estimate, for past rounds with sufficiently recorded trees, of the nodes that would have been "
-     "drafted and accepted with other knobs."),
+     "drafted and accepted with other values of the knobs."),
 )  # fmt: skip
 """Terms with explanations in plain words; the terms that a new user needs most come first."""
 _NAME, _LEAST = 18, 12
@@ -112,7 +121,7 @@ def led_by(keys: Iterable[str]) -> list[str]:
 
 
 def _rows(figure: Figure, width: int) -> Rows:
-    """Rows of a figure: name, formula, and its name in other engines, in the same row if there is room."""
+    """Rows of a figure: name and formula, and in the same row, if there is room, its name in other engines."""
     row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
     if not figure.elsewhere:
         return [row]

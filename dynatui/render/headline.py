@@ -11,7 +11,7 @@ from dynatui.render.words import ALONE, BY_DESIGN, is_alone
 from dynatui.state.run_state import RunState
 
 WARM_UP_TOKENS = 30
-"""Number of tokens of a method before its rate is shown: in this warm-up, caches and threads are not ready yet."""
+"""Number of tokens in a method's warm-up. Its rate is shown only afterwards, once caches and threads are ready."""
 _SLOWER, _FASTER = 0.995, 1.005
 """Relative speeds in this interval are displayed as 1.00x."""
 _DOT: Row = ((" · ", "dim"),)

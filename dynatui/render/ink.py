@@ -93,7 +93,7 @@ def merged(cells: Iterable[Span]) -> Row:
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
-    """The body in a box with a title; without the box if there is no room for it."""
+    """The body in a box with a title; only the body if there is no room for the box."""
     width, height = size
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
@@ -122,7 +122,7 @@ def share(part: float, whole: float) -> float:
 
 
 def bar(filled: float, width: int) -> str:
-    """A horizontal bar of `width` cells; `filled`, in [0, 1], is the share of the cells that is filled."""
+    """A horizontal bar of `width` cells; `filled`, in [0, 1], is the share of the cells that are filled."""
     eighths = round(filled * width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
 

@@ -146,7 +146,7 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
 
 
 def _draft(event: Round, token: Token) -> list[Row]:
-    """Probability and rank of the token in the draft."""
+    """Probability and rank of the token among the draft's guesses."""
     if event.draft_forwards is None:
         return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -190,7 +190,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The verifier's choice among the sampled tokens at this position, and the agreement of draft and target there."""
+    """The verifier's choice among the tokens sampled at this position, and the agreement of draft and target."""
     token_node, draws, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
     if token_node is not None:
         chance = kept_chance(event, token_node)
@@ -203,12 +203,12 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
         parts = [_plain("nothing to verify here: sampled from the target alone")]
     if draws is None:
         return parts
-    statement = f"no verifier could more often than {_chance(draws.bound)}"
+    statement = f"no verifier could do so more than {_chance(draws.bound)}"
     if draws.acceptance is not None:
         draw_words = "such a draw" if draws.count == 1 else f"one of {draws.count} such draws"
-        statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time, {statement}"
+        statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time; {statement}"
     else:
-        statement = f"keeps at least one such draw: {statement}"
+        statement = f"keeps such a draw at an unknown rate; {statement} of the time"
     return [*parts, _plain(statement), _plain(f"L1 distance of draft and target {short(draws.l1)}: 0 same, 2 disjoint")]
 
 
@@ -236,18 +236,18 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
     differs, figures = first_difference(tally.tokens, ar.tokens), state.figures()[state.watched]
     ink: Ink = "warn" if figures.identical_to_ar is False else "dim"
     if differs is not None and first > differs:
-        return [_plain(choice), (("not ar's text: ", ink), (f"they differ at token {differs}", "plain"))]
+        return [_plain(choice), (("not ar's text: ", ink), (f"first difference at token {differs}", "plain"))]
     if differs is not None and differs <= last:
-        return [_plain(choice), ((f"ar has another one here{tie_words(figures, ': ')}", ink),)]
+        return [_plain(choice), ((f"ar has a different token here{tie_words(figures, ': ')}", ink),)]
     return [_plain(choice if last >= len(ar.tokens) else f"{choice}, as did ar")]
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    """The meaning of the label `chance`, in a round with sampled tokens."""
+    """What decides the random noise, and what chances are; empty for a round without sampled tokens."""
     if not event.draft_logprobs or state.run is None:
         return {}
     noise_source = f"seed {state.run.seed} and the position in the text decide it"
-    return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given it")]}
+    return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given this noise")]}
 
 
 def _node_row(event: Round, node: int) -> Row:
@@ -255,9 +255,9 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs, the draft's highest probability at this position, and the number of guesses drafted for it.
+    """Values of the knobs, and at this position the draft's highest probability and the number of guesses.
 
-    For a tree without these knobs: its shape, if it is a sampled tree.
+    For a method without these knobs, the shape of the tree if the tree is sampled.
     """
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]

@@ -42,7 +42,7 @@ class Entry:
     """One line of the log."""
 
     rounds: tuple[int, int] | None
-    """First and last round of the watched method; None: before the first or after the last."""
+    """First and last round of the watched method that the entry is about; None before or after all rounds."""
     who: str
     what: str
     why: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # The effect of a dropped turn is unknown: the turn may have been joined with turns that were dropped earlier.
+        # The effect of a turn in `lost` is unknown: turns that `lane.turns` dropped earlier may be joined to it.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
@@ -143,7 +143,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar before a turn and after it, as wordings, over as many rounds after as before, at most to the next turn."""
+    """L-bar before and after a turn, as wordings; rounds after the next turn do not count."""
     before = lane.past[max(0, turn.first - lane.window) : turn.first]
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]
@@ -165,7 +165,7 @@ def _counted(rounds: Sequence[Round]) -> str:
 
 
 def _difference(state: RunState) -> list[Entry]:
-    """The first token that differs from the text of ar."""
+    """The entry for the first token that differs from the text of ar; empty if there is no such token."""
     entry = state.figures().get(state.watched)
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []

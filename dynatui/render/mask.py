@@ -29,7 +29,7 @@ class _Matrix:
     nodes: Sequence[int]
     """The shown nodes, in the order of the verification pass."""
     visible: Sequence[frozenset[int]]
-    """For each shown node, itself and its ancestors."""
+    """For each shown node, the nodes that it sees: itself and its ancestors."""
     marked: int | None
     wide: int
     """Width of a column in cells."""
@@ -38,7 +38,7 @@ class _Matrix:
 
 
 def mask(scene: Scene, width: int, height: int) -> Rows:
-    """The attention mask of the round in the tree panel, in a frame."""
+    """The attention mask of the round that the tree panel shows, in a frame."""
     event, size = shown_round(scene), (width, height)
     inner, room = inside(size)
     if event is None:
@@ -58,7 +58,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The longest explanation that leaves room for all nodes, else the shortest; and whether two nodes share a row."""
+    """The longest note that leaves room for all nodes, else the shortest note; and whether two nodes share a row."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:

@@ -226,7 +226,7 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
 
 
 def lane_at(scene: Scene, size: tuple[int, int], y: int) -> str | None:
-    """The method of a clicked row."""
+    """The method of a clicked row; None for a row without a method."""
     top = (size[1] - inside(size)[1]) // 2
     figures = scene.state.figures()
     heads = bool(_beside(scene, figures, *inside(size)))

@@ -58,7 +58,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of the round that committed a token, else -1; the numbers of rounds in a recording may be arbitrary."""
+    """Index of the round that committed a token, or -1; in a recording, the rounds' numbers may be in any order."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -90,7 +90,7 @@ def path_logprobs(event: Round) -> list[float]:
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
     """Nodes by priority, for panels without room for all nodes; each node comes after its parent.
 
-    The root and the accepted path come first, then the other children along it, then the most probable nodes.
+    The root and the accepted path come first, then the other children of these nodes, then the most probable nodes.
     """
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
@@ -137,7 +137,7 @@ def draws_after(event: Round, depth: int) -> Draws | None:
 
 
 def is_drafted(event: Round, node: int) -> bool:
-    """Whether the node is drafted: every node except the root; some methods draft the root too."""
+    """Whether the node was drafted: true for every node except the root, and for the root only with some methods."""
     return node > 0 or root_is_drafted(event.method)
 
 

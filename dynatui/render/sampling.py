@@ -1,7 +1,7 @@
 """The sampling panel: whether sampled text follows the target's probabilities.
 
-For sampled trees, the panel also shows whether they yield the expected number of tokens, and the largest number that
-any verifier could yield.
+For sampled trees, the panel also shows whether the trees yield the expected number of tokens, and how often the best
+possible verifier would accept a sampled token.
 """
 
 from collections.abc import Mapping
@@ -47,9 +47,10 @@ _BRIEF = (
     "probabilities."
 )
 _DEPTHS = (
-    "visits: how often verification reached a sampled node of this depth. L1: distance of draft and target there, "
-    "0 same, 2 disjoint. kept: how often it kept one of the samples; expected: how often this verifier should (- if it "
-    "judges whole paths); at best: how often any lossless verifier could. ▒: the gain of a better verifier."
+    "visits: how often verification reached a sampled node of this depth. L1: distance of draft and target at these "
+    "nodes, 0 same, 2 disjoint. kept: how often the verifier kept one of the samples; expected: how often it should "
+    "keep one (- if it judges whole paths); at best: how often any lossless verifier could keep one. ▒: the gain of a "
+    "better verifier."
 )
 
 

@@ -83,13 +83,13 @@ class Scene:
     openings: Sequence[str] = ()
     """Cleaned beginnings of the first prompts, as many as are known; filled only while prompts are listed."""
     chosen_prompt: int | None = None
-    """Number of the prompt under the cursor of the list; None: the shown prompt."""
+    """Number of the prompt under the cursor of the list; None stands for the shown prompt."""
     prompt_filter: str = ""
-    """Words that a prompt must contain near its beginning to be listed; empty: all prompts are listed."""
+    """Words that a prompt must contain near its beginning to be listed; if empty, all prompts are listed."""
     symbols: Symbols = "braille"
     keys: Keymap = field(default=KEYMAP, repr=False)
     waited_s: float = 0.0
-    """Seconds since the start, as long as there is no run to show."""
+    """Seconds since the start while there is no run to show; 0 once there is a run."""
     speed: float = 1.0
     frozen: bool = False
     paused: bool = False
@@ -98,7 +98,7 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     pending: Mapping[KnobName, float] = field(default_factory=dict)
-    """By knob: the new value of a turned knob, if this value is not in force yet."""
+    """New values of turned knobs, by knob name, as far as they are not in force yet."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
@@ -113,9 +113,9 @@ class Scene:
     """Reason of an automatic pause, cleaned; empty if there is none."""
     pinned: Pin | None = None
     scale: Scale | None = None
-    """Axes of all charts; None: axes computed for the watched method."""
+    """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None
-    """Estimates for other knobs, while they are shown."""
+    """Estimates for other values of the knobs; None while no panel shows them."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""

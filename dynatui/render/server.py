@@ -1,7 +1,7 @@
 """Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
 
-Pure functions from the server's state to rows. A figure that the server does not report is shown as a dash, a time
-without answers as a gap in every curve. Text from the server is cleaned here by `clean_line`.
+Pure functions from the server's state to rows. A figure that the server does not report is shown as a dash; a time
+without answers is shown as a gap in every curve. Text from the server is cleaned here by `clean_line`.
 """
 
 import math
@@ -47,7 +47,7 @@ _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
 _WITH_OWN = "all figures except the steps include the target's own token; acceptance by position is not reported"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
-"""Lengths of the curves' window, in fifths of the largest length; a session begins with the smallest."""
+"""Lengths of the curves' window, in fifths of the largest length; a session begins with the smallest window."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -117,7 +117,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """The lines below the first line: reason of a gap, warning, remark, or names without room in the first line."""
+    """The lines below the first line: reason of a gap, warning, remark, or names that do not fit in the first line."""
     (width, height), names = size, _names(state)
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -188,7 +188,7 @@ def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """Values of a figure for each second of the session: means over the intervals that ended in that second, or NaN."""
+    """For each second with a poll, the mean of a figure over the intervals that ended in it; NaN if unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -274,7 +274,7 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    """Numbers of rounds and tokens in the session and the last interval; the session's length and missing readings."""
+    """Numbers of rounds and tokens in the session and the last interval; length of the session; failed polls."""
     reading = state.reading
     both = (reading.session, reading.interval) if reading else (None, None)
     counted: tuple[tuple[str, Figure], ...] = (

@@ -76,7 +76,7 @@ class _Place:
 
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
-    """A row of sliders, and below it reasons of the history rule and the comparison; in a frame if there is room."""
+    """A row of sliders, and below them the reasons of the history rule and the comparison; framed if there is room."""
     framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]

@@ -98,7 +98,7 @@ def _standstill(scene: Scene) -> Row:
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """The first line: on the left program, state, prompt and badge; on the right models, device and costs."""
+    """The first line: on the left the headline, state, prompt and speed; on the right models, device and costs."""
     if width < _NARROW:
         return essentials(scene, width, height)
     parts = [*_left_parts(scene), *_right_parts(scene)]
@@ -113,8 +113,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
     """The parts that fit, in the order of the line.
 
-    The part of lowest rank gets the longest wording that leaves room for the needed parts; then come as many other
-    parts as possible, then longer wordings for these parts.
+    The part of lowest rank gets the longest wording that leaves room for the needed parts. Then as many other parts as
+    possible are added in their shortest wording. Last, the parts get longer wordings.
     """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
@@ -185,7 +185,7 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """The essentials on one line, for the smallest terminals; after a key, the result of the key."""
+    """The essentials on one line, for the smallest terminals; after a key was pressed, the result of this key."""
     if scene.note:
         return [fit(((scene.note, "strong"),), width)]
     state = scene.state
@@ -270,7 +270,7 @@ def _hit(scene: Scene) -> Row:
 
 
 def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    """As many keys as fit, the most needed first; with `in_words`, arrow keys have names."""
+    """As many keys as fit, the most needed first; with `in_words`, arrow keys are written as words."""
     room, chosen = width, list[tuple[int, Row]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):
@@ -283,9 +283,9 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in short form: only the first and last digit of a series, and only one of several keys for an action.
+    """The keys in short form: of a series of digits the first and the last, and of several keys of an action the first.
 
-    `in_words` gives names to arrow keys, since their ASCII signs, `<` and `>`, are keys of their own.
+    With `in_words`, arrow keys are written as words, since their ASCII signs, `<` and `>`, are other keys.
     """
     digits = [cap for cap in key.shown if cap.isdecimal()]
     if len(digits) > _FEW:

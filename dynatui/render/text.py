@@ -169,7 +169,7 @@ def _tag_at(line: Line[int], column: int) -> int | None:
 
 
 def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
-    """Whether the token has a width on the screen; a line end has none."""
+    """Whether the token has a width on the screen; a line end has no width."""
     home = _line_of(lines, token)
     return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
 

@@ -17,7 +17,7 @@ def timeline(scene: Scene, width: int, height: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, x: int) -> int | None:
-    """The round at a clicked column; the ends of the line are the first and the last round."""
+    """The round at a clicked column; the ends of the line stand for the first and the last round."""
     length, rounds = _length(scene, width), scene.place.rounds
     cell = x - 2
     if length < 1 or not -1 <= cell <= length - 2:

@@ -1,4 +1,4 @@
-"""The draft tree of a round: its nodes, their probabilities, the accepted path; or its attention mask."""
+"""The draft tree of a round (its nodes, their probabilities, the accepted path), or the tree's attention mask."""
 
 from collections.abc import Mapping
 

@@ -28,7 +28,7 @@ _FIGURE = 3
 _TIMES = 4
 """Greatest width of the text for repeated draws of a node, in cells."""
 _LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
-"""Probabilities that the verifier keeps a node at which the colour of a sampled node changes."""
+"""Thresholds of the probability that the verifier keeps a sampled node; at each threshold the node's colour changes."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    """Width of the widest label of each depth, from 1."""
+    """Width of the widest label of each depth, beginning with depth 1."""
     widest = [0] * max(depth.values())
     for node, level in depth.items():
         if level > 0 and labels[node] > widest[level - 1]:
@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Siblings as a stack, the first sibling on top; with `joins`, it continues the row of its parent or arrow."""
+    """Siblings as a stack, the first one on top; with `joins`, the first one continues the row of parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 _STEP = 2
 """Width of an indent, in cells."""
 _LEAST_LABEL, _ENOUGH = 3, 10
-"""Widths in cells: the least width of any label, and the width for labels that a further indent must leave."""
+"""Widths in cells: the least width of any label, and the width that a further indent must leave for labels."""
 LEAST_COLUMNS = 34
 """Least width of a row, in cells, for levels as columns: from this width on, most rows fit three levels."""
 
@@ -23,7 +23,7 @@ class Look(NamedTuple):
     figures: int
     """Number of figures in each label."""
     more: int
-    """Width of the figures after the first, in cells."""
+    """Width of all figures except the first, in cells."""
     least: int
     """Least width of a label, in cells."""
     gap: int
@@ -58,8 +58,8 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
 
     `widest` is the width of the widest label of each depth from 1, with one figure; `arrow` is the width of a numbered
     arrow. `looks` are in order from the richest to the narrowest look. The first look whose columns fit in one band is
-    chosen; if there is none, the last look, with as few bands as possible. Then the labels are made as wide as possible
-    without a further band.
+    chosen. If no look fits in one band, the last look is chosen, with as few bands as possible. Then the labels are
+    made as wide as possible without a further band.
     """
     close = looks[-1]
     if width < LEAST_COLUMNS:

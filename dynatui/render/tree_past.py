@@ -24,7 +24,7 @@ _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
     """The first trees that fit, at most three: side by side in a wide panel, otherwise one below the other.
 
-    No rows if none fits or no round has drafted.
+    Empty if no tree fits or no round has a draft.
     """
     if not any(map(drafted_nodes, events)):
         return []
@@ -38,7 +38,7 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Accepted paths of as many rounds as fit, one below the other; with enough room, the first trees are whole."""
+    """Accepted paths of as many rounds as fit, one below another; if rows remain, the first rounds get whole trees."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)

@@ -20,7 +20,7 @@ Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
 _PATH = 6
 """Width of the column with the probability of the path to the end of a row, in cells."""
 _BAR = 10
-"""Width of the bar for that probability, in cells, including a gap of two cells."""
+"""Width of the bar to the right of the labels, in cells, including a gap of two cells."""
 _SECOND = 5
 """Width of a second figure in a label, in cells."""
 _ROOMY, _MEDIUM, _CLOSE = 16, 13, 11
@@ -58,7 +58,7 @@ class _Tree:
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """The tree in at most `height` rows, with the number of omitted nodes; `text`: the tokens before the round."""
+    """The tree in at most `height` rows, with the number of omitted nodes; `text` is the tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     names = labels(event, candidates, marked)
@@ -136,7 +136,7 @@ def _looks(names: Labels) -> list[Look]:
 
 
 def _inked(tree: _Tree) -> Rows:
-    """The rows with inks; the first is the root's row."""
+    """The rows with inks; the first row is the root's row."""
     root, figures = _heading(tree)
     edge = tree.room if tree.labels.copies else max(tree.layout.end, width_of(root) + width_of(figures))
     path = "path".rjust(_PATH) if tree.tells_path and figures else ""

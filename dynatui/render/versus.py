@@ -57,7 +57,7 @@ _COLUMNS = (
     _Column("distinct", lambda figures: figures.distinct_8grams, short),
     _Column("x ar", lambda figures: figures.speedup, short),
 )
-"""Columns of the table of figures; a narrow terminal omits the last ones first."""
+"""Columns of the table of figures; a narrow terminal omits the last columns first."""
 
 
 def _round_ms(figures: Figures) -> float | None:
@@ -140,7 +140,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
 
 
 def verdict(left: RunState, right: RunState) -> Row:
-    """Whether the texts are equal, up to the length of the shorter one."""
+    """Whether the texts are equal, up to the length of the shorter text."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:

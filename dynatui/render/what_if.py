@@ -1,7 +1,7 @@
 """Estimates for other knobs in the last rounds, as small tables; each cell has tokens per round and drafted nodes.
 
-Computes nothing: `decoder.analysis.what_if` defines the cells, which may be lower bounds or unknown. Bar characters
-repeat the figures, so that the tables can be read without colour.
+Computes nothing: `decoder.analysis.what_if` defines the values of cells, which may be lower bounds or unknown. Bar
+characters repeat the figures, so that the tables can be read without colour.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _nothing_yet(scene: Scene) -> str:
 
 
 def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
-    """Both tables, side by side or one below the other, or only the first, or none."""
+    """Both tables, side by side or one below the other, or only the first table, or no table."""
     yields = [cell.tokens for cell in estimate.cells if cell.known]
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2

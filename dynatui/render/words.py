@@ -17,7 +17,7 @@ from dynatui.state.run_state import RunState
 TARGET = 0.7
 """Depth acceptance that the history rule aims at if the run gives no target."""
 ALONE = "own noise"
-"""Table entry of a method that samples with noise of its own, so that its text is not compared with that of ar."""
+"""Table entry of a method whose text is not compared with that of ar, since the method samples with its own noise."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
@@ -44,7 +44,7 @@ def continues(change: Change, before: Change) -> bool:
 
 
 def joint(change: Change, before: Change) -> Change:
-    """Two changes joined to one, with the reason of the second."""
+    """Two changes joined into one, which has the reason of the second change."""
     return replace(change, old=before.old)
 
 
@@ -54,7 +54,7 @@ def written(knob: KnobInfo, value: float) -> str:
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; otherwise empty."""
+    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; else empty text."""
     return next(iter(reasons(change, lane)), "")
 
 
@@ -99,7 +99,10 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """Since the user turned a knob, the history rule's changes back, joined to one change; None if there are none."""
+    """The change by which the history rule has moved a knob back, from the user's value to the present value.
+
+    The knob is one that the user has turned; None if the rule has moved no such knob back.
+    """
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(changes) if change.by_user]
@@ -116,12 +119,12 @@ def _base_depth(d0: float) -> str:
 
 
 def is_alone(state: RunState, method: str) -> bool:
-    """Whether a method samples with noise of its own, so that its text is not compared with that of ar."""
+    """Whether a method's text is not compared with that of ar because the method samples with its own noise."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """Table entry: whether a method's text equals that of ar; `differs` is the entry if not, except for a near tie."""
+    """Table entry: whether a method's text equals that of ar; `differs` is the entry for a clear difference."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:

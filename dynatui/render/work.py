@@ -120,7 +120,7 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
 
 
 def times(state: RunState, tally: Tally, width: int) -> Rows:
-    """Time of each stage: in the last round, on average, as a share, and recently."""
+    """Time of each stage: in the last round, on average, as a share of decode time, and as a trend."""
     past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))

@@ -1,6 +1,6 @@
 """Wraps a growing text into lines of tagged spans.
 
-Only the last line can change, so a long text costs no more per token than a short one. Knows no inks: a tag gets an
+Only the last line can change, so a long text costs no more per token than a short text. Knows no inks: a tag gets an
 ink when a page is displayed, so that new colours need no new wrapping.
 """
 

@@ -1,7 +1,7 @@
 """The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
 
 All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the commands of keys are in
-`dynatui.screen.commands`. Only `tick` reads the time, so that tests need no clock.
+`dynatui.screen.commands`. The time is read from a clock that tests can replace.
 """
 
 from collections.abc import Callable, Iterable
@@ -126,7 +126,7 @@ class DynaApp(PanelApp):
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Lets the source add the records that are due, and folds the new ones."""
+        """Lets the source add the records that are due, and folds the new records."""
         self.source.advance(now)
         self.read_events()
 
@@ -235,7 +235,7 @@ class DynaApp(PanelApp):
         self._point(event, mouse.click)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Handles the drag of a slider."""
+        """Handles a drag of the pointer, for example along a slider."""
         if event.button:
             self._point(event, mouse.drag)
 

@@ -39,7 +39,7 @@ class Aside:
         fault: Exception | None = None
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - `on_end` receives it and raises it in the app unless it is a user's error
+        except Exception as error:  # noqa: BLE001 - `on_end` raises the error in the app, unless the user can remedy it
             fault = error
         with suppress(RuntimeError):  # the app has ended
             self._call_later(on_end, fault)

@@ -91,7 +91,7 @@ class CompareApp(PanelApp):
         self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
 
     def action_step(self, rounds: int) -> None:
-        """Moves on by `rounds` rounds, or back, and pauses."""
+        """Moves forward by `rounds` rounds, or back if `rounds` is negative, and pauses."""
         self.lockstep.paused = True
         self.lockstep.step(rounds)
 
@@ -100,7 +100,7 @@ class CompareApp(PanelApp):
         self.lockstep.seek(share * self.lockstep.seconds)
 
     def action_go(self, step: int) -> None:
-        """Moves by `step` pairs of runs."""
+        """Moves forward by `step` pairs of runs, or back if `step` is negative."""
         self.lockstep.go(step)
 
     def action_panel(self, name: PanelName) -> None:

@@ -1,7 +1,7 @@
 """Reads new records of the source and passes each to viewpoint, session log, knob editor and pins.
 
 The viewpoint folds a record into the state of the run; session log and pins read that state. Records of earlier runs
-are dropped, since a monitor may run for days; their totals stay. Knows no widget.
+are dropped, since a monitor may run for days; the session log keeps the totals of these runs. Knows no widget.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """What the newly read records contain."""
+    """Which kinds of records were newly read."""
 
     failed: bool = False
     """Whether there is an error to show."""

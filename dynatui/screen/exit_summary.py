@@ -1,4 +1,4 @@
-"""The summary after the end of the app: results, the best knobs, and the command line of these settings.
+"""The summary after the end of the app: results, the best knobs, and the command line of the settings.
 
 The text is made from the session's totals and cleaned. No line is longer than the width of the terminal, except paths
 and the command. Prints nothing itself.
@@ -33,7 +33,7 @@ def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", widt
         *_best(log),
         *((memory_by_rank(log.peak_bytes_by_rank)[:width],) if log.peak_bytes_by_rank else ()),
         *(f"written: {clean_line(str(path))}" for path in written),
-        *(("these settings again:", f"  {clean_line(command)}") if command else ()),
+        *(("command line of these settings:", f"  {clean_line(command)}") if command else ()),
     ]
 
 
@@ -54,7 +54,7 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
     if log.dropped:
-        yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
+        yield f"and {log.dropped} earlier {'run' if log.dropped == 1 else 'runs'}"
 
 
 def _row(name: str, cells: Sequence[str]) -> str:

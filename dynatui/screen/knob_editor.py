@@ -1,7 +1,8 @@
 """Turns of knobs: steps and values, pending turns, and undo; knows neither keys nor widgets.
 
-Turns act on the parameter set of the watched method, or of the first method before the models are loaded. Steps start
-from the value in force, which the history rule may have changed. Temperature and top-p are turned for all methods.
+Turns act on the parameter set of the watched method; before the models are loaded, on that of the first method. Steps
+start from the value in force, which the history rule may have changed. Temperature and top-p are turned for all
+methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ class KnobEditor:
             for name, rules in controls.config.parameters.items()
             if name in METHODS
         }
-        """Index of the last chosen preset of each parameter set; -1 for none."""
+        """Index of the last chosen preset of each parameter set; -1 if no preset was chosen."""
 
     def take(self, record: Record) -> None:
         """Drops turns that are in force now; a new run begins with all earlier turns in force."""
@@ -107,7 +108,7 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches the history rule off, and sets its knobs to `values`, or to present values if absent from `values`.
+        """Switches the history rule off, and sets each of its knobs to its value in `values`, else its present value.
 
         The rule may change these knobs until it is off, so their values are set even if they are in force now.
         """
@@ -117,9 +118,9 @@ class KnobEditor:
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Undoes the last key press; returns the turns made for this, an empty list if there is nothing to undo."""
+        """Undoes the turns of the last key press; returns the undoing turns, or an empty list if nothing is undone."""
         turns = self._undoing.pop() if self._undoing else []
-        # The history rule may have changed these knobs since the state was displayed.
+        # The history rule may have changed these knobs since the state was displayed, so they are turned in any case.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
         for turn in reversed(turns):
             rules_name = turn.rules_name or SAMPLING
@@ -128,7 +129,7 @@ class KnobEditor:
         return turns
 
     def defaults(self, state: RunState) -> bool:
-        """Turns the watched method's and the shared knobs back to their start values; returns whether any changes."""
+        """Turns the watched method's and the shared knobs to their start values; returns whether any value changes."""
         rules_name = self.rules_name(state) or SAMPLING
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
@@ -163,7 +164,10 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order, a group with True even to values in force; returns whether any was turned."""
+        """Turns groups of knobs in order; in a group with True, even knobs that already have their value.
+
+        Returns whether any knob was turned.
+        """
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
@@ -187,7 +191,7 @@ class KnobEditor:
         }
 
     def _restorable(self, rules_name: RulesName, name: KnobName, rules: TunableParameters) -> float:
-        """Value of a knob for undo: its present value, rounded to the grid if the history rule has changed it."""
+        """Value of a knob for undo: its present value, rounded to the knob's steps if the history rule changed it."""
         value = rules.knob(name)
         configured = value == self._controls.config.rules(rules_name).knob(name)
         return value if configured else rules.settled(name, value)

@@ -1,4 +1,4 @@
-"""Actions of clicks and drags by panel; each action also has a key."""
+"""The actions of clicks and drags on each panel; each action also has a key."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +88,7 @@ def click(screen: Screen, press: Press) -> None:
 
 
 def wheel(screen: Screen, lines: int) -> None:
-    """Moves the cursor in the text by three lines per step of the wheel."""
+    """Moves the cursor in the text by three lines per step of the wheel; the first step up places the cursor."""
     if screen.scene.mode in CURSOR:
         view.cursor_line(screen, 3 * lines)
     elif lines < 0:

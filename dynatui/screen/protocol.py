@@ -53,7 +53,7 @@ class Screen(Protocol):
         """Remembers a written file for the summary at the end."""
 
     def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object:
-        """Opens a page over the main screen; the callback receives its result."""
+        """Opens a page over the main screen; the callback receives the page's result."""
 
     def export_screenshot(self, *, title: str | None = None) -> str:
         """The screen as SVG."""

@@ -99,7 +99,7 @@ def attach(source: ServerSource, view: View) -> int:
         if terminal_lost:
             os._exit(code)  # the terminal is closed, and a flush could block
         if code == _FAULT:
-            streams.say(f"it stopped because of a bug; please report what {log} says")
+            streams.say(f"stopped because of a bug; please report what {log} says")
         if app.failure is not None:
             raise app.failure
         if (line := summary(app.state)) and code != _FAULT:
@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the time limit of the exit; yields app, exit code, log, whether the terminal is lost."""
+    """Runs an app, then starts the exit's time limit; yields app, exit code, log, and whether the terminal is lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
@@ -154,9 +154,10 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
             out.writelines(f"{line}\n" for line in report)
             out.flush()
     if app.aside.busy:
-        streams.say("an export was still being written and lacks files; wait for its note before you quit")
+        streams.say("an export was not finished and lacks files; quit only after the note that it is exported")
     if not ended:
-        # A thread that loads a model cannot be interrupted; Python's normal exit could hang or abort in native code.
+        # A thread that loads a model cannot be interrupted, and Python's normal exit could hang or abort in native
+        # code, so the process ends without it.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

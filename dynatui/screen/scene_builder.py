@@ -38,7 +38,7 @@ class SceneBuilder:
         self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
         self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._recorded = list[str]()
-        """Beginnings of the prompts of a recording's runs that were read so far."""
+        """Beginnings of the prompts that were read so far from a recording."""
         self._opened = lru_cache(maxsize=1)(lambda prompts: tuple(map(opening_of, prompts)))
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
@@ -93,7 +93,7 @@ class SceneBuilder:
         rules = rules_in_force(state)
         if not isinstance(rules, AdaptiveTree):
             return None
-        # The estimate is valid only for rounds under the present rules.
+        # The estimate is valid only under the present rules, so rounds before the last change of rules are omitted.
         changes = state.lane.changes
         turned = [change.round for change in changes if change.by_user and change.name not in _IN_ROUNDS]
         return what_if(state.lane.past[max(turned, default=0) :], rules)

@@ -1,9 +1,9 @@
-"""A/B comparison of a method: side A under the pinned settings, side B since the last turn of a knob.
+"""A/B comparison of a method's rounds: side A ran under the pinned settings, side B after the last turn of a knob.
 
-Rounds are autocorrelated, since the history rule depends on earlier rounds. So variances come from overlapping batch
-means (the moving-block bootstrap in closed form) with blocks of about the square root of the number of rounds, and
-intervals from Student's t. Assumption: each side is a stationary series whose autocorrelation is shorter than a block.
-The intervals do not account for the difference between the texts of A and B.
+Rounds are autocorrelated, since the history rule depends on earlier rounds. Therefore variances are computed by
+overlapping batch means (the moving-block bootstrap in closed form), with a block length of about the square root of
+the number of rounds, and intervals by Student's t. Assumption: each side is a stationary series whose autocorrelation
+is shorter than a block. The intervals do not account for the difference between the texts of A and B.
 """
 
 import math
@@ -25,17 +25,20 @@ Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_pe
 
 LEAST = 10
 """Least number of rounds that each side of a comparison needs."""
-ASSUMPTION = "95 % interval; blocks of rounds, as neighbours are correlated; the texts of A and B differ"
+ASSUMPTION = (
+    "95 % intervals are computed from blocks of rounds, since neighbouring rounds are correlated; they do not "
+    "account for the different texts of A and B"
+)
 """The assumption behind the intervals, in the words of the help."""
 _NOISE = 1e-9
-"""Largest relative difference that rounding may cause between means of the same values, summed in different blocks."""
+"""Largest relative difference that rounding may cause between two means of the same values summed in another order."""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
     "tokens_per_second": "tokens/s",
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Largest number of compared rounds of a side, which are its newest rounds: bounds the cost of a comparison."""
+"""Only this number of newest rounds of each side is compared, which bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -72,15 +75,15 @@ class Pin:
     rounds: int
     """Number of the method's rounds at the time of the pin."""
     curves: Curves
-    """The method's curves at the time of the pin, which charts show behind the present ones."""
+    """The method's curves at the time of the pin; charts show them behind the present curves."""
     knobs: Knobs | None
     """Knobs in force at the time of the pin; None if rounds record no knobs."""
     started_at: str | None
-    """Start time of the run, which identifies it."""
+    """Start time of the run, which identifies the run."""
     by_hand: bool = False
-    """Whether the user pinned side A; if a turn of a knob pinned it, a later turn may replace the pin."""
+    """Whether the user pinned side A. If False, a turn of a knob made the pin, and a later turn may replace it."""
     turns: tuple[Change, ...] = ()
-    """The user's turns that led to the pinned settings; empty for the settings at the start."""
+    """The user's last turns of knobs before the pin; empty if the user had turned no knob."""
 
     @classmethod
     def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
@@ -91,11 +94,11 @@ class Pin:
         return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand, turns)
 
     def of_run(self, state: RunState) -> bool:
-        """Whether the pin is from the shown run."""
+        """Whether the pin was made in the shown run."""
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Samples of side B: the rounds after the pin and the user's last turn, in the pin's run or a later run."""
+        """Samples of side B: the rounds after the user's last turn and, in the run of the pin, after the pin."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
@@ -105,9 +108,9 @@ class Pin:
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
     def after_turn(self, state: RunState) -> "Pin":
-        """The pin after another turn of a knob; `state` is the state before that turn.
+        """The pin after another turn of a knob; `state` is the state before that turn. A pin by the user stays.
 
-        The settings until the turn become side A, unless they had too few rounds, as between two quick turns.
+        Otherwise the settings before the turn become side A, unless they had too few rounds, as between quick turns.
         """
         if self.by_hand:
             return self
@@ -120,13 +123,13 @@ def _started(state: RunState) -> str | None:
 
 
 def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> Samples:
-    """Samples of a method's rounds from `since` (inclusive) to `until` (exclusive), at most the newest 500."""
+    """Samples of a method's rounds from `since` (inclusive) to `until` (exclusive), at most the newest 500 samples."""
     end = len(lane.samples) if until is None else min(until, len(lane.samples))
     return lane.samples[max(since, end - _MOST) : end]
 
 
 def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
-    """B - A of each figure with its interval; None if a side has fewer than `least` rounds; `least` is 3 or more.
+    """Difference B - A of each figure; None if a side has fewer than `least` rounds. `least` must be at least 3.
 
     A figure with unknown values, such as a rate without decode time, is left out.
     """
@@ -138,7 +141,7 @@ def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ..
 
 
 def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
-    """Both sides without the times and tokens of the stalled rounds that rates leave out."""
+    """Both sides, with decode time 0 for the stalled rounds that rates leave out."""
     stalls = [Stalls().with_round(sample.stalled_s, Times(1)) for sample in (*a, *b) if sample.stalled_s]
     level = left_out_from(stalls, len(a) + len(b))
 
@@ -187,7 +190,7 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
     variance = variance_a + variance_b
     reach = 0.0
     if variance > 0:
-        # Welch and Satterthwaite: degrees of freedom of a sum of two variances.
+        # Welch-Satterthwaite equation: degrees of freedom of a sum of two variances.
         freedom = variance**2 / (variance_a**2 / freedom_a + variance_b**2 / freedom_b)
         reach = students_t(freedom) * math.sqrt(variance)
     middle = mean_b - mean_a
@@ -195,7 +198,7 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
 
 
 def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | None:
-    """Ratio of the sums of a figure, with the ratio's variance (delta method) and degrees of freedom."""
+    """A figure of one side (a ratio of two sums), its variance by the delta method, and the degrees of freedom."""
     above, below = (np.array([part(sample) for sample in samples], dtype=float) for part in _PARTS[figure])
     if not below.sum() > 0 or not np.isfinite([above.sum(), below.sum()]).all():
         return None
@@ -205,7 +208,7 @@ def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | N
 
 
 def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
-    """Variance of the mean of an autocorrelated series by overlapping batch means, and its degrees of freedom."""
+    """Variance of an autocorrelated series' mean by overlapping batch means, and the variance's degrees of freedom."""
     count = len(series)
     block = max(1, round(math.sqrt(count)))
     sums = np.cumsum(np.concatenate([[0.0], series]))

@@ -1,8 +1,8 @@
 """The effect of the user's last turn of knobs: compares the rounds before and after the turn.
 
-A pure function of one method's state, so that every round of a recording shows the effect at that round. Turns within a
-few rounds of each other count as one turn, from the values before the first to the values after the last. Knows neither
-growth rules nor keys.
+The effect is a pure function of one method's state, so the screen can show it at each round of a recording. Turns
+within a few rounds of each other count as one turn, from the values before the first of these turns to the values after
+the last one. Knows neither growth rules nor keys.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from dynatui.state.ab_comparison import Difference, Samples, compared, samples_o
 from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
-"""Number of compared rounds before and after a turn; turns that are fewer rounds apart are joined."""
+"""Number of rounds that are compared before and after a turn; turns that are fewer rounds apart are joined."""
 _FEWEST_BEFORE = 3
 """Least number of rounds before the turn for a confidence interval."""
 _FEWEST_AFTER = 5
-"""Least number of rounds after the turn for a confidence interval, which narrows until all `ROUNDS` are decoded."""
+"""Least number of rounds after the turn for an interval, which narrows until all `ROUNDS` rounds are decoded."""
 _compared = lru_cache(maxsize=8)(compared)
 
 
@@ -41,7 +41,7 @@ class Consequence:
 
     @property
     def nodes(self) -> tuple[float, float] | None:
-        """Mean number of drafted nodes per round before and after the turn; None without a round after it."""
+        """Mean number of drafted nodes per round before and after the turn; None before the first round after it."""
         if not self.after:
             return None
         before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
@@ -49,13 +49,13 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """For each figure, the difference after - before with its interval; empty while there are too few rounds."""
+        """For each figure, its value after the turn minus its value before; empty while there are too few rounds."""
         enough = len(self.after) >= _FEWEST_AFTER
         return (_compared(self.before, self.after, _FEWEST_BEFORE) if enough else None) or ()
 
 
 def consequence(lane: LaneState) -> Consequence | None:
-    """The effect of the last turn; None without a turn, without a round before it, and for a turn that was undone."""
+    """The effect of the last turn; None if there is no turn or no round before it, or if the turn was undone."""
     turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
@@ -77,7 +77,7 @@ def _first_in_a_row(turns: Sequence[Change]) -> int:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """One turn for each knob, without knobs that are back at their first value, and without the history switch."""
+    """The turns joined into one per knob; omits knobs that are back at their first value, and the history switch."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

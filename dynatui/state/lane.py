@@ -1,6 +1,7 @@
 """The state of one method of a run, as the screen shows it: a pure fold of its events.
 
-Every method of a race has a state of its own, so that any of them can be watched at any time. Knows no other method.
+Every method of a race has a state of its own, so that each method can be watched at any time. A state knows only its
+own method.
 """
 
 import math
@@ -56,11 +57,14 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over the rounds of a text, with a bounded number of points: when full, adjacent points are averaged."""
+    """A series over the rounds of a text, with a bounded number of points: at the bound, adjacent points are averaged.
+
+    Each pair of points then becomes one point, their mean.
+    """
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
-    """Number of tokens of the text at the end of the last round of each point."""
+    """For each point, the length of the text after the last round of the point, in tokens."""
     stride: int = 1
     """Number of rounds per point."""
     waiting: tuple[float, ...] = ()
@@ -80,7 +84,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """A turn of a knob, as log and curves show it; the user's quick successive turns of one knob are joined."""
+    """A turn of a knob, as the log and the curves show it; quick successive turns of a knob by the user are joined."""
 
     round: int
     """The first round under the new value."""
@@ -90,16 +94,16 @@ class Change:
     by_user: bool
     """Whether the user turned the knob, not the history rule."""
     token: int
-    """Length of the text before that round, in tokens."""
+    """Length of the text before the round `round`, in tokens."""
     first: int
     """The first round under the earliest of the joined turns."""
     presses: int = 1
     """Number of joined turns."""
     acceptance: float | None = None
-    """Mean depth acceptance over the window at a turn by the history rule; None for a turn by the user."""
+    """For a turn by the history rule, the mean depth acceptance that caused it; None for a turn by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """Both turns joined; None if they are of different knobs or too many rounds apart."""
+        """This turn and a later one as one turn; None if their knobs differ or they are too many rounds apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
@@ -143,17 +147,17 @@ class LaneState(msgspec.Struct, frozen=True):
     shares: tuple[float, ...] = ()
     """Depth acceptance of the newest rounds with a draft, at most one window of rounds."""
     ruled: tuple[float, ...] = ()
-    """Like `shares`, but looked-up nodes do not count: the input of the history rule."""
+    """Like `shares`, but looked-up nodes do not count; the history rule uses these values."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as it was set last, by the user or by the history rule."""
     knobs: Knobs | None = None
-    """Exact values of the knobs that rounds record; None for a method without these knobs."""
+    """Exact values of the knobs that the events of rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
-    """Test statistics of losslessness over the sampled rounds of the run."""
+    """Statistics of the test for losslessness, over the rounds of the run with sampled tokens."""
     draft_depths: tuple[AtDepth, ...] = ()
     """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
     history: bool | None = None
-    """Whether the history rule is on; None for a method without it."""
+    """Whether the history rule is on; None for a method without this rule."""
 
     @property
     def window(self) -> int:
@@ -193,11 +197,11 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """The limit that stopped the growth of each tree in the window; None if the round's event names no limit."""
+        """For each round in the window, the limit that stopped its tree's growth; None if the event names no limit."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
-        """A knob's value as it was set in round `number`; None for a knob that the method lacks."""
+        """The value to which a knob was set in round `number`; None if the method lacks the knob."""
         later = next((change for change in self.changes if change.name == name and change.round > number), None)
         return later.old if later else self.settings.get(name)
 
@@ -238,7 +242,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         stalled_s=event.stalled_s or 0.0,
     )
     whole = "".join(event.pieces)
-    harmless = clean_line(whole) == whole  # most text is harmless, and this check is cheap
+    harmless = clean_line(whole) == whole  # one check of the whole text is cheaper than cleaning every piece
     clean_event = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     after = structs.replace(
         lane,
@@ -255,7 +259,7 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
 
 
 def _with_share(shares: tuple[float, ...], accepted: Sequence[int], levels: int, window: int) -> tuple[float, ...]:
-    """The depth acceptance of the newest rounds with a draft; includes the given round if this round has a draft."""
+    """`shares` with the depth acceptance of one more round, cut to the window; unchanged if the round has no draft."""
     return (*shares, share_of_depth(accepted, levels))[-window:] if levels else shares
 
 
@@ -296,7 +300,7 @@ def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
-    """The curves after a round; if it has no draft, the acceptance stays unchanged."""
+    """The curves with one more round; a round without a draft repeats the last depth acceptance."""
     curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
@@ -321,5 +325,5 @@ def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, floa
 
 
 def is_sane(value: object) -> bool:
-    """Whether a recorded value is a finite number, below 10^6 in absolute value."""
+    """Whether a recorded value is a finite number whose absolute value is below 10^6."""
     return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST

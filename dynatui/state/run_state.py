@@ -1,7 +1,8 @@
 """State of the run on the screen: a pure fold of records into one frozen value.
 
 Records are the engine's events and three kinds of records of the source: a step of loading, a new prompt, a failure.
-The fold cleans foreign text. Figures come from `decoder.analysis.metrics`. Knows no widget, clock or thread.
+The fold makes foreign text safe for the terminal (`clean`). Figures come from `decoder.analysis.metrics`. Knows no
+widget, clock or thread.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Prompt:
-    """The start of a prompt."""
+    """Record that the source begins a prompt."""
 
     number: int
     """Number of the prompt, from 1."""
@@ -44,7 +45,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that ended the source, with its remedy."""
+    """An error that ended the source of records; the message names a remedy."""
 
     message: str
     exit_code: int
@@ -58,7 +59,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     race: Race = msgspec.field(default_factory=Race)
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
-    """State of each method by its name, in the order of the race."""
+    """State of each method, by method name, in the order of the race."""
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()
@@ -76,7 +77,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def watched(self) -> str:
-        """The method whose text, tree and curves are shown: the chosen method, else the first of the run."""
+        """The method whose text, tree and curves are shown: the chosen method, or else the first method of the run."""
         return self.chosen if self.chosen in self.lanes else next(iter(self.lanes), "")
 
     @property
@@ -106,7 +107,7 @@ class RunState(msgspec.Struct, frozen=True):
         return self.summary is not None
 
     def with_origins(self, event: Round) -> Round:
-        """The round with the origins of its nodes; without a draft model all nodes but the root come from lookup."""
+        """The round with the origins of its nodes; without a draft model, all nodes except the root are looked up."""
         if event.origins or self.run is None or self.run.draft != LOOKUP:
             return event
         return structs.replace(event, origins=["root", *["lookup"] * (len(event.tokens) - 1)])

@@ -27,7 +27,7 @@ class ServerState:
     reading: Reading | None = None
     """The newest page with metrics; None before the first page."""
     missing_since: float | None = None
-    """Start of the present series of failed polls, in seconds of the session; None while polls succeed."""
+    """Time of the first of the present failed polls, in seconds since the session's start; None while polls succeed."""
     readings: int = 0
     """Number of polls that succeeded."""
     missed: int = 0
@@ -36,9 +36,9 @@ class ServerState:
     """Number of series of successive failed polls."""
     restarts: int = 0
     restarted_at: float | None = None
-    """Time of the last restart, in seconds of the session."""
+    """Time of the last restart, in seconds since the start of the session."""
     replaced_at: float | None = None
-    """Time of the first answer by a server of another kind, in seconds of the session."""
+    """Time of the first answer by a server of another kind, in seconds since the start of the session."""
     request: RequestSent | None = None
     """The newest request that this program sent."""
     answer: Answer | None = None
@@ -46,7 +46,7 @@ class ServerState:
 
     @property
     def t(self) -> float:
-        """Time of the newest poll, in seconds of the session."""
+        """Time of the newest poll, in seconds since the start of the session."""
         return self.past[-1].t if self.past else 0.0
 
     @property
@@ -57,7 +57,7 @@ class ServerState:
 
     @property
     def wasted(self) -> Wasted | None:
-        """The warning that too few draft tokens are accepted; None if the newest page gives no cause for it."""
+        """The warning that too few draft tokens are accepted; None if the newest page gives no cause to warn."""
         return self.reading.wasted if self.reading else None
 
     @property
@@ -112,13 +112,13 @@ def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerSta
 
 
 def remark(state: ServerState) -> str:
-    """The reason of a gap, or a remark on the figures, or an empty text.
+    """The reason why the newest poll failed, or a remark on the figures, or an empty text.
 
     May contain foreign text that is not cleaned.
     """
     kind, reading = state.kind, state.reading
     if state.gap is not None:
-        return f"{state.gap.reason}; it is asked again"
+        return f"{state.gap.reason}; trying again"
     if _is_recent(state, state.replaced_at):
         return "another server answers at this address now: the figures of the session start again"
     if kind is None or reading is None or not reading.session.seconds:

@@ -1,7 +1,7 @@
 """Totals of a session of the monitor: its runs and prompts, and tokens and times under each setting.
 
-Pure folds of the screen's records and of the state after each record, which contains the figures. Bounded in size,
-since a session may last for days. Events that a replay repeats after a step back count once.
+Pure folds of the screen's records and of the state after each record, which contains the figures. The size is bounded,
+since a session may last for days. Events that are played again after a step back in a recording count once.
 """
 
 from collections.abc import Mapping
@@ -95,14 +95,14 @@ class SessionLog:
     peak_bytes_by_rank: tuple[int, ...] = ()
     """Peak memory of each process in bytes, in the last run that has ended; empty for a single process."""
     runs: tuple[Line, ...] = ()
-    """Earlier runs, the newest last."""
+    """The runs before the run in progress, the newest last."""
     dropped: int = 0
-    """Number of even earlier runs, which are no longer in `runs`."""
+    """Number of older runs that `runs` no longer contains."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
     """Totals of each setting."""
     results: Results = field(default_factory=dict)
     setting: Setting | None = None
-    """The present setting; None between a turn and the first round under it."""
+    """The present setting; None between a turn and the first round after it."""
     counted: int = 0
     """Number of rounds of this run that the totals include already, because the run was played before."""
 
@@ -129,7 +129,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second among the settings with enough rounds; None if there is none."""
+        """The setting with the most tokens per second among those with enough rounds; None if no setting has enough."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -191,7 +191,7 @@ class SessionLog:
 
 
 def noted(results: Results, state: RunState) -> Results:
-    """The results, with the present figures of a run added, whether or not it is finished."""
+    """The results with the present figures of a run, whether or not the run is finished."""
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results

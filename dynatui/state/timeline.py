@@ -1,7 +1,7 @@
 """The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
-The screen can go back without involving the engine. The state after every 64th record is kept, at little cost since
-states share their parts; any other state is folded again from the kept state before it. Knows no widget and no source.
+The screen can go back without involving the engine. The state after every 64th record is kept, which costs little since
+states share their parts. Any other state is computed from the last kept state before it. Knows no widget and no source.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Timeline:
         self._snapshots = [self.state]
         """The states before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
-        """By method: number of records before the method's first round, then number up to the end of each round."""
+        """For each method, the number of records before its first round, then the number up to and with each round."""
 
     def __len__(self) -> int:
         """Number of records."""
@@ -64,7 +64,7 @@ class Timeline:
 
 
 def run_so_far(records: Sequence[object]) -> list[Event]:
-    """The events of the newest run among a source's records; none before the first run."""
+    """The events of the newest run among a source's records; empty before the first run."""
     begin = next((place for place in range(len(records) - 1, -1, -1) if isinstance(records[place], Run)), len(records))
     return [r for r in records[begin:] if isinstance(r, Run | Start | Round | Knob | End | Summary)]
 
@@ -76,13 +76,13 @@ class Place:
     round: int = 0
     """Number of rounds of the watched method up to this place."""
     rounds: int = 0
-    """Number of all known rounds of the watched method; for a recording, of all recorded rounds."""
+    """Number of known rounds of the watched method; for a recording, the number of recorded rounds."""
     seconds: float = 0.0
     """Decode time of the watched method up to this place."""
     live: bool = True
     """Whether the view follows decoding or playback."""
     played: int | None = None
-    """Number of decoded or played rounds of the watched method; None: all known rounds."""
+    """Number of decoded or played rounds of the watched method; None stands for all known rounds."""
 
     @property
     def ahead(self) -> bool:
@@ -93,7 +93,7 @@ class Place:
 class Viewpoint:
     """The run in progress, the shown run and the shown place in this run, and the watched method.
 
-    The shown run is kept when the next run begins.
+    If the view does not follow decoding or playback, it stays on the shown run when the next run begins.
     """
 
     def __init__(self) -> None:
@@ -101,9 +101,9 @@ class Viewpoint:
         self._chosen = ""
         self._shown_run = self.work
         self._recorded: Sequence[Event] = ()
-        """All events of the recorded run in play; empty for an engine."""
+        """All events of the recorded run that is played; empty if an engine decodes."""
         self._foreseen = Timeline()
-        """The states of the recorded run in play, for all events read so far, including events not played yet."""
+        """The states of the recorded run that is played, for all events read so far, even those not played yet."""
         self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
         self._newest_state: RunState | None = None
@@ -137,7 +137,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recorded run in play, but at least all events already played."""
+        """Folds `count` more events of the recorded run that is played, but at least all events already played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))
@@ -153,7 +153,7 @@ class Viewpoint:
         self._chosen = method
 
     def place(self, known_rounds: int = 0) -> Place:
-        """The shown place; `known_rounds` are the rounds of a recording, played or not."""
+        """The shown place; `known_rounds` is the number of rounds in a recording, whether played or not."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
         of_this_run = self.live or self._shown_run in (self.work, self._foreseen)
@@ -171,7 +171,7 @@ class Viewpoint:
         self._held_state = None
 
     def look_at(self, rounds: int) -> None:
-        """Holds the view after round number `rounds` of the watched method in the shown run, played or not."""
+        """Holds the view after round number `rounds` of the watched method, even if that round is not played yet."""
         self.hold()
         if self._shown_run is self._foreseen and rounds > self._shown_run.rounds(self.state.watched):
             self._read_on(len(self._recorded))

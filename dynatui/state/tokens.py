@@ -1,7 +1,7 @@
 """The tokens of a text: the origin of each token, search for words, and repetition within the text.
 
-A token may be a part of a character, so the pieces of the accepted tokens need not add up to the text of the round;
-the rest of this text is given to the last token of the round. Knows no screen.
+A token may encode only a part of a character, so the pieces of the accepted tokens need not add up to the text of the
+round; the last token of the round gets the rest of this text. Knows no screen.
 """
 
 import math
@@ -18,7 +18,7 @@ from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
 FARTHEST = 1 << 15
-"""Number of newest tokens of the text in which repetitions are searched: bounds the time of a frame."""
+"""Repetitions are searched only in this number of newest tokens of the text, which bounds the time of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Index in `tokens` of generated token number `position`; if its round is one entry, the index of this entry."""
+    """Index in `tokens` of the entry that holds generated token number `position`, alone or with its whole round."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )
@@ -73,7 +73,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """For each match of a query, the range of its tokens, in order and without overlap; none for a blank query.
+    """For each match of a query, in text order, the range of tokens that contain the match; empty for a blank query.
 
     A blank in the query matches any run of white space. A query without a capital letter ignores case.
     """
@@ -89,7 +89,7 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
-    """Length in tokens of the longest suffix of `text` + `path` that also occurs in `text`; 0 if none does."""
+    """Length in tokens of the longest suffix of `text` + `path` that also occurs in `text`; 0 if no suffix does."""
     code: dict[int, str] = {}
     # Strings are searched in linear time, so each distinct token becomes one character.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
@@ -99,7 +99,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: for each piece, the common prefix of piece and remaining text; last, the rest."""
+    """The text in `count` parts: for each piece, its common prefix with the text that remains, and last the rest."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

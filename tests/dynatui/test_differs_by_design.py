@@ -78,7 +78,7 @@ def test_the_log_the_inspector_and_the_prompts_say_so() -> None:
     assert "first difference from ar at token 1" in "\n".join(lines(page))
     assert BY_DESIGN in "\n".join(lines(page))
     inspected = inspect(Scene(state, cursor=1), 90, 10)
-    assert "ar has another one here: by design" in "\n".join(lines(inspected))
+    assert "ar has a different token here: by design" in "\n".join(lines(inspected))
     assert not {"bad", "warn"} & (inks(page) | inks(inspected))
     assert BY_DESIGN in "\n".join(lines(prompts(Scene(structs.replace(state, prompt=Prompt(1, 1))), 110, 10)))
 

@@ -1,4 +1,4 @@
-"""Commands that turn knobs: by a step, by a slider, by a typed value, by undo and to presets."""
+"""Commands that turn knobs: by a step, with a slider, to a typed value, back to earlier values, to a preset."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +37,7 @@ def turn(screen: Screen, cap: str) -> None:
 
 
 def cycle(screen: Screen, name: KnobName) -> None:
-    """Turns a knob to the next of its named values that the present trees permit; after the last, to the first."""
+    """Turns a knob to its next named value that the present trees permit; after the last value, to the first one."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -94,7 +94,7 @@ def hold(screen: Screen) -> None:
 
 
 def watch(screen: Screen, step: int) -> None:
-    """Watches the next or the previous method: shows its text, tree and curves, and keys of knobs act on it."""
+    """Watches the next or the previous method: shows its text, tree and curves; knob keys then turn its knobs."""
     names = list(screen.viewpoint.state.lanes)
     if not names:
         screen.show_note("methods can be watched once the models are loaded")
@@ -118,7 +118,7 @@ def slider(screen: Screen, step: int) -> None:
 
 
 def slider_to(screen: Screen, place: int) -> None:
-    """Chooses a slider by its index; -1 is the last."""
+    """Chooses a slider by its index; -1 is the last slider."""
     names = listed_knobs(screen.viewpoint.state)
     if names:
         screen.change_view(slider=names[place], typed="")
@@ -154,7 +154,7 @@ def set_typed(screen: Screen) -> None:
 
 
 def turn_to(screen: Screen, name: KnobName, value: float) -> None:
-    """Turns a knob to a value, or to the nearest one within its bounds."""
+    """Turns a knob to a value, or to the nearest value within its bounds."""
     _turn(screen, name, lambda editor, state: editor.set({name: value}, state))
 
 
@@ -211,7 +211,7 @@ def defaults(screen: Screen) -> None:
     if editor := _editor(screen):
         method = editor.watched(screen.viewpoint.newest)
         turned = editor.defaults(screen.viewpoint.newest)
-        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}have their values at the start")
+        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}have their start values")
 
 
 def preset(screen: Screen) -> None:

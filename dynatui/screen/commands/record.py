@@ -28,7 +28,7 @@ def record(screen: Screen) -> None:
 
 
 def export(screen: Screen) -> None:
-    """Writes all figures and pictures of this run into a folder, in the background, since a long run takes a while."""
+    """Writes all figures and pictures of this run into a folder, in the background, since this may take a while."""
     if screen.aside.busy:
         screen.show_note("the previous export is still being written")
         return
@@ -57,7 +57,7 @@ def command(screen: Screen) -> None:
     """Shows the command line of the present settings, and copies it."""
     line = screen.command_line()
     if not line:
-        screen.show_note("a recording does not contain all settings; its first line lists the recorded ones")
+        screen.show_note("a recording does not contain all settings; its first line lists the recorded settings")
         return
     screen.copy_to_clipboard(line)
     screen.push_screen(TextPage(screen.scene.keys, "command", "The present settings as a command line (copied)", line))

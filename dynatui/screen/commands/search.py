@@ -57,7 +57,7 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """Distance, in runs, to the nearest other run with a hit in the direction of `step`; None without a hit."""
+    """Distance, in runs, to the nearest other run with a hit in the direction of `step`; None if there is none."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
@@ -74,7 +74,7 @@ def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
         screen.read_events()
         screen.viewpoint.follow()
     if screen.source.playback:
-        screen.viewpoint.look_at(sys.maxsize)  # so that the whole text is read
+        screen.viewpoint.look_at(sys.maxsize)  # makes the viewpoint read the whole text
     places = hits(query, [token.text for token in screen.viewpoint.whole.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
     ahead = [hit_range for hit_range in places if cursor is not None and hit_range.stop > cursor] or places

@@ -16,8 +16,8 @@ from dynatui.state.tokens import entry_of
 _HEAT_NAMES = {
     "origin": "origin of the token",
     "probability": "the draft's probability",
-    "round": "which tokens came together",
-    "time": "time it took",
+    "round": "tokens of the same round",
+    "time": "decode time of the token",
 }
 
 
@@ -50,7 +50,7 @@ def cursor(screen: Screen, step: int) -> None:
 
 
 def cursor_to(screen: Screen, place: int) -> None:
-    """Moves the cursor to a token by its index; -1 is the last."""
+    """Moves the cursor to a token by its index; -1 is the last token."""
     look_at_token(screen, place if place >= 0 else sys.maxsize)
 
 
@@ -102,7 +102,7 @@ def filter_prompts(screen: Screen) -> None:
             screen.change_view(prompt_filter=typed.strip())
 
     screen.push_screen(
-        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter: list of the prompts with them"), run
+        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists the prompts with these words"), run
     )
 
 
@@ -134,7 +134,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """Leaves the first active one of these states: drawer, cursor, chosen prompt, maximised panel, earlier round."""
+    """Leaves the first active state among drawer, cursor, chosen prompt, maximised panel and earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")

@@ -42,8 +42,9 @@ _COMPARED = (
 _ATTACHED = (
     "Figures describe all work of the server, for all its clients. L-bar, the mean acceptance length, is 1 + "
     "accepted / rounds; the acceptance rate is accepted / drafted; the rate of a position is the share of rounds in "
-    "which the token there was accepted. Upper figures and curves are of the last interval, lower figures of the "
-    "session. A dash is a figure that the server does not report; curves have a gap where the server did not answer."
+    "which the token at that position was accepted. The upper figures and the curves describe the last interval, the "
+    "lower figures the session. A dash stands for a figure that the server does not report; curves have a gap where "
+    "the server did not answer."
 )
 
 
@@ -61,7 +62,7 @@ class HelpScreen(Page):
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
             self.app.push_screen(
-                SearchScreen(self._words, "words of the help; enter lists the lines with them"), self._find
+                SearchScreen(self._words, "words of the help; enter lists the lines with these words"), self._find
             )
 
     def action_back(self) -> None:
@@ -94,8 +95,8 @@ def _wasted() -> str:
 
     return (
         f"Drafts count as wasted when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave fewer than "
-        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g}. Tokens per round are an "
-        "upper bound of the speed-up over decoding without drafts."
+        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g} tokens. Tokens per round "
+        "are an upper bound of the speed-up over decoding without drafts."
     )
 
 

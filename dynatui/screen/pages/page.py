@@ -34,7 +34,7 @@ class Modal(ModalScreen[T]):
     """A page that can dismiss only itself, however many keys are queued."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """As in Textual, but without effect while another page is in front or after this one is closed."""
+        """As in Textual, but without effect while another page is in front or after this page is closed."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
 

@@ -61,7 +61,7 @@ class Commands(CommandList):
 
 
 class Palette(CommandPalette, Modal[None]):
-    """Textual's palette; a click outside of it closes it."""
+    """Textual's palette; a click outside of the palette closes it."""
 
     def compose(self) -> ComposeResult:
         """As in Textual, but with the class `Commands` for the list."""
@@ -75,7 +75,7 @@ class Palette(CommandPalette, Modal[None]):
         except NoWidget:
             return self, self.region
 
-    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - cancelled by this name
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - Textual cancels this group
     async def _gather_commands(self, search_value: str) -> None:
         """As in Textual, but without effect after the palette is closed."""
         if self.query(CommandList):

@@ -53,7 +53,7 @@ class Canvas(Widget):
         """The last drawn rows, before they were cut or filled to the width."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
-        """Size for which `_rows` was drawn; None: draw again.
+        """Size for which `_rows` was drawn; None if the rows must be drawn again.
 
         Textual may request rows for a new size before it sends the resize event.
         """
@@ -82,7 +82,7 @@ class Canvas(Widget):
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def still(self) -> Still:
-        """The panel with its place, in true colour: the player of a film may have more colours than this terminal."""
+        """The panel with its place, in true colour, since a film's player may have more colours than this terminal."""
         looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
         return Still(self._draw_panel, self.region, looks)
 

@@ -130,7 +130,7 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Scrolls lines `top` to `bottom` of the terminal up by `rows`; the last lines are then undefined."""
+        """Scrolls lines `top` to `bottom` of the terminal up by `rows` lines; the last `rows` become undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
@@ -139,7 +139,7 @@ class Frame:
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
-    """Number of rows by which `after` is `before` moved up, if scrolling saves bytes; else 0."""
+    """Number of rows by which `after` is `before` moved up; 0 if scrolling would save too few rows."""
     for rows in range(1, len(after)):
         same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:

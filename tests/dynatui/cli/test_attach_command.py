@@ -89,7 +89,7 @@ def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server:
     assert lines[5]["interval"]["drafts"] == 100
     notes = said.splitlines()[1:]
     assert notes == [
-        f"dynatui: 127.0.0.1:{server.port} answers 503 Service Unavailable to /metrics; it is asked again",
+        f"dynatui: 127.0.0.1:{server.port} answers 503 Service Unavailable to /metrics; trying again",
         "dynatui: the server answers again",
     ]
 
@@ -312,7 +312,7 @@ def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
     assert (code, [line["type"] for line in lines]) == (0, ["attach", "gap", "gap"])
     assert said.count("\n") == 1
     assert f"cannot reach localhost:{port}" in said
-    assert "it is asked again" in said
+    assert "trying again" in said
 
 
 @pytest.mark.parametrize(

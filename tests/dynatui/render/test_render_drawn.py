@@ -170,8 +170,8 @@ def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_di
     assert facts["draft"] == "drew it 2 times in 2 draws here · the chance of a draw is 50%"
     assert told(drawn(), 0)["draft"] == "drew it in its only draw here · the chance of a draw is 60%"
     assert facts["verify"] == (
-        "traversal kept it: 62% likely, given this tree · keeps one of 2 such draws 75% of the time, "
-        "no verifier could more often than 79% · L1 distance of draft and target .70: 0 same, 2 disjoint"
+        "traversal kept it: 62% likely, given this tree · keeps one of 2 such draws 75% of the time; "
+        "no verifier could do so more than 79% · L1 distance of draft and target .70: 0 same, 2 disjoint"
     )
     assert facts["knobs"].startswith("(2, 1, 2): a path of 1 draw")
 
@@ -201,8 +201,8 @@ def test_a_verifier_that_judges_whole_paths_has_no_acceptance_of_one_node() -> N
     assert event.verification is not None
     path = [structs.replace(draws, acceptance=None) for draws in event.verification.path]
     event = structs.replace(event, verification=structs.replace(event.verification, path=path))
-    assert "no verifier could more often than 79%" in told(drawn(first=event), 1)["verify"]
-    assert "of the time" not in told(drawn(first=event), 1)["verify"]
+    assert "no verifier could do so more than 79% of the time" in told(drawn(first=event), 1)["verify"]
+    assert "75%" not in told(drawn(first=event), 1)["verify"]
 
 
 def test_a_recording_that_claims_nonsense_is_drawn_all_the_same() -> None:

@@ -25,7 +25,7 @@ def test_an_accepted_guess_tells_its_story() -> None:
         "╭─ Why this token ─ index 4 of 18 tokens ──────────────────────────────────╮",
         "│ token    -t  a guess of the draft, accepted · round 2, depth 2           │",
         "│ draft   gave it 50%, its first choice of 2                               │",
-        "│ target  chose exactly this · not ar's text: they differ at token 3       │",
+        "│ target  chose exactly this · not ar's text: first difference at token 3  │",
         "│ lost    while 25%                                                        │",
         "│ knobs   τh .90 τl .40 D0 5.2 · 50% sure at best, between: 2 guesses      │",
         "│ round   20.0 ms: draft 4.0 verify 12.0 commit 1.0                        │",
@@ -99,9 +99,9 @@ def test_the_comparison_with_ar_knows_before_at_and_behind_the_difference() -> N
     assert said == [
         "chose exactly this, as did ar",
         "chose exactly this, as did ar",
-        "chose exactly this · ar has another one here",
+        "chose exactly this · ar has a different token here",
     ]
-    assert told(state, 4)["target"] == "chose exactly this · not ar's text: they differ at token 3"
+    assert told(state, 4)["target"] == "chose exactly this · not ar's text: first difference at token 3"
     assert told(state_of(events[:4]), 2)["target"] == "chose exactly this"
     assert told(state_of([run(("dynatree",)), tree_round(0)]), 1)["target"] == "chose exactly this"
 
@@ -110,7 +110,8 @@ def test_a_near_tie_is_called_one() -> None:
     state = state_of(story())
     assert state.summary is not None
     figures = {name: structs.replace(each, near_tie=True) for name, each in state.summary.items()}
-    assert told(structs.replace(state, summary=figures), 3)["target"].endswith("ar has another one here: a near tie")
+    target = told(structs.replace(state, summary=figures), 3)["target"]
+    assert target.endswith("ar has a different token here: a near tie")
 
 
 def test_sampling_draws_instead_of_choosing() -> None:

@@ -166,7 +166,7 @@ def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:
     page = lines(guide(Scene(), 52, 18))
     assert "? tells more" in page[0]
     assert "Round" in page[1]
-    assert "tells more" not in lines(guide(Scene(), 52, 140))[0]
+    assert "tells more" not in lines(guide(Scene(), 52, 150))[0]
 
 
 @pytest.mark.parametrize(("verify_s", "growth"), [(0.015, "2.5x"), (0.018, "3x")])

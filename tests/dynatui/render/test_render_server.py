@@ -127,7 +127,7 @@ def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
 
 
 def test_a_gap_is_shown_with_its_reason() -> None:
-    assert "cannot reach host:8000: Connection refused; it is asked again" in shown(fold([OPENING, GAP]), "note")
+    assert "cannot reach host:8000: Connection refused; trying again" in shown(fold([OPENING, GAP]), "note")
 
 
 def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follows() -> None:

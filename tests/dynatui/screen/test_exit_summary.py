@@ -91,7 +91,7 @@ def test_of_days_of_watching_the_newest_runs_are_listed_and_the_others_counted()
     log = log_of(record for n in range(50) for record in (Prompt(n + 1, 50), begun(str(n), f"p{n}"), *rounds(range(2))))
     told = lines(log)
     assert [line.split()[1] for line in told[1:22]] == [f"p{n}" for n in range(29, 50)]
-    assert told[22] == "and 29 runs before these"
+    assert told[22] == "and 29 earlier runs"
 
 
 def test_what_is_kept_does_not_grow_with_the_number_of_rounds_settings_and_runs() -> None:
@@ -205,7 +205,8 @@ def test_the_figures_are_those_of_the_screen() -> None:
 
 def test_files_and_the_command_can_be_copied() -> None:
     path, command = Path("/srv") / ("long" * 30), "dynatui --prompt " + "x" * 100
-    assert lines(SessionLog(), [path], command) == [f"written: {path}", "these settings again:", f"  {command}"]
+    expected = [f"written: {path}", "command line of these settings:", f"  {command}"]
+    assert lines(SessionLog(), [path], command) == expected
 
 
 def test_before_the_first_round_there_is_nothing_to_say() -> None:

@@ -134,7 +134,7 @@ async def test_news_are_shown_at_the_next_tick() -> None:
         app.draw(everything=True)
         await pilot.pause()
         assert "NO METRICS" in screen_text(app)
-        assert "Connection refused; it is asked again" in screen_text(app)
+        assert "Connection refused; trying again" in screen_text(app)
 
 
 @pytest.mark.parametrize("key", ["space", "p", "P"])

@@ -64,7 +64,7 @@ def test_a_server_that_is_not_there_is_said_to_be_asked_again(start: Start) -> N
     with serving() as gone:
         port = gone.port
     terminal = start("-m", "dynatui", "attach", f"127.0.0.1:{port}", "--interval", "0.2", size=(120, 40))
-    terminal.wait_for("Connection refused; it is asked again")
+    terminal.wait_for("Connection refused; trying again")
     terminal.send("\x03")
     assert terminal.end() == 0
     assert_left_clean(terminal)

@@ -34,7 +34,7 @@ def test_a_new_session_begins_with_nothing() -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ([OPENING, GAP], "cannot reach host:8000: Connection refused; it is asked again"),
+        ([OPENING, GAP], "cannot reach host:8000: Connection refused; trying again"),
         ([OPENING, SERVER, FIRST], ""),
         (session(60), ""),
         ([*session(60), reading(61.0, restarted=True)], "the server has restarted"),

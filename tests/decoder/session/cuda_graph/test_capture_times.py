@@ -77,7 +77,7 @@ def test_tables_tell_how_many_how_long_and_how_fast() -> None:
     assert memory.endswith("2.00 GB")
     text = texts(Measurements(found, 0, 8.0, 3.0, [90.0, 99.0, 80.0], [100.0, 100.0, 80.0]))
     assert "8.00 s, of which 3.00 s for graph capture" in text
-    assert "auto 90.0 tokens/s, ar 100.0, in turns: 0.990 times" in text
+    assert "auto 90.0 tokens/s, ar 100.0 tokens/s; auto is 0.990 times" in text
 
 
 def test_what_was_found_is_written_as_json(
