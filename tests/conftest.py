@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -83,6 +84,7 @@ def _recorded(functions: dict[str, list[float]]) -> dict[str, float]:
     return {name: round(mean, 2) for name, mean in means.items() if mean >= RECORDED_S}
 
 
+@cache
 def _durations() -> dict[str, dict[str, float]]:
     durations: dict[str, dict[str, float]] = json.loads(DURATIONS.read_text(encoding="utf-8"))
     return durations
@@ -107,6 +109,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     import loky  # noqa: PLC0415 - not needed if one process suffices
 
     return loky.cpu_count() if _whole_folders(config) else 0
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skips files without slow tests if only slow tests run, because the import of all files takes half a minute."""
+    if config.option.markexpr != "slow" or collection_path.is_dir():
+        return None
+    return max(_durations().get(collection_path.name, {}).values(), default=0) < SLOW_S or None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -149,8 +149,10 @@ def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.save(tmp_path_factory.mktemp("long") / "target", model, tiny.train_tokenizer())
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.6])
-@pytest.mark.parametrize("layout", ["z-lab", "DFlash2", "speculators, DSpark", "DeepSpec, rnn"])
+@pytest.mark.parametrize(
+    ("layout", "temperature"),
+    [("z-lab", 0.0), ("DFlash2", 0.6), ("speculators, DSpark", 0.0), ("DeepSpec, rnn", 0.6)],
+)
 def test_a_long_text_of_every_method_is_that_of_plain_decoding(
     long_target: Path, tmp_path: Path, layout: str, temperature: float
 ) -> None:

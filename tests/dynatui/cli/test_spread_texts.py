@@ -95,14 +95,9 @@ def test_processes_that_torchrun_has_started_do_the_same(
     assert tokens(spread) == tokens(decoded_here(asked, capsys))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    "further",
-    [
-        (),
-        pytest.param(("--hostile",), marks=pytest.mark.soak),
-        pytest.param(("--draft", "lookup", "--methods", "auto,linear"), marks=pytest.mark.soak),
-    ],
-    ids=" ".join,
+    "further", [(), ("--hostile",), ("--draft", "lookup", "--methods", "auto,linear")], ids=" ".join
 )
 def test_methods_are_measured_over_several_processes(
     pairs: dict[str, TinyPair], further: tuple[str, ...], tmp_path: Path

@@ -16,7 +16,6 @@ import pytest
 
 from decoder.events import Round, Run, Summary
 from dynatui.record.reader import read
-from tests import tiny
 from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
 from tests.dynatui.one_job_shell import STOPPED
 from tests.dynatui.prometheus.scraping import answer, by_method
@@ -53,7 +52,9 @@ SLOW_TO_LOAD = LEADING + "    sys.meta_path.insert(0, Slow())"
 SLOW_TO_END = LEADING + "    atexit.register(time.sleep, 60)"
 
 
-@pytest.mark.parametrize("slow", [SLOW_TO_LOAD, SLOW_TO_END], ids=["to load", "to end"])
+@pytest.mark.parametrize(
+    "slow", [SLOW_TO_LOAD, pytest.param(SLOW_TO_END, marks=pytest.mark.soak)], ids=["to load", "to end"]
+)
 def test_a_refusal_is_told_once_whatever_the_leader_is_slow_at(
     slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,13 +76,6 @@ def refused(*asked: str, cwd: Path) -> str:
 
 def test_what_needs_the_whole_target_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "hf needs the whole target" in refused("--methods", "hf,ar", cwd=tmp_path)
-
-
-def test_a_target_whose_heads_do_not_divide_is_refused_in_one_line(tmp_path: Path) -> None:
-    target = tiny.build(tiny.FAMILIES["neox"](hidden_size=48, num_attention_heads=3), seed=1)
-    pair = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
-    given = ("--target", str(pair.target), "--draft", str(pair.draft), *FLOAT32)
-    assert "3 attention heads, which 2 processes" in refused(*given, cwd=tmp_path)
 
 
 @contextmanager
@@ -168,13 +162,13 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
     ("rank", "code", "said"),
     [
         pytest.param(0, 137, "the leading process was ended by SIGKILL", marks=pytest.mark.soak),
-        (2, 3, "process 2 of the target was ended by SIGKILL"),
+        (1, 3, "process 1 of the target was ended by SIGKILL"),
     ],
 )
 def test_a_rank_that_is_killed_ends_all(
     tmp_path: Path, alone: Callable[[], None], rank: int, code: int, said: str
 ) -> None:
-    with running(3, tmp_path, *SLOWLY) as (launcher, ranks):
+    with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
         alone()
         os.kill(ranks[rank], signal.SIGKILL)
         assert ended(launcher, ranks) == code
@@ -230,6 +224,7 @@ def on_screen(start: Start, *further: str) -> tuple[Any, dict[int, int]]:
     return terminal, ranks
 
 
+@pytest.mark.soak
 def test_ctrl_z_stops_the_launcher_too_fg_goes_on_and_a_key_ends_all(start: Start, alone: Callable[[], None]) -> None:
     job = ("-m", "dynatui", "--tensor-parallel", "2", *FLOAT32)
     terminal = start("-m", "tests.dynatui.one_job_shell", *job, size=(140, 40))

@@ -1,5 +1,6 @@
 """The animated picture of the README: it shows the program's own drawings, and any browser can play it."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
@@ -25,10 +26,14 @@ TEXT_A, TEXT_B = Piece(3, 2, 5, "fill: #fff", "a < b"), Piece(3, 9, 1, "fill: #f
 GROUND, BAR = Piece(0, 0, 80, "#000"), Piece(1, 4, 6, "#7cb7ff")
 
 
+def without_colour_settings(patch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TEXTUAL_THEME"):
+        patch.delenv(name, raising=False)
+
+
 @pytest.fixture(autouse=True)
 def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "TEXTUAL_THEME"):
-        monkeypatch.delenv(name, raising=False)
+    without_colour_settings(monkeypatch)
 
 
 async def standing(rounds: int) -> Frame:
@@ -76,9 +81,16 @@ def told(pieces: Frame, ground: str) -> set[tuple[int, int, int, str]]:
     return {(p.row, p.column, p.cells, p.text or p.style) for p in pieces if p.text or p.style != ground}
 
 
-async def test_the_animated_picture_is_current() -> None:
-    kept = FILE.read_text(encoding="utf-8")
-    assert drawing(await film(Runs(FIRST))) == kept, "python screenshots/animate.py draws it anew"
+@pytest.fixture(scope="module")
+def frames() -> list[Frame]:
+    """All frames of the animated picture, in colour."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_colour_settings(patch)
+        return asyncio.run(film(Runs(FIRST)))
+
+
+def test_the_animated_picture_is_current(frames: list[Frame]) -> None:
+    assert drawing(frames) == FILE.read_text(encoding="utf-8"), "run python screenshots/animate.py"
 
 
 def test_it_is_of_the_run_that_the_screen_shows_first() -> None:
@@ -88,8 +100,7 @@ def test_it_is_of_the_run_that_the_screen_shows_first() -> None:
     assert (started.max_new_tokens, [*started.methods]) == (RunConfig().max_new_tokens, [*RunConfig().methods])
 
 
-async def test_a_frame_is_the_screen_at_its_round() -> None:
-    frames = await film(Runs(FIRST))
+async def test_a_frame_is_the_screen_at_its_round(frames: list[Frame]) -> None:
     assert frames[0] == await standing(1)
     for rounds in (ROUNDS // 2, ROUNDS):
         assert beside_the_text(frames[rounds - 1]) == beside_the_text(await standing(rounds))
