@@ -105,7 +105,7 @@ def of_measure(
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
     """Claims, one per verifier: choosing the tree shape in each round is better than the best fixed delayed shape."""
     for name, values in selected.items():
-        says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
+        says = f"{what}: {paper.NAMES[name]} with a selector, over the best delayed shape"
         yield _claim(says, values, static[name], seed)
 
 

@@ -73,7 +73,7 @@ def _heading(report: SamplingReport) -> str:
     if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
-        lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on it.")
+        lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on times.")
     if not report.complete:
         lines.append("INTERRUPTED: the results below are from a part of the measurement.")
     return "\n".join(map(cut, lines))
