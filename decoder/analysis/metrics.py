@@ -58,7 +58,7 @@ FIGURES = (
     Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
     Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
     Figure("depth_acceptance", "depth acceptance", "mean over rounds of accepted depth / depth of the tree"),
-    Figure("decode_s", "decode s", "decode time of the method, prompt excluded"),
+    Figure("decode_s", "decode s", "own decode time, prompt excluded"),
     Figure("tokens_per_second", "tokens/s", "committed / decode_s, stalled rounds left out"),
     Figure("prefill_s", "prefill s", "time to read the prompt"),
     Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
