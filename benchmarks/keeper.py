@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _tell(message: object) -> None:
-    # If the process that started this one is gone, the pipe is broken; a thread waits for that and kills the command.
+    # The process that started this one may be gone; the thread that waits for its end then kills the command.
     with suppress(BrokenPipeError):
         os.write(1, f"{json.dumps(message)}\n".encode())
 

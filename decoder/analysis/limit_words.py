@@ -81,7 +81,7 @@ WORDS: Mapping[Limit, Words] = {
     ),
     "host": Words(
         clause="{host:.0%} of a round are neither drafting nor verification",
-        assumption="without that",
+        assumption="without that time",
         line="{host:.0%} of a round are neither drafting nor verification",
         brief="{host:.0%} neither draft nor verify",
         remedy=Remedy(

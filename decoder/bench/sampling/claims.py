@@ -98,7 +98,8 @@ def of_measure(
     if top_down and best in iid:
         first = max(top_down, key=lambda name: mean(delayed[name]))
         quotient = max(there_delayed[name] for name in top_down) / there[best]
-        says = f"{what}: {paper.NAMES[first]}, best top-down on delayed trees, over {paper.NAMES[best]} on i.i.d."
+        top = f"{paper.NAMES[first]}, the best top-down verifier on delayed trees"
+        says = f"{what}: {top}, over {paper.NAMES[best]} on i.i.d. trees"
         yield claim(says, quotient, delayed[first], iid[best])
 
 
