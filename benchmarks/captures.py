@@ -155,8 +155,8 @@ def texts(result: Measurements) -> str:
     ratio = median(auto / plain for auto, plain in zip(result.auto, result.ar, strict=True))
     return (
         f"the first text of auto: {result.first_s:.2f} s, of which {result.first_captures_s:.2f} s for graph capture\n"
-        f"later texts, by both in turns: auto {median(result.auto):.1f} tokens/s, ar {median(result.ar):.1f} tokens/s; "
-        f"auto is {ratio:.3f} times as fast"
+        f"later texts, decoded by both in turns: auto {median(result.auto):.1f} tokens/s, "
+        f"ar {median(result.ar):.1f} tokens/s; auto is {ratio:.3f} times as fast"
     )
 
 
@@ -167,7 +167,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--device", default="cuda")
     parser.add_argument(
-        "--tokens", type=int, default=1900, help=f"tokens of each text, including {PROMPT} of the prompt"
+        "--tokens", type=int, default=1900, help=f"tokens of each text, the {PROMPT} tokens of the prompt included"
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
@@ -186,7 +186,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     pair_facts |= {"path": path.name, "path_reason": path.reason}
     _say(", ".join(f"{name} {value}" for name, value in pair_facts.items()))
     if engine.slots is None or engine.slots.refused:
-        _say("no CUDA graphs are captured, since the host drives rounds here: is this a CUDA device?")
+        _say("no CUDA graphs are captured, since the host drives rounds on this device; give a CUDA device")
         return 1
     measurements = measured(engine, arguments.tokens, arguments.repeats, _say)
     _say(texts(measurements))

@@ -131,7 +131,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
                 common = ["--headless", "--methods", METHODS, "--max-new-tokens", str(tokens), "--record", str(file)]
                 code, _, errors = run_dynatui(checkout, [*common, *options, *prompts])
                 if code:
-                    raise SystemExit(f"{checkout}: dynatui ended with {code}: {errors}")
+                    raise SystemExit(f"dynatui in {checkout} ended with exit code {code}: {errors}")
                 recordings.append(figures(file))
         yield " ".join(options), sum(map(len, recordings[0].values())), differences(*recordings)
 
@@ -241,7 +241,7 @@ def main() -> int:
     arguments, prompts = parser.parse_known_args()
     other: Path = arguments.other.resolve()
     if not (other / "dynatui").is_dir():
-        parser.error(f"{other} is no checkout of dynatui")
+        parser.error(f"{other} is no checkout of dynatui; give the folder of one")
     if arguments.kind == "same":
         return show_same(other, prompts, arguments.tokens)
     return show_speed(other, arguments.dtype, arguments.tokens, arguments.repeats, arguments.starts)

@@ -200,7 +200,7 @@ class Reader:
         passed = self.clock.now()
         self.cache.keep([self.tokens + node for node in path])
         committed = self.clock.now()
-        self.cache.assume(self.tokens)  # states remain those after the path, which does not change times
+        self.cache.assume(self.tokens)  # the states stay those after the path; this does not change times
         return passed - start, committed - passed
 
 
@@ -336,8 +336,10 @@ def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KIND
     """Adds missing measurements, writes the report; returns 0, 130 if interrupted, or 2 if the run cannot start."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the log, from which a later run resumes")
-    parser.add_argument("--tokens", metavar="N,N", type=_numbers, default=TOKENS, help="lengths of the texts")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="measurements of each model after each text")
+    parser.add_argument("--tokens", metavar="N,N", type=_numbers, default=TOKENS, help="lengths of the texts in tokens")
+    parser.add_argument(
+        "--repeats", type=int, default=REPEATS, help="measurements of each model after each of the texts"
+    )
     arguments = parser.parse_args(command_line)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     set_up(CPU, torch.float32)

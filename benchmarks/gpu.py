@@ -159,7 +159,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list all steps and their states without running any")
     parser.add_argument("--only", metavar="NAME", action="append", help="run this step even if it is done")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="time for all steps of this run (default: %(default)g)"
+        "--minutes", type=float, default=MINUTES, help="minutes for all steps of this run (default: %(default)g)"
     )
     return parser
 

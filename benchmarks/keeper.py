@@ -44,7 +44,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _tell(message: object) -> None:
-    with suppress(BrokenPipeError):  # the starting process is gone; the thread kills the command
+    # The process that started this one may be gone; the thread that waits for its end then kills the command.
+    with suppress(BrokenPipeError):
         os.write(1, f"{json.dumps(message)}\n".encode())
 
 
@@ -68,7 +69,7 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 def end_children() -> None:
     """Kills all descendants: kills all children repeatedly, since a killed child's children become our children."""
     until = time.monotonic() + PATIENCE_S
-    with suppress(ChildProcessError):  # only this error proves that no child is left; `_children` may miss new ones
+    with suppress(ChildProcessError):  # only this error proves that no child is left; `_children` may miss new children
         while time.monotonic() < until:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

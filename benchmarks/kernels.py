@@ -226,7 +226,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
             with arguments.json.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"about": setting, **asdict(rounds_profile)}) + "\n")
         if not rounds_profile.kernels:
-            _say("no kernel was recorded: is this a CUDA device?")
+            _say("no kernel was recorded on this device; give a CUDA device")
             return 1
     return 0
 

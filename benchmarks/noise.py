@@ -62,7 +62,7 @@ def main() -> int:
     """Prints the share of each method; returns 1 if a share may exceed the limit."""
     parser = argparse.ArgumentParser(description="Cost of the Gumbel noise of coupled sampling.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="times that each prompt is decoded")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="number of decodings of each prompt")
     arguments = parser.parse_args()
     engine, failed = load_pair(dtype="float32"), False
     prompts = [file.read_text(encoding="utf-8")[:_CHARACTERS] for file in arguments.files]

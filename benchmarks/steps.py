@@ -89,7 +89,7 @@ def run_all(
         left.remove(fitting[0])
         results = run(fitting[0], output, results, say)
     if left:
-        say(f"no time for {', '.join(step.name for step in left)}; run the same command again")
+        say(f"no time is left for {', '.join(step.name for step in left)}; run the same command again")
     return results
 
 
@@ -119,7 +119,7 @@ def run(step: Step, output: Path, results: Results, say: Say) -> Results:
 
 def _last_line(output: bytes) -> str:
     lines = output.decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "the step printed nothing")
 
 
 def _ended(step: Step, work: Path) -> tuple[State, int | None, float]:

@@ -186,15 +186,15 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     if figures.first_difference is None:
         return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""
-    return (speed, f"Its text differs from ar's{how} from token {figures.first_difference} on.", *remedies)
+    return (speed, f"From token {figures.first_difference} on, its text differs from ar's{how}.", *remedies)
 
 
 def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens a round of {1000 * bottleneck.round_s:.2f} ms; "
-            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether that is faster than plain "
-            "decoding."
+            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether {method} is faster than "
+            "plain decoding."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "
@@ -217,7 +217,7 @@ def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
     """A limit in words, with figures. A figure is one number, or a range if several cases have different numbers."""
     words, figures = WORDS[limit], _figures(cases)
     gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
-    return f"{words.clause.format_map(figures)}; {words.assumption}, it would be {gain:.2f} times as fast"
+    return f"{words.clause.format_map(figures)}; {words.assumption}, decoding would be {gain:.2f} times as fast"
 
 
 def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
@@ -236,8 +236,8 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
     """Warning, in one sentence, that the texts repeat themselves."""
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
-        f"Only {distinct:.0%} of the text's 8-grams are distinct: it repeats itself, which is easy to draft, so "
-        "another text would be slower."
+        f"Only {distinct:.0%} of the text's 8-grams are distinct: the text repeats itself and is easy to draft, so "
+        "other texts would be slower."
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
-NO_LIMIT = "Nothing that is known here limits it."
+NO_LIMIT = "None of the known limits applies."
 
 
 class Span(tuple[float, ...]):
@@ -45,7 +45,7 @@ class Words:
 
 
 WITHOUT_HOPE = Remedy(
-    "another draft (dynatui tune --drafts ranks candidates); with this one, --methods ar",
+    "another draft (dynatui tune --drafts ranks candidates); with this draft, --methods ar",
     "another draft, or --methods ar,",
     "another draft",
 )
@@ -67,7 +67,7 @@ WORDS: Mapping[Limit, Words] = {
         line="drafting takes {draft:.0%} of a round",
         brief="drafting takes {draft:.0%}",
         remedy=Remedy(
-            "a smaller draft, or shallower trees, since each level is one pass of it",
+            "a smaller draft, or shallower trees, since each level takes one pass of the draft",
             "a smaller draft or shallower trees",
             "shallower trees",
         ),
@@ -81,7 +81,7 @@ WORDS: Mapping[Limit, Words] = {
     ),
     "host": Words(
         clause="{host:.0%} of a round are neither drafting nor verification",
-        assumption="without that",
+        assumption="without that time",
         line="{host:.0%} of a round are neither drafting nor verification",
         brief="{host:.0%} neither draft nor verify",
         remedy=Remedy(

@@ -65,7 +65,7 @@ FIGURES = (
     Figure("tpot_s", "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"),
     Figure("draft_s", "draft s", "time spent drafting"),
     Figure("verify_s", "verify s", "time spent in the target"),
-    Figure("commit_s", "commit s", "time spent accepting and moving keys and values"),
+    Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
     Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
     Figure(
@@ -83,11 +83,11 @@ FIGURES = (
     Figure(
         "near_tie",
         "near tie",
-        "at the first difference both tokens score alike in float32, within twice the logit error",
+        "at the first difference, the float32 logits of the two tokens are equal within twice the logit error",
     ),
     Figure(
         "first_difference_gap",
-        "gap at it",
+        "logit gap",
         "float32 logits of the two tokens at the first difference: the higher minus the lower",
     ),
     Figure("peak_bytes", "peak bytes", "largest memory in use"),

@@ -124,7 +124,7 @@ def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
         return f"rates leave out {left_out_words}", f"{rounds} left out", f"{left_out} stalled"
     cause = f"the machine is busy: {stalled} rounds waited long for a processor"
     consequence = f"rates leave out {left_out_words}" if left_out else "rates count them"
-    return f"{cause}, {consequence}", f"busy machine: {stalled} rounds stalled", f"{stalled} stalled"
+    return f"{cause}; {consequence}", f"busy machine: {stalled} rounds stalled", f"{stalled} stalled"
 
 
 def _combined(one: Times, other: Times, sign: int) -> Times:

@@ -202,7 +202,9 @@ def understood(url: str) -> Database:
     if scheme in _SERVERS:
         return Database(f"{POSTGRES}://{rest}", None)
     name = unquote(rest.partition("?")[0].partition("/")[2])
-    require(name not in ("", ":memory:"), f"--storage is {quoted(url)}, which keeps nothing; give sqlite:///FILE")
+    require(
+        name not in ("", ":memory:"), f"--storage is {quoted(url)}, which stores nothing on disk; give sqlite:///FILE"
+    )
     return Database(url, Path(name))
 
 

@@ -99,11 +99,11 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         contenders += inexact(contenders, engine.fastest())
     if job.with_baselines and any(model.computed_by for model in pair.models.values()):
         contenders += llama_cpp_baselines(pair, job.config, job.target, job.draft)
-        note("transformers' own generation is left out: llama.cpp computes a model")
+        note("transformers' own generation is left out: llama.cpp computes one of the models")
     elif job.with_baselines and not pair.target.ranks:
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
-        note("transformers' own generation is left out: it needs the whole target in one process")
+        note("transformers' own generation is left out: it needs the whole target in one process, not in parts")
     plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
     setup, samples, early = _measured(engine, plan, job.config, note, show)
     peaks = [] if early else _peaks(pair, samples)
@@ -122,7 +122,10 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
     in_torch = not any(model.computed_by for model in pair.models.values())
-    require(in_torch, "rounds after random tokens need models in torch, and one is a GGUF file; measure texts instead")
+    require(
+        in_torch,
+        "rounds after random tokens need models in torch, but one model is a GGUF file; measure texts instead",
+    )
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]

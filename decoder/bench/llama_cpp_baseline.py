@@ -86,7 +86,7 @@ class _Server:
             if file and gguf_file(file).in_float32:
                 model.cache_type_k = model.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         server = xllamacpp.Server(params)
-        # Creating the server replaces our handler of llama.cpp's log messages, so it is installed again.
+        # Creating the server replaces our handler of llama.cpp's log messages, so the handler is installed again.
         bindings.listen()
         return server
 
@@ -96,7 +96,9 @@ def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server:
     # The server returns token ids only with log-probabilities, which take time, so this second call is not timed.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]
     if named["text"] != timed["choices"][0]["text"]:
-        raise ModelError("llama.cpp's server wrote two different greedy texts after one prompt, so it cannot be timed")
+        raise ModelError(
+            "llama.cpp's server wrote two different greedy texts after one prompt, so the server cannot be timed"
+        )
     tokens, times = [token["id"] for token in named["logprobs"]["content"]], timed["timings"]
     accepted = times.get("draft_n_accepted", 0)
     return Trial(

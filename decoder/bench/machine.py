@@ -66,7 +66,7 @@ def utc_now() -> str:
 
 
 def unlike(one: Machine, other: Machine) -> list[str]:
-    """Differences that make the times of two machines incomparable, in words such as "cores 2, here 4".
+    """Differences that make the times of two machines incomparable, in words such as "cores 2 there, 4 here".
 
     Thread counts, which are chosen for each text, and load averages are not compared.
     """
@@ -75,7 +75,7 @@ def unlike(one: Machine, other: Machine) -> list[str]:
         | {name: each.versions.get(name) for name in ("torch", "transformers")}
         for each in (one, other)
     )
-    return [f"{name} {was}, here {second[name]}" for name, was in first.items() if was != second[name]]
+    return [f"{name} {was} there, {second[name]} here" for name, was in first.items() if was != second[name]]
 
 
 def source_commit() -> str | None:

@@ -103,7 +103,8 @@ class RecordLog(Generic[H, R]):
             return header
         if other := differing(header.request, self.header.request):
             raise ConfigError(
-                f"{self._shown} has other values of {', '.join(other)}; give the same values, or {self._remedy}"
+                f"{self._shown} was started with other values of {', '.join(other)}; "
+                f"give the same values, or {self._remedy}"
             )
         if not complete and (others := unlike(self.header.machine, header.machine)):
             raise self.refused(f"was started on another machine: {'; '.join(map(shortened, others))}")
@@ -119,7 +120,7 @@ class RecordLog(Generic[H, R]):
 
     def refused(self, why: str) -> ConfigError:
         """Error that names the fault of the file and the remedies."""
-        return ConfigError(f"{self._shown} {why}; {self._remedy}, or remove it")
+        return ConfigError(f"{self._shown} {why}; remove this file, or {self._remedy}")
 
     @property
     def _shown(self) -> str:
@@ -258,7 +259,9 @@ def _lock(descriptor: int, path: Path, remedy: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConfigError(f"another process measures into {shortened(path)}; wait for it, or {remedy}") from None
+        raise ConfigError(
+            f"another process is writing to {shortened(path)}; wait until that process ends, or {remedy}"
+        ) from None
     except OSError as error:
         if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
             raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None

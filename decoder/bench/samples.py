@@ -65,8 +65,8 @@ class Samples:
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, text): the contender's first text for the prompt in which a token that must equal
-        `ar`'s differs from it.
+        """Yields (contender, prompt, text). The text is the contender's first text for the prompt in which a token that
+        must equal `ar`'s differs from `ar`'s.
         """
         for name in self.groups:
             for prompt in self.prompts:

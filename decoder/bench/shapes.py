@@ -129,7 +129,10 @@ def loaded_pair(
     """Pair loaded by `load_pair`, but with a random draft; `compiled` applies to the pair with the random draft."""
     require_whole_draft("a draft that guesses at random", target, draft)
     in_torch = not any(is_gguf(name) for name in (target, draft) if name)
-    require(in_torch, "a draft that guesses at random needs models in torch, and one is a GGUF file; leave it out")
+    require(
+        in_torch,
+        "a draft that guesses at random needs models in torch, but one model is a GGUF file; give other models",
+    )
     require_gpu_layers({}, gpu_layers)
     if tensor_parallel > 1:
         require_partial_weights(exact=exact, compiled=compiled)

@@ -48,12 +48,12 @@ def _heading(report: Report | RoundsReport) -> str:
     computed = arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)
     lines = [
         f"{setup.target} with {setup.draft} on {setup.place} in {computed}, {_chosen(setup)}",
-        f"{prompts}, at most {setup.max_new_tokens} new; {counted(setup.repeats, 'repeat')}; seed {setup.seed}",
+        f"{prompts}, at most {setup.max_new_tokens} new tokens; {counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}",
         f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
-        f"medians with 95 % bootstrap intervals; all in {_processes(setup)}, turn by turn",
+        f"medians with 95 % bootstrap intervals; measured in {_processes(setup)}, turn by turn",
     ]
     if machine.accelerator:
         copied = machine.copy_bytes_per_s
@@ -91,10 +91,10 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
     if limits:
         specs.append((Column("limit", "number", 1, 5), lambda row: percent(row.bandwidth_share)))
     remarks = {
-        f"x generate: over {best_generate}, transformers' plain decoding at its best.": best_generate,
+        f"x generate: speed over {best_generate}, transformers' fastest plain decoding.": best_generate,
         "own: a text that differs from ar's by design; its speed counts.": any(row.by_design for row in rows),
         "~: method without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
-        "limit: rate of reading weights in forward passes, % of the copy bandwidth.": limits,
+        "limit: rate at which passes read weights, % of the copy bandwidth.": limits,
     }
     return of_rows(specs, rows, notes=(remark for remark, holds in remarks.items() if holds))
 
@@ -125,7 +125,7 @@ def parts(rows: Sequence[Row]) -> Table:
     beside = "syncs: waits for the device" if waits else "rest %: time outside of the models' calls"
     notes = (
         f"Per round. host %: commit and host; {beside};",
-        "forwards: of target and draft; GB: peak memory, on a CPU the process's.",
+        "forwards: passes of target and draft; GB: peak memory, on a CPU the process's.",
     )
     return of_rows(specs, rows, notes=notes)
 
@@ -150,7 +150,7 @@ def differing(differences: Sequence[Difference]) -> str:
     """Lines of texts that differ from `ar`'s."""
     if not differences:
         return ""
-    lines = ["Texts that differ from ar's; their method has no speed on that prompt:"]
+    lines = ["Texts that differ from ar's; the methods named have no speed on these prompts:"]
     lines += [
         f"{difference.name}, prompt {difference.prompt + 1}, from token {difference.index} on: {_verdict(difference)}"
         for difference in differences
@@ -241,7 +241,7 @@ def _verdict(difference: Difference) -> str:
     """Verdict of float32 on the first pair of tokens that differ."""
     match difference.near_tie:
         case None:
-            return "one is shorter" if difference.judged else "not judged"
+            return "one text is shorter" if difference.judged else "not judged"
         case True:
             return f"a near tie, gap {difference.gap:.2g}"
         case False:

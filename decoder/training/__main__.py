@@ -54,7 +54,7 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--minutes", type=float, help="training time of the stage, in place of the recipe's")
+    parser.add_argument("--minutes", type=float, help="minutes of training of each stage, in place of the recipe's")
     return parser
 
 

@@ -58,7 +58,8 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     Raises:
         DecoderError: Texts are not greedy, no draft can be used with this target, or a prompt does not fit.
     """
-    require(job.config.sampling.greedy, "drafts are ranked on greedy texts; leave --temperature out")
+    greedy = job.config.sampling.greedy
+    require(greedy, "--temperature is not 0, but drafts are ranked on greedy texts; leave --temperature out")
     engines, refused = _loaded(job, note)
     first = next(iter(engines.values())).pair
     config, context = job.config, min(engine.pair.context for engine in engines.values())

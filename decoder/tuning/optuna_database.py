@@ -57,7 +57,9 @@ def _storage(database: Database) -> RDBStorage:
     try:
         return RDBStorage(template, engine_kwargs=_how(database))
     except RuntimeError as error:
-        raise DatabaseError(f"{database.shown} is of another version of Optuna: {first_line(error)}") from error
+        raise DatabaseError(
+            f"{database.shown} is of another version of Optuna: {first_line(error)}; let --storage name another"
+        ) from error
 
 
 def _how(database: Database) -> dict[str, Any]:

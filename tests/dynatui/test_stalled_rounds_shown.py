@@ -80,7 +80,7 @@ def test_the_race_shows_the_speed_without_the_stalled_round_and_says_so() -> Non
 def test_on_a_busy_machine_rates_count_every_round_and_say_so() -> None:
     found = lines(race(scene(MANY), 100, 6))
     assert "86/s" in found[1]
-    assert "the machine is busy: 20 rounds waited long for a processor, rates count them" in found[0]
+    assert "the machine is busy: 20 rounds waited long for a processor; rates count them" in found[0]
 
 
 @pytest.mark.parametrize("events", [ONE, MANY])
@@ -170,7 +170,7 @@ def test_the_best_knobs_are_found_without_it() -> None:
     ("events", "words"),
     [
         (ONE, "rates leave out 1 stalled round of 1.08 s"),
-        (MANY, "the machine is busy: 20 rounds waited long for a processor, rates count them"),
+        (MANY, "the machine is busy: 20 rounds waited long for a processor; rates count them"),
     ],
 )
 def test_tables_of_text_and_pages_say_so(events: list[Event], words: str) -> None:

@@ -338,7 +338,7 @@ def test_a_step_that_somebody_kills_has_failed(runs: Runs) -> None:
     step = Step("killed", "dies", ("-c", "import os; os.kill(os.getpid(), 9)"), 30)
     assert runs(step, GOOD) == 1
     assert (runs.state(step), runs.result(step).status.exit_code, runs.state(GOOD)) == ("failed", -9, "done")
-    assert any(line.endswith("exit code -9: it printed nothing") for line in runs.said)
+    assert any(line.endswith("exit code -9: the step printed nothing") for line in runs.said)
 
 
 def test_a_step_that_ended_with_the_runner_is_tried_after_all_that_never_ran(runs: Runs) -> None:
@@ -386,7 +386,7 @@ def test_no_step_begins_that_might_end_too_late_but_a_shorter_one_that_fits(
     run_all(todo, tmp_path, {}, 9, said.append, clock)
     assert [name for name, _ in clock.began] == ["one", "three"]
     assert clock.now == 9 * 60 - steps.RESERVE_S
-    assert said == ["no time for two, four; run the same command again"]
+    assert said == ["no time is left for two, four; run the same command again"]
 
 
 @pytest.mark.parametrize(("share", "most"), [(1.0, 7), (0.5, 4)])
@@ -409,7 +409,7 @@ def test_a_run_that_has_no_time_left_says_what_to_do(runs: Runs) -> None:
     late = Step("late", "prints", ("-c", "print('late')"), 120)
     assert runs(GOOD, late, options=["--minutes", "1"]) == 1
     assert (runs.state(GOOD), runs.state(late)) == ("done", None)
-    assert "no time for late; run the same command again" in runs.said
+    assert "no time is left for late; run the same command again" in runs.said
     assert runs(GOOD, late) == 0
 
 

@@ -39,7 +39,9 @@ def local_files(files: HubFiles) -> list[Path]:
             "folder of data"
         ) from None
     if not paths:
-        raise PromptError(f"{files.repository} on the Hugging Face hub no longer has {files.pattern}; give --data DIR")
+        raise PromptError(
+            f"{files.repository} on the Hugging Face hub no longer has {files.pattern}; let --data name a folder"
+        )
     return paths
 
 
@@ -78,7 +80,7 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
             page = f"https://huggingface.co/datasets/{files.repository}"
             return "access must be granted", f"ask for it on {page} and log in with: hf auth login"
         case errors.RepositoryNotFoundError():
-            return "it does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
+            return "the data set does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
     match cause := _first_cause(error):
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return "the disk is full", "make room, or let HF_HOME name a folder on another disk"

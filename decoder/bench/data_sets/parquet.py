@@ -46,7 +46,7 @@ def _rows(path: Path, cache: str) -> Any:
 def _require_texts(path: Path, features: dict[str, Any]) -> None:
     if COLUMN not in features:
         raise PromptError(
-            f"{shortened(path)} has no column {COLUMN}, but {shortened(', '.join(features))}; let --data name another "
+            f"{shortened(path)} has no column {COLUMN}, only {shortened(', '.join(features))}; let --data name another "
             "folder"
         )
     if (kind := features[COLUMN].dtype) not in ("string", "large_string"):

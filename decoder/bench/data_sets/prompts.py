@@ -74,4 +74,6 @@ def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
         if files := matching(folder, pattern):
             return files, read
     otherwise = ", or leave out --data to download the data set" if data_set.on_hub else ""
-    raise PromptError(f"{shortened(folder)} {lacks}, for {data_set.name}; let --data name another folder{otherwise}")
+    raise PromptError(
+        f"{shortened(folder)} {lacks}, so {data_set.name} cannot be read; let --data name another folder{otherwise}"
+    )

@@ -56,7 +56,7 @@ def of_task(task: str, path: Path) -> Iterator[str]:
     """
     prompts = first_turns(path)
     if task not in prompts:
-        raise PromptError(f"{shortened(path)} has no task {task}, but {shortened(', '.join(prompts))}")
+        raise PromptError(f"{shortened(path)} has no task {task}, only {shortened(', '.join(prompts))}")
     yield from prompts[task]
 
 

@@ -48,7 +48,7 @@ from decoder.bench.sampling.averages import Values
 
 FEWEST = 5
 """Minimum number of prompts for a verdict; an interval over fewer prompts is not meaningful."""
-SAMPLED = "The paper's claims are about greedy decoding; here tokens were sampled, so that no claim is judged."
+SAMPLED = "The paper's claims are about greedy decoding; here tokens were sampled, so no claim is judged."
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class _Figure(NamedTuple):
 
 
 SPEED = _Figure("Tokens/s", speed)
-TPOT = _Figure("Time a token", lambda figures: figures.tpot_s, less_is_better=True)
+TPOT = _Figure("Time per token", lambda figures: figures.tpot_s, less_is_better=True)
 TTFT = _Figure("Time to the first tokens", lambda figures: figures.ttft_s, less_is_better=True)
 ROUNDS = _Figure("Rounds", lambda figures: float(figures.rounds), less_is_better=True)
 
@@ -171,7 +171,7 @@ def _lossless(on: _On) -> Claim:
         parts.append(f"{len(different) - len(beyond)} differ first at two tokens that tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
-        parts.append(f"differing without a tie: {', '.join(counts)}")
+        parts.append(f"texts that differ without a tie: {', '.join(counts)}")
     share = Interval(value=1 - len(different) / len(compared), low=None, high=None) if compared else None
     return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
 
@@ -197,7 +197,7 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        tested = f"no prompt on which the texts of {own} and of {' or '.join(rivals)} equal ar's."
+        tested = f"On no prompt do the texts of {own} and of {' or '.join(rivals)} both equal ar's."
         return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
@@ -243,7 +243,8 @@ def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
 def _depth(on: _On, fixed: str, breadth: str, depth: str) -> Claim:
     by_depth, by_breadth = on.course.quotients(depth, breadth, speed), on.course.quotients(breadth, fixed, speed)
     both = {place: by_depth[place] / by_breadth[place] for place in by_depth if place in by_breadth}
-    return _quotient(on, DEPTH, both, f"Tokens/s of {depth} over {breadth}, divided by those of {breadth} over {fixed}")
+    tested = f"Tokens/s of {depth} over {breadth}, divided by tokens/s of {breadth} over {fixed}"
+    return _quotient(on, DEPTH, both, tested)
 
 
 def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
@@ -253,7 +254,7 @@ def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     prompts = with_it.keys() & without.keys()
     tested = (
         f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}; "
-        f"with an interval of {SPREAD_COVERAGE:.0%}, since one of 95 % would be too narrow."
+        f"with an interval of {SPREAD_COVERAGE:.0%}, since an interval of 95 % would be too narrow."
     )
     yield on.claim(HISTORY_STABILISES, quotient, judged(quotient, len(prompts)), tested)
 

@@ -18,7 +18,7 @@ COLUMNS = (
 )
 WHAT = (
     "Losslessness is tested by the share of equal texts, and every other claim by a quotient over the same prompts, "
-    "which needs a 95 % interval that lies on one side of the limit."
+    "whose 95 % interval must lie on one side of the limit for a verdict."
 )
 
 

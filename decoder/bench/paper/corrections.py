@@ -18,7 +18,7 @@ class Correction(NamedTuple):
 CORRECTIONS = (
     Correction(
         "Trees are verified without position ids, so that a node's position is its place in breadth-first order "
-        "and not its depth: their texts are not those of greedy decoding, though the paper proves that they are.",
+        "and not its depth; so the texts differ from those of greedy decoding, though the paper proves them equal.",
         CODE,
     ),
     Correction(
@@ -28,7 +28,7 @@ CORRECTIONS = (
     ),
     Correction(
         "The acceptance rate is committed tokens, bonus tokens included, divided by rounds x (initial D0 + 2), though "
-        "nodes are up to D_max deep: it can reach 129 %; counting the bonus token does not explain the 102.2 %.",
+        "nodes are up to D_max deep: the rate can reach 129 %; counting the bonus token does not explain the 102.2 %.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
@@ -37,32 +37,32 @@ CORRECTIONS = (
         "v1 tables 1 and 3",
     ),
     Correction(
-        "l-bar contains the bonus token: it is the mean over prompts of tokens per round, while L-bar is the number of "
-        "all tokens divided by the number of all rounds.",
+        "l-bar counts the bonus token: l-bar is the mean over prompts of tokens per round, while L-bar is the number "
+        "of all tokens divided by the number of all rounds.",
         f"{CODE}; v4 section 4.2",
     ),
     Correction(
-        "TTFT is the time of one prefill of the target alone, the same work for every method: differences come from "
-        "the order of runs.",
+        "TTFT is the time of one prefill of the target alone, which is the same work for every method: differences "
+        "come from the order of runs.",
         f"{CODE}; v4 table 2",
     ),
     Correction(
-        "The 1.70x on PG-19 is relative to plain decoding measured while others used the GPU, at 114.8 ±20.6 "
-        "tokens/s; v2 prints an undisturbed run: 133.7 ±0.7, and 1.44x.",
+        "The 1.70x on PG-19 is relative to plain decoding at 114.8 ±20.6 tokens/s, measured while others used the GPU; "
+        "v2 prints an undisturbed run of plain decoding at 133.7 ±0.7 tokens/s, relative to which it is 1.44x.",
         "v4 table 1; v2 table 1",
     ),
     Correction(
         "On PG-19 DynaTree needs more rounds than the fixed tree, 243 against 242, and commits fewer tokens a "
-        "round, 6.17 against 6.20; the text says that it needs fewer.",
+        "round, 6.17 against 6.20; the text says that DynaTree needs fewer rounds.",
         "v4 table 3 and section 4.4",
     ),
     Correction(
-        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows it only with adaptive depth.",
+        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows breadth only with depth.",
         f"{LOGS}; v4 table 4",
     ),
     Correction(
-        "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned tree of table 1 it is 9.4 %, and "
-        "5.1 % on PG-19.",
+        "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned tree of table 1 the gain is "
+        "9.4 %, and on PG-19 5.1 %.",
         "v4 tables 1 and 4",
     ),
     Correction(
@@ -77,8 +77,8 @@ CORRECTIONS = (
         "v1",
     ),
     Correction(
-        "v2 calls the PG-19 rows of its tables 1 and 2 linear K=8 and fixed D=8, B=3; they are K=5 and D=5, B=2, "
-        "as in its table 3.",
+        "v2 calls the PG-19 rows of its tables 1 and 2 linear K=8 and fixed D=8, B=3; the numbers are those of "
+        "K=5 and of D=5, B=2, as in table 3 of v2.",
         f"v2 tables 1 to 3; {LOGS}",
     ),
     Correction(
@@ -88,7 +88,7 @@ CORRECTIONS = (
     ),
     Correction(
         "The shape of figure 8 comes from a shared GPU: plain decoding runs at 57 tokens/s for 300 characters and "
-        "at 138 for 750; a later run has 132 and 138.",
+        "at 138 for 750; a later run has 132 and 138 tokens/s.",
         f"{LOGS}; v4 figure 8",
     ),
     Correction(
@@ -120,8 +120,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is that of the last prompt only, with both models loaded for plain decoding too: drafting "
-        "needs 3 % more than the weights, most of it for logits of the draft. v1 prints .45 %.",
+        "Peak memory is that of the last prompt only, and plain decoding has both models loaded too: the 3 % more "
+        "memory of drafting is mostly for logits of the draft. v1 prints .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )

@@ -134,7 +134,7 @@ def require_names(extent: Extent) -> None:
     unknown = [name for name in extent.experiments if name not in NAMES]
     require(
         bool(extent.experiments) and not unknown,
-        f"--experiments names {quoted(', '.join(unknown))}; choose from {', '.join(NAMES)}",
+        f"--experiments names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(NAMES)}",
     )
     _rows(extent.lanes or (), catalogue(sampled=False))
     for flag, number in (("--prompts", extent.prompts), ("--max-new-tokens", extent.length)):
@@ -223,7 +223,10 @@ def _lengths(extent: Extent) -> tuple[int, ...]:
 def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
     """Lanes with these names, preceded by plain decoding."""
     unknown = [name for name in names if name not in rows]
-    require(not unknown, f"--lanes names {quoted(', '.join(unknown))}; choose from {', '.join(rows)}")
+    require(
+        not unknown,
+        f"--lanes names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(rows)}",
+    )
     return [rows[name] for name in dict.fromkeys((AR, *names))]
 
 

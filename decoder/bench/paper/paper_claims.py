@@ -38,7 +38,7 @@ FASTER = PaperClaim(
     "DynaTree is faster than plain decoding.",
     "v4 table 1",
     {WIKITEXT: 219.5 / 133.4, PG19: 194.9 / 114.8},
-    doubt={PG19: f"{DOUBTS['shared-base']}; undisturbed it is 1.44; {DEEPER}"},
+    doubt={PG19: f"{DOUBTS['shared-base']}; relative to an undisturbed AR it is 1.44; {DEEPER}"},
 )
 LOWEST_TPOT = PaperClaim(
     "lowest_tpot",
@@ -73,7 +73,7 @@ HISTORY_GAINS = PaperClaim(
 )
 HISTORY_STABILISES = PaperClaim(
     "history_stabilises",
-    "The history rule stabilises DynaTree: its speed differs less between prompts.",
+    "The history rule stabilises DynaTree: the speed differs less between prompts.",
     "v4 section 4.5",
     {WIKITEXT: 26.1 / 22.2},
 )
@@ -92,8 +92,8 @@ GROWS = PaperClaim(
     "v4 figure 5",
     {WIKITEXT: (218.5 / 132.8) / (116.6 / 83.3)},
     doubt={
-        WIKITEXT: "gain at T=1500 over that at T=100; at T=100, AR was measured while others used the GPU, at 83.3 "
-        "tokens/s; in another run, it has 127.9 tokens/s"
+        WIKITEXT: "gain at T=1500 over gain at T=100; at T=100, AR was measured at 83.3 tokens/s, while others used "
+        "the GPU, but at 127.9 tokens/s in another run"
     },
 )
 BEATS_LINEAR = PaperClaim(

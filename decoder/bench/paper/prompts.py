@@ -41,7 +41,7 @@ def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: in
         return ids
     if experiment.most >= pair.context:
         raise PromptError(
-            f"--prompt-tokens is {experiment.most}, and the models' context is {pair.context}; "
+            f"--prompt-tokens is {experiment.most}, but the models' context is {pair.context}; "
             f"give {pair.context - 1} or less"
         )
     return ids[: experiment.most]

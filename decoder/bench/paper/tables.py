@@ -206,7 +206,7 @@ def _ablation(report: PaperReport, experiment: PaperExperiment, notes: Sequence[
     yield from table(
         _name("ablation", experiment),
         f"Ablation: {setting(report.header.request, experiment)}",
-        "From the fixed tree to DynaTree, one rule more in each row: breadth, depth, history.",
+        "From the fixed tree to DynaTree, each row adds one rule: breadth, depth, history.",
         steps,
         [
             lane_name(),
@@ -286,7 +286,7 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     yield from table(
         "data_sets",
         f"Data sets: speed relative to {AR}",
-        "Speed over plain decoding of the same prompts, by data set.",
+        "Speed relative to plain decoding of the same prompts, by data set.",
         list(every.values()),
         [lane_name(), *(spec for name in by_set for spec in columns(name)), words("text", texts)],
         notes=(*dict.fromkeys(chain.from_iterable(others)), *notes),

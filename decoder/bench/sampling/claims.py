@@ -98,14 +98,15 @@ def of_measure(
     if top_down and best in iid:
         first = max(top_down, key=lambda name: mean(delayed[name]))
         quotient = max(there_delayed[name] for name in top_down) / there[best]
-        says = f"{what}: {paper.NAMES[first]}, best top-down on delayed trees, over {paper.NAMES[best]} on i.i.d."
+        top = f"{paper.NAMES[first]}, the best top-down verifier on delayed trees"
+        says = f"{what}: {top}, over {paper.NAMES[best]} on i.i.d. trees"
         yield claim(says, quotient, delayed[first], iid[best])
 
 
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
     """Claims, one per verifier: choosing the tree shape in each round is better than the best fixed delayed shape."""
     for name, values in selected.items():
-        says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
+        says = f"{what}: {paper.NAMES[name]} with a selector, over the best delayed shape"
         yield _claim(says, values, static[name], seed)
 
 

@@ -41,7 +41,7 @@ def expected(
     lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]
     if not ends:
-        raise PromptError(f"prompt {place.prompt + 1} of {place.task} is too short to draft from; give a longer one")
+        raise PromptError(f"prompt {place.prompt + 1} of {place.task} is too short to draft from; give a longer prompt")
     sampling, generator = (
         request.samplings[place.sampling],
         PhiloxGenerator(request.seed, request.places().index(place)),

@@ -71,7 +71,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         require(self.roots_every >= 1, f"--roots-every is {self.roots_every}; give 1 or more")
         require(self.decoded >= 0, f"--decoded is {self.decoded}; give 0 or more")
         greedy = any(sampling.greedy for sampling in self.samplings)
-        require(not greedy, "at temperature 0, all verifiers decode greedily and are the same; give more than 0")
+        require(not greedy, "at temperature 0, all verifiers decode greedily and so do not differ; give values above 0")
         require(bool(self.samplings), "no temperature was given; give --temperatures or --top-p")
 
     def shapes(self, verifier: str) -> list[DelayedTree]:

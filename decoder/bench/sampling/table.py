@@ -36,8 +36,8 @@ def on_samplings(report: SamplingReport) -> str:
     for title, rows, iid, delayed in both:
         if rows:
             tables.append(averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, iid, delayed))
-            tables.append(columns(f"{title}, by task (8, 9)", rows, lambda row: row.by_task, paper.TASKS))
-            tables.append(columns(f"{title}, by setting (10 to 15)", rows, lambda row: row.by_sampling, {}))
+            tables.append(columns(f"{title}, by task (tables 8 and 9)", rows, lambda row: row.by_task, paper.TASKS))
+            tables.append(columns(f"{title}, by setting (tables 10 to 15)", rows, lambda row: row.by_sampling, {}))
     parts = [_heading(report), *map(text, tables), text(divergence(report.divergence, report.header.request.k))]
     parts += [actions(report.actions), *[text(agreements(report.agreement))] * bool(report.agreement)]
     parts += [rankings(report.rankings), *[text(claims(report.claims))] * bool(report.claims)]
@@ -73,7 +73,7 @@ def _heading(report: SamplingReport) -> str:
     if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
-        lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on it.")
+        lines.append("TIMES WERE MEASURED ON A BUSY MACHINE; block efficiency does not depend on times.")
     if not report.complete:
         lines.append("INTERRUPTED: the results below are from a part of the measurement.")
     return "\n".join(map(cut, lines))
@@ -129,7 +129,9 @@ def actions(all_actions: Sequence[Action]) -> str:
         these = [action for action in all_actions if action.aim == aim]
         among = list(dict.fromkeys(action.among for action in these))
         tables = [_actions(these, among[start : start + 4]) for start in range(0, len(among), 4)]
-        parts.append("\n".join([f"Best K,L1,L2 for {means}, and its tokens a round", *map(text, tables)]))
+        parts.append(
+            "\n".join([f"Best shape K,L1,L2 for {means}, with the shape's tokens a round", *map(text, tables)])
+        )
     return "\n\n".join(parts)
 
 

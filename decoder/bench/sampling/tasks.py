@@ -47,7 +47,10 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
     except PromptError as error:
         raise PromptError(f"{error}, or give --prompt-file instead") from None
     unknown = [name for name in names if name not in prompts]
-    require(not unknown, f"--tasks names {quoted(', '.join(unknown))}; choose from {', '.join(prompts)}")
+    require(
+        not unknown,
+        f"--tasks names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(prompts)}",
+    )
     return tuple(Task(name, tuple(prompts[name][:count])) for name in dict.fromkeys(names))
 
 

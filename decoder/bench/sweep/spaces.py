@@ -90,10 +90,13 @@ class Space:
         count = 1
         for values in axes.values():
             count *= len(values)
-        require(count <= MOST_SETTINGS, f"the grid has {count} settings; give axes with {MOST_SETTINGS} or fewer")
+        require(
+            count <= MOST_SETTINGS,
+            f"the grid has {count} settings, which are too many; give axes with {MOST_SETTINGS} settings or fewer",
+        )
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
         settings = tuple(Setting(point) for point in points if self.possible(point))
-        require(bool(settings), f"no setting of these axes is possible; {self.about}")
+        require(bool(settings), f"no setting of these axes is possible; give values for which {self.about}")
         return settings
 
     def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
@@ -197,7 +200,10 @@ def base_named(space: Space, preset: str | None) -> TunableParameters:
 def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
     """Axes of the grid: each axis has the given values, or its default values if none are given."""
     for name in given:
-        require(name in space.axes, f"{space.name} has no axis {quoted(name)}; it has {', '.join(space.axes)}")
+        require(
+            name in space.axes,
+            f"the space {space.name} has no axis {quoted(name)}; choose from {', '.join(space.axes)}",
+        )
     return {name: given.get(name, usual) for name, usual in space.axes.items()}
 
 
@@ -213,4 +219,6 @@ def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
         return tuple(dict.fromkeys((int if whole else float)(part) for part in text.split(",")))
     except ValueError:
         kind = "whole numbers" if whole else "numbers"
-        raise ConfigError(f"the axis {name} is {quoted(text)}; give {kind} with commas between them") from None
+        raise ConfigError(
+            f"the axis {name} is {quoted(text)}, which is invalid; give {kind} with commas between them"
+        ) from None

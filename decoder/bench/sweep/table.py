@@ -80,7 +80,7 @@ def refused(report: SweepReport) -> str:
     lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
     if len(without_speed) > REASONS:
         lines.append(f"and {len(without_speed) - REASONS} more")
-    return "\n".join(["Without a speed:", *lines]) if without_speed else ""
+    return "\n".join(["Settings without a speed:", *lines]) if without_speed else ""
 
 
 def summary(trial: Trial) -> str:

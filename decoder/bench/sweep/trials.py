@@ -111,8 +111,8 @@ def joined(
             other = differing(request, _asked(study, before[0][0]))
             require(
                 not other,
-                f"the study {quoted(study)} has other values of {', '.join(other)}; give the same values, or "
-                "let --study name another study",
+                f"the study {quoted(study)} was started with other values of {', '.join(other)}; give the same values, "
+                "or let --study name another study",
             )
         else:
             transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(request).decode())
@@ -134,7 +134,7 @@ def existing(database: Database, study: str | None) -> Sweep:
         known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
     if study is None:
         require(len(known) > 0, "the database holds no study; run a sweep first")
-        require(len(known) == 1, f"the database holds {', '.join(known)}; let --study name one of them")
+        require(len(known) == 1, f"the database holds several studies ({', '.join(known)}); let --study name one")
     elif study not in known:
         raise ConfigError(f"there is no study {quoted(study)}; the database holds {', '.join(known) or 'none'}")
     name = study or next(iter(known))

@@ -106,7 +106,7 @@ def test_a_draft_whose_guesses_all_hold_is_not_said_to_disagree() -> None:
     graphs = structs.replace(
         tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
     )
-    assert verdict(found(graphs), "linear")[1] == "Nothing that is known here limits it."
+    assert verdict(found(graphs), "linear")[1] == "None of the known limits applies."
 
 
 def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
@@ -129,7 +129,7 @@ def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_deco
     same = Race(tallies={"linear": linear, "ar": PLAIN})
     assert explained(same, "linear", "L") == verdict(found(linear), "L")
     other = Race(tallies={"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
-    assert explained(other, "linear", "L")[1] == "Its text differs from ar's from token 2 on."
+    assert explained(other, "linear", "L")[1] == "From token 2 on, its text differs from ar's."
     assert explained(same, "ar", "ar") == ()
 
 

@@ -24,14 +24,14 @@ def test_one_limit_of_several_methods_and_runs_is_one_finding_with_ranges() -> N
     assert where(finding.cases) == [("linear", 1), ("fixed", 1), ("linear", 2)]
     assert (
         finding.claim
-        == "drafting takes 75% to 80% of a round; if it took no time, it would be 4.00 to 5.00 times as fast"
+        == "drafting takes 75% to 80% of a round; if it took no time, decoding would be 4.00 to 5.00 times as fast"
     )
     assert finding.helps.startswith("a smaller draft, or shallower trees")
 
 
 def test_figures_that_are_written_alike_are_no_range() -> None:
     (finding,) = told({"linear": LIMITED["draft"]}, {"linear": LIMITED["draft"]})
-    assert finding.claim == "drafting takes 75% of a round; if it took no time, it would be 4.00 times as fast"
+    assert finding.claim == "drafting takes 75% of a round; if it took no time, decoding would be 4.00 times as fast"
 
 
 def test_each_limit_is_a_finding_the_most_frequent_first() -> None:

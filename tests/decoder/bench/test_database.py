@@ -37,8 +37,8 @@ def names(database: Database) -> list[str]:
         ("sweeps.db", "--storage is 'sweeps.db', which is not a database URL; give sqlite:///FILE or postgresql://"),
         ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL"),
         ("mysql://host/x", "--storage names a database of the kind 'mysql', which is not supported; give sqlite://"),
-        ("sqlite://", "--storage is 'sqlite://', which keeps nothing; give sqlite:///FILE"),
-        ("sqlite:///:memory:", "--storage is 'sqlite:///:memory:', which keeps nothing; give sqlite:///FILE"),
+        ("sqlite://", "--storage is 'sqlite://', which stores nothing on disk; give sqlite:///FILE"),
+        ("sqlite:///:memory:", "--storage is 'sqlite:///:memory:', which stores nothing on disk; give sqlite:///FILE"),
     ],
 )
 def test_what_is_no_database_to_share_is_refused(text: str, line: str) -> None:

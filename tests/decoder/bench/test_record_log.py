@@ -26,7 +26,7 @@ def test_another_process_is_refused_until_this_one_is_killed(tmp_path: Path) -> 
     with subprocess.Popen([sys.executable, "-c", HOLDING, str(path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        line = r"another process measures into .*log; wait for it, or name another"
+        line = r"another process is writing to .*log; wait until that process ends, or name another"
         with pytest.raises(ConfigError, match=line), alone(path, "name another"):
             pytest.fail("let in")
         other.kill()

@@ -61,7 +61,7 @@ def test_the_report_tells_processes_and_the_memory_of_each() -> None:
     assert report.peak_bytes_by_rank[0] == max(record.figures.peak_bytes or 0 for record in report.samples)
     told = table.on_texts(report)
     assert "on 2 processes on cpu in float32" in told
-    assert "all in 2 processes, turn by turn" in told
+    assert "measured in 2 processes, turn by turn" in told
     assert "peak memory by process: " in told
     assert max(map(len, told.splitlines())) <= WIDTH
 

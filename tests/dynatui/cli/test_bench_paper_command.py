@@ -73,8 +73,8 @@ def run(*arguments: str) -> int:
             ["--output", "OUT", "--data", "x", "--data-sets", "news"],
             "there is no data set 'news'; choose from wikitext",
         ),
-        (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best'; choose from main, "),
-        (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best'; choose from ar, linear K=4, "),
+        (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best', which is "),
+        (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best', which is unknown; "),
         (["--output", "OUT", "--data", "x", "--temperature", "-1"], "temperature is -1; give 0 (greedy) to 2"),
         (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft; give --draft too"),
         (["--output", "/proc/none", "--data", "x"], "cannot write /proc/none: No such file or directory; name another"),
@@ -184,7 +184,7 @@ def test_names_are_checked_before_data_sets_are_read(
     unread = Parts(lambda *_, **__: pytest.fail("read"), (write,), lambda _: "")
     monkeypatch.setattr(bench_paper, "parts", lambda: unread)
     assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
-    assert "names 'best'; choose from" in capsys.readouterr().err
+    assert "names 'best', which is unknown; choose from" in capsys.readouterr().err
 
 
 def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(

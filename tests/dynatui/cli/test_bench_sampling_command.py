@@ -56,7 +56,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["--temperatures", "-1"], "temperature is -1; give 0 (greedy) to 2"),
         (
             ["--temperatures", "0"],
-            "at temperature 0, all verifiers decode greedily and are the same; give more than 0",
+            "at temperature 0, all verifiers decode greedily and so do not differ; give values above 0",
         ),
         (["--temperatures", "", "--top-p", ""], "no temperature was given; give --temperatures or --top-p"),
         (["--top-p", "0"], "top_p is 0; give more than 0 and at most 1 (all tokens)"),
@@ -90,7 +90,7 @@ def test_a_request_that_cannot_be_met_is_one_line(
 
 def test_a_task_that_is_not_there_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "sampling", "--data", str(data), "--tasks", "law"]) == 2
-    assert capsys.readouterr().err.startswith("dynatui: --tasks names 'law'; choose from writing, coding")
+    assert capsys.readouterr().err.startswith("dynatui: --tasks names 'law', which is unknown; choose from writing")
 
 
 def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ([], "no space was named; give one of thresholds, breadth, depth, fixed"),
         (["wide"], "there is no space 'wide'; choose from thresholds, breadth, depth, fixed"),
         (["fixed", "--axis", "tau"], "--axis is 'tau'; give NAME=V,V,.., for example T=100,200"),
-        (["fixed", "--axis", "tau_h=.9"], "fixed has no axis 'tau_h'; it has D, B, tau, T"),
-        (["fixed", "--axis", "D=deep"], "the axis D is 'deep'; give whole numbers with commas between them"),
+        (["fixed", "--axis", "tau_h=.9"], "the space fixed has no axis 'tau_h'; choose from D, B, tau, T"),
+        (["fixed", "--axis", "D=deep"], "the axis D is 'deep', which is invalid; give whole numbers"),
         (["fixed", "--axis", "D=0"], "the fixed tree's depth is 0; give 1 or more"),
         (["fixed", "--preset", "paper"], "--preset has no effect on fixed; leave it out"),
         (["depth", "--preset", "mine"], "--preset is 'mine'; give one of tuned, paper, sampled"),
@@ -126,7 +126,7 @@ def test_a_second_study_has_its_own_name_and_is_refused_where_it_was_asked_other
     mine = [*folder, "--study", "mine"]
     assert main(["bench", "sweep", "thresholds", *SMALL, *models, *mine]) == 0
     assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *mine]) == 2
-    assert "dynatui: the study 'mine' has other values of seed; give the same values" in capsys.readouterr().err
+    assert "dynatui: the study 'mine' was started with other values of seed; give" in capsys.readouterr().err
     assert main(["bench", "sweep", "--show", *folder]) == 2
     assert "let --study name one" in capsys.readouterr().err
 

@@ -44,7 +44,7 @@ def test_a_file_without_rows_has_no_texts(tmp_path: Path) -> None:
         (b"Call me Ishmael.", "as parquet: Parquet magic bytes not found"),
         (damaged(GOOD, 60), "as parquet: "),
         (damaged(GOOD, len(GOOD) - 100), "as parquet: "),
-        (parquet({"title": ["a"], "year": [1]}), "has no column text, but title, year"),
+        (parquet({"title": ["a"], "year": [1]}), "has no column text, only title, year"),
         (parquet({"text": [1, 2]}), "the column text of .* holds int64, not text; let --data name another folder"),
     ],
 )

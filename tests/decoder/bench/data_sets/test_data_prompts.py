@@ -134,10 +134,10 @@ def test_what_is_not_in_the_catalogue_is_refused(names: list[str], count: int, w
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"spec_bench"}))
 def test_a_folder_without_the_data_set_says_what_it_lacks(name: str, tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match=f"is empty, for {name}; let --data name another folder"):
+    with pytest.raises(PromptError, match=f"is empty, so {name} cannot be read; let --data name another folder"):
         one(name, tmp_path)
     written(tmp_path / "letter", b"Dear reader")
-    with pytest.raises(PromptError, match=f"has no .*(txt|parquet|jsonl), for {name}; let --data name another folder"):
+    with pytest.raises(PromptError, match=f"has no .*(txt|parquet|jsonl), so {name} cannot be read; let --data name "):
         one(name, tmp_path)
     with pytest.raises(PromptError, match="No such file or directory; let --data name a folder that holds "):
         one(name, tmp_path / "none")

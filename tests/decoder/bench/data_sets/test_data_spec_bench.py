@@ -24,7 +24,7 @@ def test_prompts_are_first_turns_by_task_in_the_file_s_order(tmp_path: Path) -> 
         (b'{"category": "\xff", "turns": []}', "line 1, is no question of Spec-Bench: 'utf-8' codec can't decode"),
         (b'{"x": ' + b"[" * 100_000, "line 1, is no question of Spec-Bench: maximum recursion depth"),
         (b"\n", "question.jsonl is empty; let --data name another folder"),
-        (questions("math", "qa"), "question.jsonl has no task coding, but math, qa"),
+        (questions("math", "qa"), "question.jsonl has no task coding, only math, qa"),
     ],
 )
 def test_what_is_not_its_file_is_one_line(content: bytes, why: str, tmp_path: Path) -> None:

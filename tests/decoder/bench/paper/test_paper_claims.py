@@ -77,7 +77,8 @@ def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
 
 def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:
     found = usual["lowest_tpot"]
-    assert (found.verdict, found.tested.split(",")[0]) == ("holds", "Time a token of fixed D8 B3 over that of phase 3")
+    tested = "Time per token of fixed D8 B3 over that of phase 3"
+    assert (found.verdict, found.tested.split(",")[0]) == ("holds", tested)
     slower = by_name(paper_report(TEN, slower={"phase 3": 1.2}))["lowest_tpot"]
     assert slower.verdict == "does not hold"
 
@@ -245,7 +246,7 @@ def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
         return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
 
     assert "127.9" in note(paper_claims.GROWS, "WikiText-2")
-    assert "others used the GPU; undisturbed it is 1.44" in note(paper_claims.FASTER, "PG-19-style (books_test)")
+    assert "; relative to an undisturbed AR it is 1.44" in note(paper_claims.FASTER, "PG-19-style (books_test)")
     assert "D_max=9" in note(paper_claims.BEATS_LINEAR, "PG-19-style (books_test)")
     assert note(paper_claims.FASTER, "WikiText-2") == ""
     assert cells[paper_claims.LOSSLESS.says, "WikiText-2"] is None
@@ -269,7 +270,7 @@ def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> Non
     report = paper_report(request(prompts=6, temperature=0.6))
     assert claims(report) == []
     assert (
-        left_out(report) == "The paper's claims are about greedy decoding; here tokens were sampled, so that no claim "
+        left_out(report) == "The paper's claims are about greedy decoding; here tokens were sampled, so no claim "
         "is judged."
     )
     assert left_out(paper_report(TEN)) is None

@@ -96,9 +96,9 @@ def test_methods_that_are_there_are_measured_and_others_are_not_missed() -> None
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"experiments": ("main", "best")}, "--experiments names 'best'; choose from main, prompt_length, "),
-        ({"experiments": ()}, "--experiments names ''; choose from main, "),
-        ({"lanes": ("fastest",)}, "--lanes names 'fastest'; choose from ar, linear K=4, "),
+        ({"experiments": ("main", "best")}, "--experiments names 'best', which is unknown; choose from main, "),
+        ({"experiments": ()}, "--experiments names '', which is unknown; choose from main, "),
+        ({"lanes": ("fastest",)}, "--lanes names 'fastest', which is unknown; choose from ar, linear K=4, "),
         ({"length": 0}, "--max-new-tokens is 0; give 1 or more"),
         ({"prompts": 0}, "--prompts is 0; give 1 or more"),
     ],

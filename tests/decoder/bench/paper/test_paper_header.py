@@ -44,10 +44,10 @@ def whole(half: Path) -> Path:
 
 
 OTHERS = [
-    ({"processor": "another"}, "processor a processor, here another"),
-    ({"cores": 4}, "cores 2, here 4"),
-    ({"accelerator": "a GPU"}, "accelerator None, here a GPU"),
-    ({"versions": {"dynatui": "0", "torch": "3"}}, "torch 2, here 3"),
+    ({"processor": "another"}, "processor a processor there, another here"),
+    ({"cores": 4}, "cores 2 there, 4 here"),
+    ({"accelerator": "a GPU"}, "accelerator None there, a GPU here"),
+    ({"versions": {"dynatui": "0", "torch": "3"}}, "torch 2 there, 3 here"),
 ]
 
 
@@ -56,7 +56,7 @@ def test_another_machine_is_refused_by_what_differs(
     changes: dict[str, Any], why: str, half: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = half.read_bytes()
-    line = f"log was started on another machine: {why}; let --output name another folder, or remove it$"
+    line = f"log was started on another machine: {why}; remove this file, or let --output name another folder$"
     with pytest.raises(ConfigError, match=line):
         went_on(monkeypatch, half, "a", structs.replace(MACHINE, **changes))
     assert half.read_bytes() == before

@@ -147,7 +147,7 @@ def test_the_turns_of_a_block_stand_in_the_order_of_the_lanes(whole: Prepared) -
 
 def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
     assert blocks_of(whole.log)
-    with pytest.raises(ConfigError, match="has other values of seed, experiments; give the same values, or let"):
+    with pytest.raises(ConfigError, match="was started with other values of seed, experiments; give the same values, "):
         readied(job(tiny_models.pair("neox"), EXTENT, log=log, seed=1), unheard)
 
 
@@ -245,7 +245,7 @@ def test_a_number_that_does_not_fit_is_refused_with_the_largest_that_does(tiny_m
         (
             replace(ONE, most=500, unit="tokens"),
             TEXTS,
-            "--prompt-tokens is 500, and the models' context is 192; give 191",
+            "--prompt-tokens is 500, but the models' context is 192; give 191",
         ),
         (ONE, ("  ",), "prompt 1 of wikitext: the prompt is empty"),
     ],
@@ -283,7 +283,9 @@ def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, t
     request = job(tiny_models.pair("neox"), ONE, log=tmp_path / "log.jsonl")
     with (
         prepared(request, unheard),
-        pytest.raises(ConfigError, match=r"another process measures into .*log.jsonl; wait for it, or let --output"),
+        pytest.raises(
+            ConfigError, match=r"another process is writing to .*log.jsonl; wait until that process ends, or "
+        ),
     ):
         readied(request, unheard)
     assert not blocks_of(readied(request, unheard).log)

@@ -69,7 +69,7 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(tmp_path: Path) ->
 
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
-    with pytest.raises(ConfigError, match=r"has other values of seed, warm_up; give the same values, or let"):
+    with pytest.raises(ConfigError, match=r"was started with other values of seed, warm_up; give the same values, or"):
         RecordLog(tmp_path / "log", FORMAT).begin(header(seed=1, warm_up=2))
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(damag
     kept(path)
     first, _, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + b"\n" + last)
-    with pytest.raises(ConfigError, match=r"is damaged in line 2; let --output name another folder, or remove it$"):
+    with pytest.raises(ConfigError, match=r"damaged in line 2; remove this file, or let --output name another folder$"):
         RecordLog(path, FORMAT)
     assert path.read_bytes() == first + damage + b"\n" + last
 

@@ -60,7 +60,7 @@ def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(tmp_path: Path) -
 
 def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path / "log")
-    with pytest.raises(ConfigError, match=r"has other values of seed, k; give the same"):
+    with pytest.raises(ConfigError, match=r"was started with other values of seed, k; give the same"):
         RecordLog(tmp_path / "log", FORMAT).begin(header(request(seed=1, k=1)))
 
 

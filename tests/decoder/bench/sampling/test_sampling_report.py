@@ -215,7 +215,7 @@ def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None
     assert speeds["specinfer", "delayed"] == pytest.approx(16.0)
     assert {(one.verifier, one.drafting): one.expected for one in found.agreement}["specinfer", "selector"] == 1.5
     quotients = {claim.says: claim.here.value for claim in found.claims if "with a selector" in claim.says}
-    assert quotients == pytest.approx({"tokens/s: SpecInfer with a selector over the best delayed shape": 1.25})
+    assert quotients == pytest.approx({"tokens/s: SpecInfer with a selector, over the best delayed shape": 1.25})
     assert [ranking.what for ranking in found.rankings if "selector" in ranking.what]
     text = on_samplings(found)
     assert "SpecInfer, selector" in text

@@ -36,7 +36,7 @@ def test_a_task_has_the_first_turns_of_its_category(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("questions", "name", "fault", "why"),
     [
-        (QUESTIONS, "law", ConfigError, "--tasks names 'law'; choose from math, coding"),
+        (QUESTIONS, "law", ConfigError, "--tasks names 'law', which is unknown; choose from math, coding"),
         ("no json", "math", PromptError, "is no question of Spec-Bench"),
         ('{"question_id": 1}', "math", PromptError, "is no question of Spec-Bench"),
     ],

@@ -55,9 +55,15 @@ def test_what_is_not_possible_is_left_out_of_a_grid() -> None:
 @pytest.mark.parametrize(
     ("axes", "line"),
     [
-        ({"tau_h": (0.3,), "tau_l": (0.5,)}, "no setting of these axes is possible; tau_l is below tau_h"),
-        ({"T": tuple(range(1, 1000))}, "the grid has 24975 settings; give axes with 10000 or fewer"),
-        ({"B": (2,)}, "thresholds has no axis 'B'; it has tau_h, tau_l, T"),
+        (
+            {"tau_h": (0.3,), "tau_l": (0.5,)},
+            "no setting of these axes is possible; give values for which tau_l is below tau_h",
+        ),
+        (
+            {"T": tuple(range(1, 1000))},
+            "the grid has 24975 settings, which are too many; give axes with 10000 settings or fewer",
+        ),
+        ({"B": (2,)}, "the space thresholds has no axis 'B'; choose from tau_h, tau_l, T"),
     ],
 )
 def test_an_impossible_grid_is_refused(axes: dict[str, tuple[float, ...]], line: str) -> None:
@@ -70,9 +76,9 @@ def test_an_impossible_grid_is_refused(axes: dict[str, tuple[float, ...]], line:
 def test_an_axis_reads_its_kind_of_numbers_once_each() -> None:
     assert axis_values(SPACES["fixed"], "tau", ".1,0.10, 1") == (0.1, 1.0)
     assert axis_values(SPACES["fixed"], "D", "3, 4,3") == (3, 4)
-    with pytest.raises(ConfigError, match=r"the axis D is '3\.5'; give whole numbers with commas between them"):
+    with pytest.raises(ConfigError, match=r"the axis D is '3\.5', which is invalid; give whole numbers with commas"):
         axis_values(SPACES["fixed"], "D", "3.5")
-    with pytest.raises(ConfigError, match="the axis tau is ''; give numbers"):
+    with pytest.raises(ConfigError, match="the axis tau is '', which is invalid; give numbers"):
         axis_values(SPACES["fixed"], "tau", "")
 
 
