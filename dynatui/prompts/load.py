@@ -75,7 +75,9 @@ def _from_line(line: str, where: str) -> str:
         raise PromptError(f'{where}: {error}; write one object per line, such as {{"prompt": "Once"}}') from None
     prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
-        raise PromptError(f'{where}: no prompt; give the object a text under "prompt" or as the first of "turns"')
+        raise PromptError(
+            f'{where}: the object holds no prompt; give a text under "prompt", or as the first of "turns"'
+        )
     return _without_surrogates(prompt)
 
 

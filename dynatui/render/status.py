@@ -37,7 +37,7 @@ _STAGE_WORDS: dict[StageName, str] = {
 }
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
 _HINTS = (
-    f"  press 1-{len(PANELS)} for more; at {smallest_size('full')} they stand side by side",
+    f"  press 1-{len(PANELS)} for other panels; side by side at {smallest_size('full')}",
     f"  side by side at {smallest_size('full')}",
 )
 """Hints that other panels exist, for terminals that show one panel at a time."""
