@@ -164,7 +164,7 @@ class Keymap:
         for name, caps in changes.items():
             if name not in known:
                 remedy = f"{near(name, known)}dynatui config --print-default lists all names"
-                raise ConfigError(f"no key is called {quoted(name)}; {remedy}")
+                raise ConfigError(f"no action is called {quoted(name)}; {remedy}")
             for cap in caps:
                 _check(name, cap)
         groups = tuple(replace(group, keys=_rebound(group.keys, changes)) for group in self.groups)

@@ -45,7 +45,7 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
     else:
         streams.show(in_force(live), out)
         for name in settings.strange_variables(live.command):
-            streams.say(f"{name} sets nothing; dynatui config --print-default lists all settings")
+            streams.say(f"{name} is not the variable of a setting; dynatui config --print-default lists all settings")
     return 0
 
 

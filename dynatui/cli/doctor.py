@@ -263,7 +263,9 @@ def settings(case: Case) -> Iterator[Finding]:
         yield Finding("ok", case.settings())
     finally:
         for name in case.strange_variables:
-            yield Finding("note", f"{name} sets nothing", "dynatui config --print-default lists all settings")
+            yield Finding(
+                "note", f"{name} is not the variable of a setting", "dynatui config --print-default lists all settings"
+            )
 
 
 def log(case: Case) -> Iterator[Finding]:

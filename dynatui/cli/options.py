@@ -155,8 +155,8 @@ MODEL_OPTIONS = in_panel(
     ),
     switch(
         "--compile/--no-compile",
-        "For CUDA: try torch.compile on the passes of both models, and use the compiled passes that are faster. Delays "
-        "the start.",
+        "For CUDA: try torch.compile on the passes of both models, and use the compiled passes that are faster. This "
+        "delays the start.",
         name="compiled",
         default=Models.compiled,
     ),

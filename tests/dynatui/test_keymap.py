@@ -108,7 +108,7 @@ def test_one_key_always_quits() -> None:
 @pytest.mark.parametrize(
     ("name", "cap", "told"),
     [
-        ("pauze", "f5", "no key is called 'pauze'; did you mean pause?"),
+        ("pauze", "f5", "no action is called 'pauze'; did you mean pause?"),
         ("pause", "f99", "pause is 'f99', which is no key; give a character, or a key such as"),
         ("pause", "", "pause is '', which is no key; give a character"),
         ("pause", "ctrl+", "pause is 'ctrl+', which is no key; give a character"),

@@ -239,7 +239,7 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
 
     report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": doctor.settings})
     assert [(finding.verdict, finding.text) for finding in report.findings] == [
-        ("note", "DYNATUI_TAUH sets nothing"),
+        ("note", "DYNATUI_TAUH is not the variable of a setting"),
         ("problem", "config.toml: line 1: no"),
     ]
 

@@ -386,7 +386,7 @@ def test_config_names_a_variable_that_sets_nothing(
     monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
     assert cli.main(["config"]) == 0
     assert capsys.readouterr().err == (
-        "dynatui: DYNATUI_TAUH sets nothing; dynatui config --print-default lists all settings\n"
+        "dynatui: DYNATUI_TAUH is not the variable of a setting; dynatui config --print-default lists all settings\n"
     )
 
 
@@ -465,7 +465,10 @@ def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Wri
     ("text", "told"),
     [
         ('keys = "f5"', "line 1: keys is 'f5'; write a table: [keys]"),
-        ('[keys]\npauze = "f5"', "no key is called 'pauze'; did you mean pause? dynatui config --print-default lists"),
+        (
+            '[keys]\npauze = "f5"',
+            "no action is called 'pauze'; did you mean pause? dynatui config --print-default lists",
+        ),
         ("[keys]\npause = 5", "line 2: pause is 5; give a key in quotes, or a list of such keys"),
         ('[keys]\nstep = "f6"\npause = ["f5", 5]', "line 3: pause is ['f5', 5]; give a key in quotes"),
         (

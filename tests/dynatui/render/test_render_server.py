@@ -144,7 +144,7 @@ def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follo
     [
         (
             (80, 2),
-            "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, at most 1.09 times as fast as without drafts",
+            "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, at most 1.09 times as fast as without",
         ),
         ((80, 1), "drafts wasted for 59 s: 3% accepted, likely slower than without drafts"),
         ((40, 1), "drafts wasted: 3% accepted"),
