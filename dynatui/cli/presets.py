@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, Setting]:
     known: dict[str, Any] = {option.name: option.kind for _, option in _options()}
     try:
         with opened(path) as file:
-            too_large = "so it holds no preset; remove it"
+            too_large = "too large for a preset; remove the file"
             text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
     except OSError as error:
         remedy = "make it readable or remove it"

@@ -193,7 +193,7 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
 
 def _text(path: Path) -> str:
     named = os.environ.get(FILE_VARIABLE)
-    too_large = "so it holds no settings; name another file"
+    too_large = "too large for settings; name another file"
     try:
         with opened(path) as file:
             return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)

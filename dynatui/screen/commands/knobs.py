@@ -31,7 +31,7 @@ def turn(screen: Screen, cap: str) -> None:
         }
         key_list = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         refusal = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
-        screen.show_note(f"{method} has no such knob; its knobs: {key_list}" if key_list else refusal)
+        screen.show_note(f"{method} has no knob with this key; its knobs are: {key_list}" if key_list else refusal)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
