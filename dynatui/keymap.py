@@ -145,7 +145,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action, for hints; for an action without a key, the palette's key: it lists all actions."""
+        """The key of an action, for hints; without a key, the key of the palette, which lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -164,7 +164,7 @@ class Keymap:
         for name, caps in changes.items():
             if name not in known:
                 remedy = f"{near(name, known)}dynatui config --print-default lists all names"
-                raise ConfigError(f"no key is called {quoted(name)}; {remedy}")
+                raise ConfigError(f"no action is called {quoted(name)}; {remedy}")
             for cap in caps:
                 _check(name, cap)
         groups = tuple(replace(group, keys=_rebound(group.keys, changes)) for group in self.groups)
@@ -184,7 +184,8 @@ class Keymap:
                     if other != name:
                         turned, taken = (name, other) if name in changes else (other, name)
                         raise ConfigError(
-                            f"{turned} is {quoted(cap)}, which is {taken} already; give one of them another key"
+                            f"{turned} is {quoted(cap)}, but {taken} has that key already; "
+                            f"give {turned} or {taken} another key"
                         )
 
 
@@ -214,7 +215,9 @@ def _check(name: str, cap: str) -> None:
     """Raises a ConfigError for a key that no terminal sends, and for ctrl+c, which always quits."""
     base = _MODIFIER.sub("", cap, count=1)
     if not (base in _NAMED or (len(base) == 1 and base.isprintable() and base != " ")):
-        raise ConfigError(f'{name} is {quoted(cap)}; give a character, or a key such as "f5", "ctrl+s" or "pageup"')
+        raise ConfigError(
+            f'{name} is {quoted(cap)}, which is no key; give a character, or a key such as "f5", "ctrl+s" or "pageup"'
+        )
     if cap == _ALWAYS_QUITS:
         raise ConfigError(f'{name} is "{cap}", which always quits; give another key')
 
@@ -242,7 +245,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 
 def _turned_by(keys: str) -> str:
-    """Help text of a pair of keys: all knobs that the pair can turn; the watched method decides which one it turns."""
+    """Help text of a pair of keys: all knobs that the pair can turn; the watched method decides which knob turns."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))
@@ -260,7 +263,7 @@ GROUPS = (
             Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier of method delayed: the rule that accepts drafted tokens in sampling", _EVERYWHERE, 165),
             Key(("D",), ("cycle('drafting')",), "drafting", "the next drafting of method delayed: trees that branch at the root or after a path", _EVERYWHERE, 166),
             Key(("h",), ("history",), "history", "history rule on, off: recent rounds change D0 and τh", _EVERYWHERE, 80, also="adapt automatic"),
-            Key(("H",), ("hold",), "hold", "keep your value of the knob that the history rule has moved back, and switch the rule off", _EVERYWHERE),
+            Key(("H",), ("hold",), "hold", "restore your value of the knob that the history rule has changed, and switch the rule off", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: its text, tree, curves and knobs", _EVERYWHERE, 65, ("next", "previous"), also="method lane"),
             Key(("d",), ("drawer",), "all knobs", "every knob of the watched method as a slider, and back to the panels", _EVERYWHERE, 70, also="sliders settings parameters"),
             Key(("up", "down", "k", "j"), _pair("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 11, _ABOVE_BELOW, ("slider_above", "slider_below")),
@@ -273,13 +276,13 @@ GROUPS = (
             Key(("u",), ("undo",), "undo", "undo the last turn: one knob, or all knobs of a preset", _EVERYWHERE, 140, also="back revert"),
             Key(("0",), ("defaults",), "defaults", "reset all knobs of the watched method to their values at the start", _VIEWING, also="reset"),
             Key(("s",), ("preset",), "preset", "set DynaTree's knobs to the next preset: tuned, paper, sampled", _EVERYWHERE, also="parameters"),
-            Key(("b",), ("pin",), "A/B", "pin the rounds so far as side A of the comparison; again: remove the pin; each turn of a knob pins them too", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
+            Key(("b",), ("pin",), "A/B", "pin the rounds so far as side A of the comparison; again: remove the pin; each turn of a knob also pins the rounds so far", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
         ),
     ),
     Group(
         "Time",
         (
-            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", _EVERYWHERE, 20, also="hold stop"),
+            Key(("space",), ("freeze",), "freeze", "freeze the view while decoding goes on; again: back to now", _EVERYWHERE, 20, also="hold stop"),
             Key(("P",), ("pause",), "pause", "pause decoding, or the playback of a recording", _EVERYWHERE, 21, also="stop hold resume continue"),
             Key((".",), ("step",), "step", "advance one stage: tree drafted, verified, committed; in a recording one round", _VIEWING, 110, also="single next stage"),
             Key(("B",), ("breaks",), "break on", "pause automatically: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),

@@ -44,7 +44,7 @@ PARAMETERS: Declared = (
         option("--interval S", "Seconds from one reading of the metrics to the next.", float, default=1.0),
         option(
             "--polls N",
-            "End after N readings of the metrics, but not before the answer to --prompt; without this option, end only "
+            "End after N readings of the metrics, but not before the answer to --prompt; without --polls, end only "
             "when interrupted.",
             int,
             least=1,
@@ -76,8 +76,8 @@ def attach(
 ) -> int:
     """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
 
-    Reads its metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Without a terminal,
-    prints one JSON line per reading.
+    Reads the server's metrics every second. An access token is read from the variable DYNATUI_ATTACH_TOKEN. Without a
+    terminal, prints one JSON line per reading.
     """
     if not _SHORTEST_S <= interval <= _LONGEST_S:
         raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")

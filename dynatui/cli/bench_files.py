@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from decoder.bench.data_sets.text_set import TextSet
     from decoder.bench.paper.report import PaperReport
 
-WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dynatui[bench]'; all else is measured"
+WITHOUT_FIGURES = (
+    "matplotlib is not installed, so no figures are drawn; all else is measured; pip install 'dynatui[bench]'"
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # Figures are drawn last, so that all other files exist if this fails; the page is then rewritten with links to the
-    # figures.
+    # All other files are written before the figures, so that these files exist even if drawing fails. After drawing,
+    # the page is written again, with links to the figures.
     return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 

@@ -36,8 +36,8 @@ PARAMETERS: Declared = (
         ),
         option(
             "--lanes NAMES",
-            "Settings that main and prompt_length measure beside ar, for example 'linear K=6,fixed D6 B2'; an "
-            "unknown name prints a list of all names.",
+            "Settings that the experiments main and prompt_length measure beside ar, for example 'linear K=6,fixed D6 "
+            "B2'; an unknown name prints a list of all names.",
             parse=names,
             show_default="the paper's rows, and further settings",
         ),

@@ -47,7 +47,7 @@ PARAMETERS: Declared = (
         SWEPT,
         option(
             "--axis NAME=V,V,..",
-            "Other values of an axis. Axes: "
+            "Values of an axis, instead of the default values. Axes: "
             + "; ".join(f"{name}: {', '.join(space.axes)}" for name, space in SPACES.items())
             + ". T is the number of new tokens. May be repeated.",
             list[str],

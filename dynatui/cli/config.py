@@ -45,7 +45,7 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
     else:
         streams.show(in_force(live), out)
         for name in settings.strange_variables(live.command):
-            streams.say(f"{name} sets nothing; dynatui config --print-default lists all settings")
+            streams.say(f"{name} is not the variable of a setting; dynatui config --print-default lists all settings")
     return 0
 
 
@@ -80,7 +80,8 @@ def summary(live: Any) -> str:
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
     by_file = len(places) - by_variables
     path = settings.file_path()
-    return f"{by_file} set in {path}{'' if path.exists() else ', which does not exist'}, {by_variables} by variables"
+    lacking = "" if path.exists() else ", which does not exist"
+    return f"settings in {path}{lacking}: {by_file}; in variables: {by_variables}"
 
 
 def default(option: TyperOption) -> object:
@@ -100,7 +101,7 @@ def _explained(live: Any) -> Iterator[str]:
 
 def _explained_keys() -> Iterator[str]:
     yield "\n# --- Keys ---\n"
-    yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] means no key. ctrl+c always quits.\n'
+    yield '\n# Each line gives an action its keys: "f5", ["p", "ctrl+s"], or [] for no key. ctrl+c always quits.\n'
     yield "# Set options above this line: all lines below belong to the table of keys.\n"
     yield f"[{KEYS}]\n"
     explained = {name: key.help for key in KEYMAP.every for name in key.settings}

@@ -109,7 +109,9 @@ def _alone(probe: Probe, case: Case) -> Iterable[Finding]:
         yield Finding("problem", with_places(error))
     except Exception as error:  # noqa: BLE001 - any fault of the installation is a finding
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
-        yield Finding("problem", f"could not be examined: {type(error).__name__}: {why}", "reinstall dynatui")
+        yield Finding(
+            "problem", f"this topic could not be examined: {type(error).__name__}: {why}", "reinstall dynatui"
+        )
 
 
 def terminal(_case: Case) -> Iterator[Finding]:
@@ -128,9 +130,11 @@ def terminal(_case: Case) -> Iterator[Finding]:
         yield Finding("ok", f"{_colours(kind)} colours ({variables})")
     encoding = sys.stdout.encoding if sys.stdout else "unknown"
     if encoding.lower().replace("-", "") == "utf8":
-        yield Finding("ok", f"text is {encoding}")
+        yield Finding("ok", f"the encoding of the output is {encoding}")
     else:
-        yield Finding("note", f"text is {encoding}", "where signs are missing, give --symbols ascii")
+        yield Finding(
+            "note", f"the encoding of the output is {encoding}", "where characters are missing, give --symbols ascii"
+        )
     if "SSH_CONNECTION" in os.environ:
         yield Finding("ok", "over SSH: 5 frames a second unless --fps says otherwise; ssh -C compresses well")
     if "TMUX" in os.environ or "STY" in os.environ:
@@ -177,7 +181,7 @@ def devices(case: Case) -> Iterator[Finding]:
         yield Finding("ok", f"gpu {number}: {_described(gpu)}")
     best = choose_device("auto")
     if seen and best.type == "cpu":
-        yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
+        yield Finding("note", "torch finds no GPU, but the driver finds one", "install a build of torch with CUDA")
     named = [name for name in (case.models.target, case.models.draft) if name and name not in (LOOKUP, MTP)]
     if named and all(map(is_gguf, named)):
         yield Finding("ok", f"models would run by llama.cpp{gpu_layers_words(case.models)}")
@@ -259,7 +263,9 @@ def settings(case: Case) -> Iterator[Finding]:
         yield Finding("ok", case.settings())
     finally:
         for name in case.strange_variables:
-            yield Finding("note", f"{name} sets nothing", "dynatui config --print-default lists all settings")
+            yield Finding(
+                "note", f"{name} is not the variable of a setting", "dynatui config --print-default lists all settings"
+            )
 
 
 def log(case: Case) -> Iterator[Finding]:
@@ -268,7 +274,7 @@ def log(case: Case) -> Iterator[Finding]:
 
     path = log_path(case.log)
     if str(path) == os.devnull:
-        yield Finding("note", "no log can be written in the user's log folder", "name one with --log-file")
+        yield Finding("note", "no log can be written in the user's log folder", "name a file with --log-file")
     else:
         yield Finding("ok", f"errors and messages of libraries go to {path}")
 

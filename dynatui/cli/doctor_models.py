@@ -86,7 +86,9 @@ def _mtp_layer(target: str) -> Finding:
         layout = mtp_layout(place, checkpoints.load_config(place))
     except DecoderError as error:
         return Finding("problem", f"draft: {error}")
-    return Finding("ok", f"draft {MTP}: an MTP layer in the target's checkpoint, {layout.projection} and others")
+    return Finding(
+        "ok", f"draft {MTP}: the target's checkpoint has an MTP layer: {layout.projection} and other weights"
+    )
 
 
 def lacks_target(pair: Models) -> bool:
@@ -138,11 +140,17 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     if weights := _weights_bytes(place):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
-        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model with them, or convert it")
+        yield Finding(
+            "problem",
+            f"{role} {name} has no safetensors weights",
+            "choose a model with such weights, or convert this one",
+        )
     elif forbidden:
-        yield Finding("problem", f"{role} {shown}: {kind}, weights not on this machine", "unset HF_HUB_OFFLINE")
+        yield Finding("problem", f"{role} {shown}: {kind}, weights are not on this machine", "unset HF_HUB_OFFLINE")
     else:
-        yield Finding("note", f"{role} {shown}: {kind}, weights not on this machine; downloaded when dynatui starts")
+        yield Finding(
+            "note", f"{role} {shown}: {kind}, weights are not on this machine; they are downloaded when dynatui starts"
+        )
     if config is not None:
         yield from _memory(case, role, config, weights or _size_in_index(place))
 
@@ -204,7 +212,7 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     text = (
         f"{role} in {precision}: {size(memory.weights_bytes)} of weights; KV cache of "
-        f"{size(memory.token_bytes)} a token, {size(memory.cache_bytes)} at its context of {memory.context} tokens"
+        f"{size(memory.token_bytes)} a token, {size(memory.cache_bytes)} for a full context of {memory.context} tokens"
     )
     if free is not None and memory.weights_bytes > free:
         remedy = "choose a smaller model, --dtype bfloat16 or another device"
@@ -229,12 +237,14 @@ def _free_bytes(device: "torch.device") -> int | None:
 def _fitting_drafts(case: Case, target: str) -> Finding:
     """Names the models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
-    remedy = f"give one by --draft; any other model is translated through text; --draft {LOOKUP} needs no model"
+    remedy = (
+        f"give one by --draft; guesses of any other model are translated through text; --draft {LOOKUP} needs no model"
+    )
     if not fitting:
-        return Finding("note", "no smaller model with its tokenizer is in the Hugging Face cache", remedy)
+        return Finding("note", "no smaller model with the target's tokenizer is in the Hugging Face cache", remedy)
     named = ", ".join(f"{name} ({size(weights)})" for weights, name in fitting[:_MOST_NAMED])
     more = f" and {len(fitting) - _MOST_NAMED} more" if len(fitting) > _MOST_NAMED else ""
-    return Finding("ok", f"drafts in the Hugging Face cache with its tokenizer: {named}{more}", remedy)
+    return Finding("ok", f"drafts in the Hugging Face cache with the target's tokenizer: {named}{more}", remedy)
 
 
 def _drafts_for(case: Case, target: str) -> Iterator[tuple[int, str]]:

@@ -292,7 +292,7 @@ def _refuse_options_before(context: typer.Context) -> None:
     for given in settings.typed(context).values():
         raise ConfigError(
             f"{given.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
-            f"{subcommand} --help for options to give after it"
+            f"{subcommand} --help for the options to give after {subcommand}"
         )
 
 

@@ -149,14 +149,14 @@ MODEL_OPTIONS = in_panel(
     ),
     switch(
         "--exact/--no-exact",
-        "Batch-invariant passes, which compute each token bit-identically in all methods, also in bfloat16 and "
-        "float16. Slower. Only the method hf, which does not use these passes, may still differ at a near tie.",
+        "Use batch-invariant passes, which are slower, but compute each token bit-identically in all methods, also in "
+        "bfloat16 and float16. Only the text of hf, which does not use these passes, may still differ at a near tie.",
         default=Models.exact,
     ),
     switch(
         "--compile/--no-compile",
-        "For CUDA: try torch.compile on the passes of both models, and use the compiled passes that are faster. Delays "
-        "the start.",
+        "For CUDA: try torch.compile on the passes of both models, and use the compiled passes that are faster. This "
+        "delays the start.",
         name="compiled",
         default=Models.compiled,
     ),

@@ -28,7 +28,7 @@ PRESET = "preset"
 METHODS_OF_PRESETS = ("dynatree", "linear")
 """Names of the methods whose options a preset may set."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_REMEDY = "correct it, or replace it with dynatui tune"
+_REMEDY = "correct the file, or replace it by running dynatui tune"
 
 
 def folder() -> Path:
@@ -68,7 +68,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    """The options; if a user's preset is among them, its values replace its name."""
+    """The options; if they name a user's preset, the values of that preset replace the name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
     return {**options, PRESET: SHIPPED, **{key: setting.value for key, setting in preset.items()}}
@@ -135,12 +135,12 @@ def _read(path: Path) -> dict[str, Setting]:
     known: dict[str, Any] = {option.name: option.kind for _, option in _options()}
     try:
         with opened(path) as file:
-            too_large = "so it holds no preset; remove it"
+            too_large = "too large for a preset; remove the file"
             text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
     except OSError as error:
         remedy = "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
-    others = f"a preset holds {', '.join(known)}"
+    others = f"a preset can set {', '.join(known)}"
     return checked(path, text, table(path, text, _REMEDY), known, f"{{}} is not an option of a preset; {{}}{others}")
 
 

@@ -74,8 +74,8 @@ def require_alone(command: str) -> None:
     """
     if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
         raise ConfigError(
-            f"WORLD_SIZE says that {count} processes were started, and each would do all of {command}; start it once, "
-            "without torchrun"
+            f"WORLD_SIZE says that {count} processes were started, and each would do all of {command}; start the "
+            "command once, without torchrun"
         )
 
 

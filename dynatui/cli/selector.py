@@ -181,7 +181,7 @@ def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, se
     )
     for _ in shown(steps):
         pass
-    streams.say(f"use it with --drafting selector --verifier {verifier} --selector {out}")
+    streams.say(f"use the selector with --drafting selector --verifier {verifier} --selector {out}")
     return 0
 
 
@@ -257,7 +257,7 @@ def _decoded(
     rules = Delayed(verifier, "selector", 1, selector=str(file))
     total = len(texts) * len(parts)
     steps = (
-        Step(f"{number} of {total} texts, each with the best shape and with the selector", number / total, each)
+        Step(f"{number} of {total} texts decoded, each with the best shape and with the selector", number / total, each)
         for number, each in enumerate(selector_rounds.realised(engine, texts, parts, rules, max_new_tokens, seed), 1)
     )
     return list({id(step.of.predicted): step.of for step in shown(steps)}.values())

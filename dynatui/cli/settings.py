@@ -154,7 +154,7 @@ def with_places(error: DecoderError) -> str:
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """The settings file as text and as a TOML table; raises ConfigError if the file cannot be read or is not TOML."""
     text = _text(path)
-    return text, table(path, text, "correct it, or start from dynatui config --print-default")
+    return text, table(path, text, "correct the file, or start from dynatui config --print-default")
 
 
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
@@ -178,7 +178,9 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
     for name, caps in bindings.items():
         place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
-            raise ConfigError(f"{place}: {name} is below [keys] and is not a key; write it above that line")
+            raise ConfigError(
+                f"{place}: {name} is below [keys], but is not an action with keys; write it above that line"
+            )
         if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
             raise ConfigError(
                 f"{place}: {shortened(name)} is {quoted(caps)}; give a key in quotes, or a list of such keys"
@@ -191,7 +193,7 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
 
 def _text(path: Path) -> str:
     named = os.environ.get(FILE_VARIABLE)
-    too_large = "so it holds no settings; name another file"
+    too_large = "too large for settings; name another file"
     try:
         with opened(path) as file:
             return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)

@@ -106,7 +106,7 @@ def _refuse_unusable(key: str, value: object, place: str) -> None:
         raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
     texts = value if isinstance(value, list) else [value]
     if key != "prompt" and any("\0" in text for text in texts if isinstance(text, str)):
-        raise ConfigError(f"{place}: {key} holds a null character; leave it out")
+        raise ConfigError(f"{place}: {key} holds a null character; leave the character out")
 
 
 def _unquoted(text: str, error: str) -> str:

@@ -25,7 +25,7 @@ def ranked(
     """
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
-    require(LOOKUP not in drafts, "--drafts ranks draft models, and lookup is not a model; leave it out")
+    require(LOOKUP not in drafts, "--drafts ranks draft models, and lookup is not a model; leave lookup out")
     from decoder.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
     from dynatui.cli.draft_ranking import ranking  # noqa: PLC0415
 

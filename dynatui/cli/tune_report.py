@@ -67,9 +67,9 @@ def _heading(result: Tuned) -> Iterator[str]:
     yield from wrap(f"{pair(result.conditions)}, {how(result.conditions)}", WIDTH)
     tried, other = counted(state.trials, "setting"), counted(result.checked.texts, "other text")
     yield from wrap(
-        f"{tried} tried on {result.conditions.searched} texts, {state.pruned} of them stopped early. The figures "
-        f"below were measured on {other}, all cut from {counted(result.conditions.prompts, 'prompt')}; medians with "
-        "95 % bootstrap intervals.",
+        f"{tried} tried on {result.conditions.searched} texts; {state.pruned} of the settings stopped early. The "
+        f"figures below are medians with 95 % bootstrap intervals, measured on {other}; all texts are cut from "
+        f"{counted(result.conditions.prompts, 'prompt')}.",
         WIDTH,
     )
     if state.too_large:
@@ -77,7 +77,7 @@ def _heading(result: Tuned) -> Iterator[str]:
     if state.wrong:
         wrong = counted(len(state.wrong), "setting")
         yield from wrap(
-            f"{wrong} left out because the text differs from plain decoding: an error, please report it.",
+            f"{wrong} left out because the text differs from that of plain decoding: an error, please report it.",
             WIDTH,
         )
 
@@ -120,7 +120,9 @@ def _options(result: Tuned, name: str) -> list[str]:
 def _verdict(result: Tuned, name: str) -> Iterator[str]:
     for key in sorted(result.checked.wrong):
         label = _label(key, result, name)
-        yield from wrap(f"{label} wrote a text that differs from plain decoding: an error, please report it.", WIDTH)
+        yield from wrap(
+            f"{label} wrote a text that differs from that of plain decoding: an error, please report it.", WIDTH
+        )
     yield from wrap(_gain(result, name), WIDTH)
     yield from wrap(_advice(result, name), WIDTH)
 
@@ -130,15 +132,14 @@ def _gain(result: Tuned, name: str) -> str:
     if result.found is None:
         return f"The search found nothing faster than the preset {PRESET}; nothing was written."
     if verdict.better:
-        return f"{name} is faster than the preset {PRESET}: {measured} times."
+        return f"{name} is faster than the preset {PRESET}: {measured} times as fast."
     if verdict.keeps:
-        return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times."
+        return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times as fast."
     if FOUND in result.checked.wrong:
         return "The result of the search cannot be used; nothing was written."
     return (
-        f"The result of the search is not faster than the preset {PRESET} on other texts: {measured} times; nothing "
-        "was "
-        "written."
+        f"The result of the search is not faster than the preset {PRESET} on other texts: {measured} times as fast; "
+        "nothing was written."
     )
 
 

@@ -24,7 +24,7 @@ PARAMETERS: Declared = (
 
 
 def why(path: Path, *, as_json: bool) -> int:
-    """Report what limits the methods of a recording: their speed, the parts of their time, and remedies.
+    """Report what limits the methods of a recording: the speed of each, the parts of its time, and remedies.
 
     Each factor is the speed-up if one limit were removed and everything else stayed as measured: an upper bound, not a
     forecast.

@@ -46,7 +46,7 @@ def item(text: str) -> Iterator[str]:
 def silence(method: str) -> str:
     """The reason why no bottleneck of a method is known."""
     if method in METHODS and METHODS[method].by_module:
-        return "does not show its draft: only its time is known"
+        return "does not show its draft, so only the method's time is known"
     if method in METHODS and METHODS[method].rules is None:
         return "guesses nothing: the other methods are compared with it"
     return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"
@@ -102,7 +102,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
         return f"{median(speeds):.2f}{known}"
     committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
     rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
-    return f"   - {rounds}fewer than {FEWEST_ROUNDS} rounds of ar beside it, so the speed-up is unknown"
+    return f"   - {rounds}ar ran for fewer than {FEWEST_ROUNDS} rounds beside it, so the speed-up is unknown"
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:

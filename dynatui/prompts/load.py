@@ -58,7 +58,7 @@ def from_file(name: str) -> tuple[str, ...]:
 def _read(name: str, shown: str) -> str:
     if name == STANDARD_INPUT and sys.stdin is None:
         raise PromptError("standard input is closed; give a text or .jsonl file instead of -")
-    too_large = "longer than any context; shorten it"
+    too_large = "longer than any context; shorten the text"
     try:
         with nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else opened(Path(name)) as file:
             return text_of(file, shown, LARGEST_FILE, too_large=too_large, fault=PromptError)
@@ -75,7 +75,9 @@ def _from_line(line: str, where: str) -> str:
         raise PromptError(f'{where}: {error}; write one object per line, such as {{"prompt": "Once"}}') from None
     prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
-        raise PromptError(f'{where}: no prompt; give the object a text under "prompt" or as the first of "turns"')
+        raise PromptError(
+            f'{where}: the object holds no prompt; give a text under "prompt", or as the first of "turns"'
+        )
     return _without_surrogates(prompt)
 
 

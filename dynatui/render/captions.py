@@ -40,7 +40,9 @@ def _of_stage(name: StageName, event: Round) -> str:
         )
     if name == "verified":
         agreed = (
-            f"{accepted} of them, on one path, are its own choice too" if accepted else "None of them is its own choice"
+            f"{accepted} of the guesses, on one path, are the model's own choice too"
+            if accepted
+            else "None of the guesses is the model's own choice"
         )
         return f"2 of 3, verified: the large model has checked all guesses in one pass. {agreed}."
     return (

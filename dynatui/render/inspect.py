@@ -139,7 +139,7 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
                 _plain(f"round {nth(token.round)}, depth {token.depth}"),
             ]
         case "bonus":
-            after = f"after {token.depth - 1} accepted" if token.depth > 1 else "nothing was accepted"
+            after = f"{_counted(token.depth - 1)} accepted before it" if token.depth > 1 else "nothing was accepted"
             return [(*name, ("the target's own", "bonus")), _plain(f"round {nth(token.round)}"), _plain(after)]
         case _:
             return [(*name, ("written by a method that does not show its draft", "plain"))]
@@ -174,7 +174,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
         rival_count = draws.count if draws else len(rivals(event, token))
         return [
             _plain(
-                f"drew {rival_count} here, not this one"
+                f"this token is not among the {rival_count} drawn here"
                 if rival_count
                 else "drew nothing here: the tree ends before it"
             )
@@ -196,11 +196,11 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
         chance = kept_chance(event, token_node)
         parts = [_plain(f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}")]
     elif draws is not None:
-        parts = [_plain(f"{name} kept none of them: sampled from the rest of the target's distribution")]
+        parts = [_plain(f"{name} kept none of them; this token is sampled from the rest of the target's distribution")]
     elif rivals(event, token):
         parts = [_plain(f"{name} kept none of them")]
     else:
-        parts = [_plain("nothing to verify here: sampled from the target alone")]
+        parts = [_plain("nothing to verify here: the target alone sampled this token")]
     if draws is None:
         return parts
     statement = f"no verifier could do so more than {_chance(draws.bound)}"
@@ -246,7 +246,7 @@ def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
     """What decides the random noise, and what chances are; empty for a round without sampled tokens."""
     if not event.draft_logprobs or state.run is None:
         return {}
-    noise_source = f"seed {state.run.seed} and the position in the text decide it"
+    noise_source = f"decided by seed {state.run.seed} and the position in the text"
     return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given this noise")]}
 
 

@@ -148,7 +148,7 @@ def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[st
     end = turn.round + (len(before) or lane.window)
     after = lane.past[turn.round : min(end, following.first) if following else end]
     if not after:
-        return ("no round under it yet",) if following is None else ()
+        return ("no round with this value yet",) if following is None else ()
     after_text = f"{short(_yield(after))} in the {_counted(after)} after"
     if not before:
         return (f"L-bar {after_text}",)

@@ -102,7 +102,7 @@ def _title(scene: Scene, count: int, width: int) -> Row:
 
 def _why_none(scene: Scene) -> str:
     if scene.prompt_filter:
-        return f'no prompt begins with "{shortened(clean_line(scene.prompt_filter))}" or contains it soon after'
+        return f'no prompt contains "{shortened(clean_line(scene.prompt_filter))}" at or near its beginning'
     return "the first figures appear with the first round"
 
 

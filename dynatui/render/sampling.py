@@ -28,7 +28,7 @@ _MEANINGS: Mapping[Light, tuple[str, ...]] = {
         "no sign of a bias",
     ),
     "yellow": ("a larger deviation than chance usually gives: see if it stays", "a larger deviation than usual"),
-    "red": ("too large for chance: sampling is probably biased, which is a bug", "probably biased, a bug"),
+    "red": ("deviation too large for chance: sampling is probably biased, a bug", "probably biased, a bug"),
 }
 _VERDICTS: Mapping[Light, str] = {
     "grey": "lossless ?",

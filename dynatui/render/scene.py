@@ -110,7 +110,7 @@ class Scene:
     touring: bool = False
     """Whether the tour is on: the first rounds in slow motion, until the user presses a key."""
     broke: str = ""
-    """Reason of an automatic pause, cleaned; empty if there is none."""
+    """Reason of an automatic pause, without control characters; empty if decoding has not been paused automatically."""
     pinned: Pin | None = None
     scale: Scale | None = None
     """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
@@ -119,7 +119,9 @@ class Scene:
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""
-    """Result of the last key if nothing else on the screen shows it; cleaned."""
+    """Message on what the last key press did, if nothing else on the screen shows it; control characters are already
+    removed.
+    """
 
     @property
     def next_symbols(self) -> Symbols:

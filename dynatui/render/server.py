@@ -228,7 +228,9 @@ def positions(state: ServerState, size: Size) -> Rows:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
         reason = (
-            "the server does not report it, or has not drafted since the watch began" if reading else "not read yet"
+            "the server reports no positions, or has not drafted since the watch began"
+            if reading
+            else "no metrics were read yet"
         )
         hint: Row = ((reason, "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
@@ -261,8 +263,8 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
         (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens a round may verify", "tokens")),
-        (drafts.cap_length, short(drafts.cap_length), ("mean number it verifies", "verified")),
-        (drafts.block_accept_length, short(drafts.block_accept_length), ("L-bar if it verified all", "uncapped")),
+        (drafts.cap_length, short(drafts.cap_length), ("mean number verified", "verified")),
+        (drafts.block_accept_length, short(drafts.block_accept_length), ("L-bar if all were verified", "uncapped")),
     )
     room = max(1, min(_LONGEST_DRAFT_NAME, width - _LONGEST_VALUE))
     rows: Rows = [

@@ -19,9 +19,9 @@ def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, if they cost nothing"
     return (
-        f"drafts wasted for {duration}: {of_drafted}, {bound}; likely slower",
-        f"drafts wasted for {duration}: {of_drafted}, at most {length} times as fast as without; likely slower",
-        f"drafts wasted for {duration}: {share} accepted, likely slower than without",
+        f"drafts wasted for {duration}: {of_drafted}, {bound}; decoding is likely slower",
+        f"drafts wasted for {duration}: {of_drafted}, at most {length} times as fast as without drafts; likely slower",
+        f"drafts wasted for {duration}: {share} accepted, likely slower than without drafts",
         f"drafts wasted: {share} accepted",
         f"{share} accepted",
     )

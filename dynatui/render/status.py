@@ -37,7 +37,7 @@ _STAGE_WORDS: dict[StageName, str] = {
 }
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
 _HINTS = (
-    f"  press 1-{len(PANELS)} for more; at {smallest_size('full')} they stand side by side",
+    f"  press 1-{len(PANELS)} for other panels; side by side at {smallest_size('full')}",
     f"  side by side at {smallest_size('full')}",
 )
 """Hints that other panels exist, for terminals that show one panel at a time."""
@@ -81,7 +81,10 @@ def activity(scene: Scene) -> Row:
 def _standstill(scene: Scene) -> Row:
     """The reason why the view is at a standstill, with the key that resumes it; empty while the view advances."""
     number, last = scene.number, scene.place.rounds
-    steps: Row = ((f" {scene.keys.cap('step')} goes on", "dim"), (f", {scene.keys.cap('pause')} resumes it", "dim"))
+    steps: Row = (
+        (f" {scene.keys.cap('step')} goes on", "dim"),
+        (f", {scene.keys.cap('pause')} resumes decoding", "dim"),
+    )
     if scene.touring:
         return (("ONE ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held_stage else ()
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"

@@ -28,7 +28,7 @@ _PROMPT = -1
 _ROOM_FOR_PROMPT = 6
 """Least height of the panel, in rows, at which its first row shows the prompt."""
 _PROMPT_SIGN = "prompt: "
-_CUT = "… panel 8 has all of it"
+_CUT = "… panel 8 shows the whole message"
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
 """Inks of a scale from calm (probable or fast tokens) to hot (improbable or slow tokens)."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")

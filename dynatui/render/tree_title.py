@@ -28,7 +28,7 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
         return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
     if stage == "verified":
         text = f"{drafted} drafted, {accepted} accepted, not committed"
-        return f"{name}{text}", f"{name}{accepted} pass, uncommitted", "not yet committed"
+        return f"{name}{text}", f"{name}{accepted} kept, not committed", "not yet committed"
     plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
     if event.shape is None:
         return plain

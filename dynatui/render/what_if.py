@@ -22,7 +22,7 @@ _CELL, _CELL_DRAFTED = 8, 14
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
-    "[ ] the knobs now · + at least: some trees were recorded only in part · ? too few judged. "
+    "[ ] the knobs now · + at least: some trees were recorded only in part · ? too few rounds judged. "
     "Each round is estimated alone, with constant knobs."
 )
 _BY_COSTS = "auto drafts only nodes that save time; other nodes are assumed to save no time with other knobs either."

@@ -72,7 +72,7 @@ def limit_sentences(state: RunState, width: int, room: int) -> Rows:
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:
     """The use of the drafted nodes in one sentence, as wordings, the longest first."""
     if not tally.knows_tree:
-        return (f"{method} does not show its draft: only its time is known.", "the draft is not shown")
+        return (f"{method} does not show its draft, so only the method's time is known.", "the draft is not shown")
     if tally.drafted == 0:
         return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
     use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"

@@ -154,7 +154,9 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
             out.writelines(f"{line}\n" for line in report)
             out.flush()
     if app.aside.busy:
-        streams.say("an export was not finished and lacks files; quit only after the note that it is exported")
+        streams.say(
+            "an export was cut off and lacks files; next time, quit only after the note that files are exported"
+        )
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's normal exit could hang or abort in native
         # code, so the process ends without it.

@@ -128,7 +128,7 @@ def remark(state: ServerState) -> str:
     if not tells_of_drafts(reading.session) and not tells_of_drafts(reading.interval):
         missing = kind.speculative[0]
         return (
-            f"{kind.title} reports nothing on speculative decoding ({missing} is not on its page): the server "
+            f"{kind.title} reports nothing on speculative decoding ({missing} is not among its metrics): the server "
             "decodes without drafts, or has drafted nothing yet"
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None

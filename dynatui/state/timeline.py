@@ -26,7 +26,7 @@ class Timeline:
         self._snapshots = [self.state]
         """The states before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
-        """For each method, the number of records before its first round, then the number up to and with each round."""
+        """For each method, the number of records before its first round, then the number up to each round's end."""
 
     def __len__(self) -> int:
         """Number of records."""

@@ -134,7 +134,7 @@ def told_by_doctor(probe: str, target: Path) -> str:
 def test_the_doctor_finds_the_layer(tiny_models: TinyModels) -> None:
     target = tiny_models.pair(name("qwen3_next")).target
     told = told_by_doctor("models", target)
-    assert "ok: draft mtp: an MTP layer in the target's checkpoint, mtp.fc.weight and others" in told
+    assert "ok: draft mtp: the target's checkpoint has an MTP layer: mtp.fc.weight and other weights" in told
     assert "problem" not in told
     assert "tokenizer" not in told
     assert "decoded by: host, Hugging Face module" in told_by_doctor("rounds", target)

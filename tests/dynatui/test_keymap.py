@@ -108,16 +108,16 @@ def test_one_key_always_quits() -> None:
 @pytest.mark.parametrize(
     ("name", "cap", "told"),
     [
-        ("pauze", "f5", "no key is called 'pauze'; did you mean pause?"),
-        ("pause", "f99", "pause is 'f99'; give a character, or a key such as"),
-        ("pause", "", "pause is ''; give a character"),
-        ("pause", "ctrl+", "pause is 'ctrl+'; give a character"),
-        ("pause", " ", "pause is ' '; give a character"),
+        ("pauze", "f5", "no action is called 'pauze'; did you mean pause?"),
+        ("pause", "f99", "pause is 'f99', which is no key; give a character, or a key such as"),
+        ("pause", "", "pause is '', which is no key; give a character"),
+        ("pause", "ctrl+", "pause is 'ctrl+', which is no key; give a character"),
+        ("pause", " ", "pause is ' ', which is no key; give a character"),
         ("pause", "ctrl+c", "always quits; give another key"),
-        ("pause", "history", "pause is 'history'; give a character"),
-        ("pause", "h", "pause is 'h', which is history already; give one of them another key"),
-        ("history", "1", "history is '1', which is value already"),
-        ("token_before", "E", "token_before is 'E', which is edit already"),
+        ("pause", "history", "pause is 'history', which is no key; give a character"),
+        ("pause", "h", "pause is 'h', but history has that key already; give pause or history another key"),
+        ("history", "1", "history is '1', but value has that key already"),
+        ("token_before", "E", "token_before is 'E', but edit has that key already"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_remedy(name: str, cap: str, told: str) -> None:

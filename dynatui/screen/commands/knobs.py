@@ -31,7 +31,7 @@ def turn(screen: Screen, cap: str) -> None:
         }
         key_list = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         refusal = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
-        screen.show_note(f"{method} has no such knob; its knobs: {key_list}" if key_list else refusal)
+        screen.show_note(f"{method} has no knob with this key; its knobs are: {key_list}" if key_list else refusal)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
@@ -86,7 +86,7 @@ def hold(screen: Screen) -> None:
     if editor := _editor(screen):
         moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
-            screen.show_note("the history rule has moved back no value that you set")
+            screen.show_note("the history rule has not moved back any value that you set")
             return
         name, value = moved.name, moved.old
         editor.hold({name: value}, screen.viewpoint.newest)
@@ -203,7 +203,7 @@ def undo(screen: Screen) -> None:
             return
         names = ", ".join(dict.fromkeys(info(turn.name).symbol for turn in turns))
         owner_name = next((turn.rules_name for turn in turns if turn.rules_name != SAMPLING), "all methods")
-        screen.show_note(f"{names if len(turns) < _FEW else 'all knobs'} of {owner_name} as before")
+        screen.show_note(f"undone: {names if len(turns) < _FEW else 'all knobs'} of {owner_name}")
 
 
 def defaults(screen: Screen) -> None:
@@ -221,7 +221,9 @@ def preset(screen: Screen) -> None:
         method = editor.watched(screen.viewpoint.newest)
         owners = " and ".join(name for name, spec in METHODS.items() if spec.presets)
         refusal = f"presets are for the knobs of {owners}, but {method} is watched"
-        screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else refusal)
+        screen.show_note(
+            f"the knobs are set to the preset {name}; {_key(screen, 'undo')} undoes this" if name else refusal
+        )
 
 
 def pin(screen: Screen) -> None:

@@ -58,7 +58,7 @@ def _note_whose_round(screen: Screen) -> None:
         remainder = (
             f"a step is now a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches another method"
             if left
-            else "so have all others"
+            else "all other methods have finished too"
         )
         screen.show_note(f"{state.watched} has finished its text; {remainder}")
 

@@ -46,5 +46,5 @@ class BreakScreen(Page):
             page.append(f"{conditions.label(name)}\n", "bold" if on else "")
             page.append(f"       {EXPLANATIONS[name]}\n", "dim")
         goes_on = f"{self.keys.cap('pause')} goes on after a pause"
-        page.append(f"\n1 to {len(BREAKS)} switch, ← → move x, esc goes back, {goes_on}", "dim")
+        page.append(f"\n1 to {len(BREAKS)} switch conditions, ← → move x, esc goes back, {goes_on}", "dim")
         return page

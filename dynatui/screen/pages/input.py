@@ -36,7 +36,7 @@ class EditScreen(Modal[str | None]):
     def compose(self) -> ComposeResult:
         """Composes a line of help above the text."""
         loses = " and ends this run, which is not recorded" if self._losing else ""
-        key_help = f"ctrl+r runs it{loses}, esc discards the changes"
+        key_help = f"ctrl+r runs the prompt{loses}, esc discards the changes"
         help_line = Text.assemble(("Edit the prompt   ", "bold"), (key_help, "dim"))
         with Vertical(classes="page editor"):
             yield Static(help_line, markup=False)

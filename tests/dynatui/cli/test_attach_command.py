@@ -119,7 +119,7 @@ def test_wasted_drafts_are_a_field_of_each_reading_and_noted_when_they_begin_and
     assert fields[-3]["acceptance_rate"] == pytest.approx(0.03, abs=1e-3)
     assert [line for line in said.splitlines() if "drafts" in line] == [
         "dynatui: drafts wasted for 19 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 "
-        "times as fast as without drafts, if they cost nothing; likely slower",
+        "times as fast as without drafts, if they cost nothing; decoding is likely slower",
         "dynatui: drafts are accepted again",
     ]
 

@@ -124,7 +124,7 @@ def test_commands_that_know_nothing_of_other_processes_say_so(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = " ".join(command[:2] if command[0] == "bench" else command[:1])
-    said = f"WORLD_SIZE says that 2 processes were started, and each would do all of dynatui {named}; start it once"
+    said = f"WORLD_SIZE says that 2 processes were started, and each would do all of dynatui {named}; start the command"
     assert said in refused(capsys, *command)
 
 

@@ -239,7 +239,7 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
 
     report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": doctor.settings})
     assert [(finding.verdict, finding.text) for finding in report.findings] == [
-        ("note", "DYNATUI_TAUH sets nothing"),
+        ("note", "DYNATUI_TAUH is not the variable of a setting"),
         ("problem", "config.toml: line 1: no"),
     ]
 
@@ -350,7 +350,7 @@ def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Pat
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     text = said(found("models", models=Models(target=str(tmp_path), draft="lookup", dtype="bfloat16")))
-    assert "KV cache of 128 KiB a token, 4.0 GiB at its context of 32768 tokens" in text
+    assert "KV cache of 128 KiB a token, 4.0 GiB for a full context of 32768 tokens" in text
     windows = "target attends to windows of 4,096 tokens, and keeps all keys and values"
     assert f"ok: {windows}; ring buffers would take 512 MiB; " in text
 

@@ -67,16 +67,19 @@ def test_where_downloads_are_forbidden_that_is_a_problem(hub: Path, monkeypatch:
     (finding,) = found("owner/big")
     assert (finding.verdict, finding.remedy) == ("problem", "unset HF_HUB_OFFLINE to download it")
     configured(cached(hub, "owner/big"))
-    assert "problem: target owner/big: gpt_neox, weights not on this machine; unset" in said(found("owner/big"))
+    assert "problem: target owner/big: gpt_neox, weights are not on this machine; unset" in said(found("owner/big"))
 
 
 def test_a_configuration_alone_tells_the_memory(hub: Path) -> None:
     configured(cached(hub, "owner/big"))
     text = said(found("owner/big"))
-    assert "note: target owner/big: gpt_neox, weights not on this machine; downloaded when dynatui starts" in text
+    assert (
+        "note: target owner/big: gpt_neox, weights are not on this machine; they are downloaded when dynatui starts"
+        in text
+    )
     # Per token, the KV cache has two vectors of 384 numbers of 4 bytes in each of 8 layers.
     assert (
-        "ok: target in float32: 60 MiB of weights; KV cache of 24 KiB a token, 48 MiB at its context of 2048 tokens"
+        "ok: target in float32: 60 MiB of weights; KV cache of 24 KiB a token, 48 MiB for a full context of 2048 tokens"
         in text
     )
     assert "30 MiB of weights; KV cache of 12 KiB a token" in said(found("owner/big", dtype="bfloat16"))
@@ -89,7 +92,7 @@ def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     kib = round(4 * sum(weight.numel() for weight in module.parameters()) / 1024)
     # Per token, the KV cache has two vectors of 32 numbers of 4 bytes in each of 2 layers.
-    expected = f"{kib} KiB of weights; KV cache of 512 bytes a token, 96 KiB at its context of 192 tokens"
+    expected = f"{kib} KiB of weights; KV cache of 512 bytes a token, 96 KiB for a full context of 192 tokens"
     assert expected in said(found("owner/other"))
 
 
@@ -122,15 +125,15 @@ def test_a_target_alone_is_told_its_drafts_in_the_cache(hub: Path) -> None:
     tiny.save(other, tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer())
     finding = found("owner/big")[-1]
     assert finding.verdict == "ok"
-    assert finding.text == "drafts in the Hugging Face cache with its tokenizer: owner/small (2509 KiB)"
+    assert finding.text == "drafts in the Hugging Face cache with the target's tokenizer: owner/small (2509 KiB)"
 
 
 def test_a_cache_without_drafts_is_a_note_with_the_other_ways(hub: Path) -> None:
     configured(cached(hub, "owner/big"))
     finding = found("owner/big")[-1]
     assert finding.verdict == "note"
-    assert finding.text == "no smaller model with its tokenizer is in the Hugging Face cache"
-    assert "any other model is translated through text; --draft lookup needs no model" in finding.remedy
+    assert finding.text == "no smaller model with the target's tokenizer is in the Hugging Face cache"
+    assert "guesses of any other model are translated through text; --draft lookup needs no model" in finding.remedy
 
 
 def test_a_draft_without_its_target_is_a_problem() -> None:

@@ -204,7 +204,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
             "seed = 1\ndevice = auto  # any",
             '(at line 2, column 10); put text in quotes: device = "auto"\n',
         ),
-        ("device = auto auto", "correct it, or start from"),
+        ("device = auto auto", "correct the file, or start from"),
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
         ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
@@ -386,7 +386,7 @@ def test_config_names_a_variable_that_sets_nothing(
     monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
     assert cli.main(["config"]) == 0
     assert capsys.readouterr().err == (
-        "dynatui: DYNATUI_TAUH sets nothing; dynatui config --print-default lists all settings\n"
+        "dynatui: DYNATUI_TAUH is not the variable of a setting; dynatui config --print-default lists all settings\n"
     )
 
 
@@ -465,11 +465,20 @@ def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Wri
     ("text", "told"),
     [
         ('keys = "f5"', "line 1: keys is 'f5'; write a table: [keys]"),
-        ('[keys]\npauze = "f5"', "no key is called 'pauze'; did you mean pause? dynatui config --print-default lists"),
+        (
+            '[keys]\npauze = "f5"',
+            "no action is called 'pauze'; did you mean pause? dynatui config --print-default lists",
+        ),
         ("[keys]\npause = 5", "line 2: pause is 5; give a key in quotes, or a list of such keys"),
         ('[keys]\nstep = "f6"\npause = ["f5", 5]', "line 3: pause is ['f5', 5]; give a key in quotes"),
-        ('[keys]\npause = "h"', "line 1: pause is 'h', which is history already; give one of them another key"),
-        ("[keys]\ntau_h = 0.8", "line 2: tau_h is below [keys] and is not a key; write it above that line"),
+        (
+            '[keys]\npause = "h"',
+            "line 1: pause is 'h', but history has that key already; give pause or history another key",
+        ),
+        (
+            "[keys]\ntau_h = 0.8",
+            "line 2: tau_h is below [keys], but is not an action with keys; write it above that line",
+        ),
         ('[keys]\npause = "\\u0000"', "pause is '\\x00'; give a character"),
         (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),
         ("[keys]\npause = {}", "line 2: pause is {}; give a key in quotes"),

@@ -20,25 +20,25 @@ def verdict(**given: object) -> str:
 
 def test_a_gain_beyond_noise_is_told_with_its_interval() -> None:
     assert verdict(gain=1.2) == (
-        "mine is faster than the preset tuned: 1.20 (1.19-1.25) times. "
+        "mine is faster than the preset tuned: 1.20 (1.19-1.25) times as fast. "
         "Fastest beyond noise: --methods dynatree --preset mine."
     )
 
 
 def test_a_gain_within_noise_is_none() -> None:
     assert verdict(gain=1.02, sure=False) == (
-        "The result of the search is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times; nothing "
-        "was written. Nothing beats plain decoding beyond noise: --methods ar."
+        "The result of the search is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times as fast; "
+        "nothing was written. Nothing beats plain decoding beyond noise: --methods ar."
     )
     assert verdict(gain=1.005).startswith(
-        "mine is not faster than the preset tuned beyond noise: 1.00 (0.99-1.05) times."
+        "mine is not faster than the preset tuned beyond noise: 1.00 (0.99-1.05) times as fast."
     )
 
 
 def test_what_is_slower_on_other_texts_is_not_written() -> None:
     assert verdict(gain=0.9, shipped=1.5) == (
-        "The result of the search is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times; nothing "
-        "was written. Fastest beyond noise: --methods dynatree --preset tuned."
+        "The result of the search is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times as fast; "
+        "nothing was written. Fastest beyond noise: --methods dynatree --preset tuned."
     )
 
 
@@ -55,7 +55,8 @@ def test_auto_is_advised_where_nothing_beats_it() -> None:
 
 def test_another_text_is_called_a_fault() -> None:
     assert verdict(gain=1.2, wrong=frozenset({"found"})).startswith(
-        "mine wrote a text that differs from plain decoding: an error, please report it. The result of the search"
+        "mine wrote a text that differs from that of plain decoding: an error, please report it. The result of the "
+        "search"
     )
 
 
@@ -115,5 +116,5 @@ def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:
     found = tuned(1.2)
     state = replace(found.state, wrong=(Setting("dynatree", TREE_FOUND),), trials=1)
     heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
-    assert "1 setting tried on 16 texts, 29 of them stopped early." in heading
-    assert "1 setting left out because the text differs from plain decoding: an error" in heading
+    assert "1 setting tried on 16 texts; 29 of the settings stopped early." in heading
+    assert "1 setting left out because the text differs from that of plain decoding: an error" in heading

@@ -128,15 +128,18 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("d0 = \n", "{path}: Invalid value (at line 1, column 6); correct it, or replace it with dynatui tune"),
+        (
+            "d0 = \n",
+            "{path}: Invalid value (at line 1, column 6); correct the file, or replace it by running dynatui tune",
+        ),
         ("\nd0 = deep", '{path}: Invalid value (at line 2, column 6); put text in quotes: d0 = "deep"'),
         ('\nd0 = "deep"', "{path}: line 2: d0 is 'deep'; give a number"),
         ("n_max = 1.5", "{path}: line 1: n_max is 1.5; give a whole number"),
         (
             "n_maxx = 1",
-            "{path}: line 1: n_maxx is not an option of a preset; did you mean n_max? a preset holds tau_h",
+            "{path}: line 1: n_maxx is not an option of a preset; did you mean n_max? a preset can set tau_h",
         ),
-        ("temperature = 1", "{path}: line 1: temperature is not an option of a preset; a preset holds tau_h"),
+        ("temperature = 1", "{path}: line 1: temperature is not an option of a preset; a preset can set tau_h"),
         ("[d0]\nx = 1", "{path}: line 1: d0 is {{'x': 1}}; give a number"),
         ("preset = 'paper'", "{path}: line 1: preset is not an option of a preset; "),
         ("d0 = 1\ntau_h = 3.0", "tau_l is 0.05 and tau_h 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)"),

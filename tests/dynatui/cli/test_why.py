@@ -153,10 +153,10 @@ def test_whether_texts_are_those_of_plain_decoding_is_told_with_the_prompts(
 def test_methods_of_which_nothing_is_known_are_told_once_with_the_reason() -> None:
     found = [case(run, name) for run in (1, 2) for name in ("hf", "linear")]
     told = " ".join(" ".join(report(found, ["x", "y"])).split())
-    assert "hf on both prompts: does not show its draft: only its time is known." in told
+    assert "hf on both prompts: does not show its draft, so only the method's time is known." in told
     assert "linear on both prompts: has drafted nothing, or ran for fewer than 5 rounds." in told
 
 
 def test_without_plain_decoding_beside_it_a_method_has_no_speed() -> None:
     told = " ".join(" ".join(report([case(1, "linear", None, None)], ["x"])).split())
-    assert "linear - fewer than 5 rounds of ar beside it, so the speed-up is unknown" in told
+    assert "linear - ar ran for fewer than 5 rounds beside it, so the speed-up is unknown" in told

@@ -178,8 +178,10 @@ def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_di
 
 def test_a_token_of_the_targets_own_tells_what_was_refused_in_its_place() -> None:
     facts = told(drawn(), 2)
-    assert facts["draft"] == "drew 2 here, not this one"
-    assert facts["verify"].startswith("traversal kept none of them: sampled from the rest of the target's distribution")
+    assert facts["draft"] == "this token is not among the 2 drawn here"
+    assert facts["verify"].startswith(
+        "traversal kept none of them; this token is sampled from the rest of the target's distribution"
+    )
     assert facts["lost"] == "while 30% · the 10%"
 
 
@@ -187,7 +189,7 @@ def test_a_token_after_the_last_draw_is_the_targets_alone() -> None:
     whole = structs.replace(drawn_round(0), accepted=[1, 2, 3], committed=[11, 13, 14, 100])
     facts = told(drawn(first=whole), 3)
     assert facts["draft"] == "drew nothing here: the tree ends before it"
-    assert facts["verify"] == "nothing to verify here: sampled from the target alone"
+    assert facts["verify"] == "nothing to verify here: the target alone sampled this token"
 
 
 def test_the_verifier_of_a_round_is_the_one_that_was_in_force_then() -> None:

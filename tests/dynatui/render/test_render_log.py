@@ -41,7 +41,7 @@ def test_a_turn_of_the_user_is_told_with_what_came_of_it() -> None:
 
 def test_a_turn_that_no_round_obeyed_says_so() -> None:
     assert told(moved(3, "history", 1, 0, "user")) == [
-        "round 4        you       history on → off: no round under it yet"
+        "round 4        you       history on → off: no round with this value yet"
     ]
 
 
@@ -158,7 +158,7 @@ def test_the_newest_lines_are_shown_where_there_is_no_room_for_all() -> None:
     names = ("d0", "n_max")
     page = told(*(moved(number, names[number % 2], number, number + 1, "user") for number in range(3, 30)))
     assert len(page) == 10
-    assert page[-1].endswith("N_max 29 → 30: no round under it yet")
+    assert page[-1].endswith("N_max 29 → 30: no round with this value yet")
 
 
 def test_a_failure_stays_on_one_line() -> None:

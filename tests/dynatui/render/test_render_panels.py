@@ -453,7 +453,7 @@ def test_a_narrow_line_of_tabs_names_the_chosen_one() -> None:
 
 
 def test_the_tabs_say_how_to_see_more_at_once() -> None:
-    assert "at 110x34 they stand side by side" in lines(tabs(Scene(), 140, 1))[0]
+    assert "press 1-9 for other panels; side by side at 110x34" in lines(tabs(Scene(), 140, 1))[0]
 
 
 def test_one_line_says_the_essentials() -> None:

@@ -150,7 +150,7 @@ def test_a_filter_lists_the_prompts_that_hold_its_words_and_the_title_says_so() 
     assert listed(scene) == [3]
     assert chosen(scene, [3]) == 3
     nothing = lines(prompts(replace(scene, prompt_filter="sun"), 90, 9))
-    assert 'no prompt begins with "sun"' in nothing[1]
+    assert 'no prompt contains "sun"' in nothing[1]
 
 
 @pytest.mark.parametrize("symbols", ["braille", "ascii"])

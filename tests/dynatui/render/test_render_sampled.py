@@ -114,7 +114,7 @@ def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_dra
     assert facts["draft"] == "gave it 5%, 50% with this noise, its first choice of 2"
     assert facts["target"] == "sampled this at T .6 · all methods have the same noise"
     assert facts["noise"] == (
-        "seed 7 and the position in the text decide it · chances are estimates by the draft, given this noise"
+        "decided by seed 7 and the position in the text · chances are estimates by the draft, given this noise"
     )
     assert "noise" not in told(state_of([run(), tree_round(0)]), 1)
 

@@ -41,7 +41,7 @@ def page(state: RunState, width: int = 120, height: int = 30) -> str:
     [
         (0.0, "green", "no sign that the text deviates from the target's probabilities", " lossless ✓"),
         (0.8, "yellow", "a larger deviation than chance usually gives: see if it stays", " lossless ?"),
-        (-3.0, "red", "too large for chance: sampling is probably biased, which is a bug", "not lossless ✗"),
+        (-3.0, "red", "deviation too large for chance: sampling is probably biased, a bug", "not lossless ✗"),
     ],
 )
 def test_the_light_says_its_colour_in_words_and_what_it_means(

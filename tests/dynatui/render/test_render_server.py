@@ -134,7 +134,7 @@ def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follo
     told = " ".join(shown(fold(wasting()), "note", 120, 2).split())
     assert told == (
         "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 times as "
-        "fast as without drafts, if they cost nothing; likely slower"
+        "fast as without drafts, if they cost nothing; decoding is likely slower"
     )
     assert "DRAFTS WASTED" in shown(fold(wasting()), "status")
 
@@ -144,9 +144,9 @@ def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follo
     [
         (
             (80, 2),
-            "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, at most 1.09 times as fast as without;",
+            "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, at most 1.09 times as fast as without",
         ),
-        ((80, 1), "drafts wasted for 59 s: 3% accepted, likely slower than without"),
+        ((80, 1), "drafts wasted for 59 s: 3% accepted, likely slower than without drafts"),
         ((40, 1), "drafts wasted: 3% accepted"),
         ((14, 1), "3% accepted"),
     ],
@@ -171,7 +171,7 @@ def test_a_gap_comes_before_wasted_drafts_and_those_leave_when_drafts_are_accept
 
 def test_the_summary_after_the_end_says_that_drafts_are_wasted() -> None:
     assert summary(fold(wasting())).endswith(
-        "tokens/s; drafts wasted for 59 s: 3% accepted, likely slower than without"
+        "tokens/s; drafts wasted for 59 s: 3% accepted, likely slower than without drafts"
     )
     assert "wasted" not in summary(fold(session()))
 
@@ -245,8 +245,8 @@ def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
 
 
 def test_positions_that_are_not_there_are_explained() -> None:
-    assert "not read yet" in shown(fold([OPENING, GAP]), "positions")
-    assert "the server does not report it" in shown(fold([OPENING, SERVER, FIRST]), "positions")
+    assert "no metrics were read yet" in shown(fold([OPENING, GAP]), "positions")
+    assert "the server reports no positions" in shown(fold([OPENING, SERVER, FIRST]), "positions")
 
 
 def test_more_positions_than_rows_are_counted() -> None:

@@ -102,7 +102,7 @@ def test_of_a_long_failure_the_beginning_and_the_keys_that_help_stay(height: int
     scene = Scene(structs.replace(RunState(), failure=Failure(f"no model at {'/nowhere' * 200}; give a folder", 3)))
     rows = lines(TextPanel()(scene, 70, height))
     assert "no model at" in rows[1]
-    assert "… panel 8 has all of it" in " ".join(rows)
+    assert "… panel 8 shows the whole message" in " ".join(rows)
     assert "R tries again" in rows[-2]
 
 

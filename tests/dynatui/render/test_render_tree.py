@@ -185,7 +185,7 @@ def test_in_a_narrow_panel_the_title_is_still_whole() -> None:
     stages = Stage("drafted", structs.replace(tree_round(6), accepted=[])), Stage("verified", tree_round(6))
     titles = [lines(tree(replace(running(), stage=stage), 44, 10))[0] for stage in stages]
     assert "round 7: 5 drafted, unverified ─" in titles[0]
-    assert "round 7: 2 pass, uncommitted ─" in titles[1]
+    assert "round 7: 2 kept, not committed ─" in titles[1]
     late = replace(running(), stage=Stage("committed", tree_round(123456)))
     assert "round 123457: 2 of 5 accepted ─" in lines(tree(late, 44, 10))[0]
 

@@ -57,7 +57,7 @@ async def test_without_such_a_knob_there_is_nothing_to_hold() -> None:
         await pilot.press("H")
         await pilot.pause()
         assert source.turns == []
-        assert "the history rule has moved back no value that you set" in screen_text(app)
+        assert "the history rule has not moved back any value that you set" in screen_text(app)
 
 
 async def test_every_panel_shows_the_method_that_is_watched() -> None:

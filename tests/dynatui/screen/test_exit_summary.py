@@ -122,7 +122,7 @@ def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:
     assert told == [
         "best knobs seen of dynatree: --tau-h 0.85 --d0 6 --history",
         "  150 tokens/s, L-bar 3.00 over 25 rounds",
-        "  of 2 settings seen for 20 rounds or more in this session; only a hint",
+        "  best of 2 settings with 20 rounds or more in this session; only a hint",
     ]
 
 
@@ -141,7 +141,7 @@ def test_what_history_moves_does_not_make_another_setting() -> None:
     told = best([begun(history=True), *rounds(range(10)), *moving])
     assert told[0] == "best knobs seen of dynatree: --d0 5 --history"
     assert "over 25 rounds" in told[1]
-    assert "the only setting seen" in told[2]
+    assert "the only setting with" in told[2]
 
 
 def test_a_small_value_is_given_again_as_it_was() -> None:

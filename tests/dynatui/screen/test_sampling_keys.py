@@ -133,7 +133,7 @@ async def test_undo_takes_back_temperature_and_top_p_one_by_one() -> None:
     async with shown(racing()) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis", "comma", "w", "u")
-        assert app.scene.note == "top-p of all methods as before"
+        assert app.scene.note == "undone: top-p of all methods"
         await pilot.press("u")
         assert source.turns[2:] == [("top_p", 0.9), ("temperature", 0.6)]
 

@@ -54,7 +54,7 @@ async def test_undo_and_the_defaults_take_them_back() -> None:
         drawing(source)
         await pilot.press("V", "D", "u", "u")
         assert (source.steering.config.verifier, source.steering.config.drafting) == ("specinfer", "delayed")
-        assert app.scene.note == "verifier of delayed as before"
+        assert app.scene.note == "undone: verifier of delayed"
 
 
 async def test_a_turn_is_pending_until_a_round_obeys_it() -> None:

@@ -49,8 +49,9 @@ def test_what_is_odd_is_said(told: list[object], said: str) -> None:
 def test_a_server_without_speculative_decoding_is_told_by_the_metric_that_is_missing() -> None:
     plain = Figures(seconds=1.0, generated=5, tokens_per_second=5.0)
     state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=plain, session=plain)])
-    assert "vLLM reports nothing on speculative decoding (vllm:spec_decode_num_drafts is not on its page)" in remark(
-        state
+    assert (
+        "vLLM reports nothing on speculative decoding (vllm:spec_decode_num_drafts is not among its metrics)"
+        in remark(state)
     )
 
 
