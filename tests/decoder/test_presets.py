@@ -29,7 +29,7 @@ class Texts:
     tokens: int
 
 
-OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sorted(PROMPTS.glob("*.txt"))), 24)
+OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sorted(PROMPTS.glob("*.txt"))), 32)
 
 
 def books() -> Texts:

@@ -15,7 +15,7 @@ from tests.decoder.laws.cases import deterministic
 from tests.decoder.laws.joint_law import compare
 from tests.decoder.laws.toy import Setting, sampled, texts
 
-TEXTS = 400
+TEXTS, MORE_TEXTS = 400, 600
 SETTINGS = {
     "a tree": deterministic("dynatree", "coupled", Sampling(0.7), "neox"),
     "a chain, top-p": deterministic("linear", "coupled", Sampling(1.0, 0, 0.9), "llama"),
@@ -52,4 +52,4 @@ def every_other_position_alike(gumbel: Callable[..., Any], seed: int, positions:
 def test_noise_that_repeats_is_found(wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gumbel_noise, "gumbel", partial(wrong, noise.gumbel))
     setting = SETTINGS["a chain, T 2"]
-    assert not compare(texts(setting, range(TEXTS)), setting.law).fits
+    assert not compare(texts(setting, range(MORE_TEXTS)), setting.law).fits
