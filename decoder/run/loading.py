@@ -177,7 +177,7 @@ def _tokenizers(
         require_shared_tokens(run.methods if run else (), draft)
         require(
             not compiled,
-            f"--compile is for drafts with the target's tokens, and {draft} has a tokenizer of its own; leave it out",
+            f"--compile is for drafts with the target's tokens, but {draft} has a tokenizer of its own; leave it out",
             "compile",
         )
     return tokenizer, of_draft
@@ -294,11 +294,11 @@ def try_rounds(engine: Engine, report: Report) -> None:
         return
     from decoder.session.cuda_graph.self_test import prepare_rounds
 
-    report("trying rounds on the device")
+    report("testing rounds on the device")
     slots.refused = prepare_rounds(engine.pair, slots, TRIED)
     path = decoding_path(engine)
     if slots.refused:
-        report(f"rounds are driven by the host, which is slower: on the device, {slots.refused}")
+        report(f"rounds are driven by the host, which is slower; rounds on the device failed: {slots.refused}")
     elif path.name == STATIC:
         report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
 

@@ -81,7 +81,8 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
         ConfigError: The roots are too few or not labelled for this verifier, or the file cannot be written.
     """
     labelled = ", ".join(roots.tokens)
-    require(recipe.verifier in roots.tokens, f"no roots were labelled for {recipe.verifier}, only for {labelled}")
+    fault = f"no roots were labelled for {recipe.verifier}, only for {labelled}; give another --verifier"
+    require(recipe.verifier in roots.tokens, fault)
     training, validation = roots.training(), roots.part(VALIDATION)
     for part in (training, validation):
         require(

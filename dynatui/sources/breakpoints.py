@@ -91,7 +91,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
         case "under":
             mean, earlier = _mean_share(after.lane), _mean_share(before.lane)
             fell = mean is not None and mean < conditions.limit and (earlier is None or earlier >= conditions.limit)
-            words = f"mean of {_window(after.lane)} rounds is under {conditions.limit:g}"
+            words = f"the mean of {_window(after.lane)} rounds, is under {conditions.limit:g}"
             return f"depth acceptance {mean:.2f}, {words}" if fell else None
 
 

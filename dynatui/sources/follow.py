@@ -114,7 +114,7 @@ class Tail:
             return line
         if len(line) > LONGEST_LINE:
             where = f"line {self._lines + 1}"
-            raise RecordingError(f"{where}: longer than any event; follow a file that --record writes")
+            raise RecordingError(f"{where} is longer than any event; follow a file that --record writes")
         self._file.seek(0, os.SEEK_END)  # empties the buffer, since the writer may cut off this line
         self._file.seek(self._offset)
         return b""

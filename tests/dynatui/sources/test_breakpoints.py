@@ -118,14 +118,14 @@ def test_acceptance_stops_where_its_mean_over_the_window_falls_under_the_limit()
     accepted = [(1, 3), (1, 3), (1, 3), (), (), (), (1, 3), (1, 3), (), ()]
     events = _events(run(), *(_round(number, nodes) for number, nodes in enumerate(accepted)))
     assert _stops("under", events, limit=0.4) == [
-        "depth acceptance 0.22, mean of 3 rounds is under 0.4, round 5",
-        "depth acceptance 0.22, mean of 3 rounds is under 0.4, round 10",
+        "depth acceptance 0.22, the mean of 3 rounds, is under 0.4, round 5",
+        "depth acceptance 0.22, the mean of 3 rounds, is under 0.4, round 10",
     ]
 
 
 def test_acceptance_is_not_judged_before_the_window_is_full_but_at_once_then() -> None:
     events = _events(run(), *(_round(number, ()) for number in range(5)))
-    assert _stops("under", events) == ["depth acceptance 0.00, mean of 3 rounds is under 0.3, round 3"]
+    assert _stops("under", events) == ["depth acceptance 0.00, the mean of 3 rounds, is under 0.3, round 3"]
 
 
 def test_a_window_of_tokens_is_none_of_rounds() -> None:
