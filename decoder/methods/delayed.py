@@ -193,7 +193,7 @@ METHOD = Method(
                choices=_DRAFTINGS),
         Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: number of rollouts, tokens before the tree "
                "branches, tokens of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "File of the selector that chooses shapes with --drafting selector, made by "
-               f"dynatui selector train; {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
+        Option("selector", str, "FILE", "File, made by dynatui selector train, of the selector that chooses shapes "
+               f"with --drafting selector; {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

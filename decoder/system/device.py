@@ -103,12 +103,12 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
     """
     if exact:
         raise ConfigError(
-            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them",
+            "--compile has no effect beside --exact, whose passes are not compiled; leave out --compile or --exact",
             "compile",
             "exact",
         )
     if device.type != "cuda":
-        fault = f"--compile is for CUDA, but the device is {device}; leave it out, or give --device cuda"
+        fault = f"--compile is for CUDA, but the device is {device}; leave --compile out, or give --device cuda"
         raise ConfigError(fault, "compile", "device")
 
 

@@ -30,7 +30,8 @@ def require_partial_weights(*, exact: bool, compiled: bool) -> None:
     for name, enabled, what in (("exact", exact, "computes with"), ("compile", compiled, "compiles")):
         require(
             not enabled,
-            f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out one option",
+            f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out --{name} or "
+            "--tensor-parallel",
             name,
         )
 

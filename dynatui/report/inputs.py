@@ -67,7 +67,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
         if kind == "recording":
             return _of_recording(file, run)
         if run is not None:
-            raise ConfigError(f"--run has no effect on {shortened(path)}, which is not a recording; leave it out")
+            raise ConfigError(f"--run has no effect on {shortened(path)}, which is not a recording; leave --run out")
         return _of_speed(file) if kind == "speed" else _of_paper(file)
     except OSError as error:
         raise _unreadable(path, error) from None

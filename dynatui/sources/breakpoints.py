@@ -81,7 +81,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
     drafted = drafted_nodes(event)
     match name:
         case "rejected":
-            return f"nothing accepted of {drafted} drafted" if drafted and not event.accepted else None
+            return f"all {drafted} drafted tokens rejected" if drafted and not event.accepted else None
         case "full":
             n_max = int(after.lane.settings.get("n_max", 0))
             return f"the tree is full with {drafted} nodes" if n_max and drafted >= n_max else None

@@ -85,7 +85,7 @@ class Tail:
         except FileNotFoundError:
             raise RecordingError("the file was removed while it was followed; follow the new file") from None
         if not os.path.samestat(present, followed):
-            raise RecordingError("another file has taken the place of the followed file; follow it again")
+            raise RecordingError("another file has taken the place of the followed file; follow the new file")
         if followed.st_size < self._offset:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
