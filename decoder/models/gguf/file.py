@@ -136,7 +136,7 @@ class _Reader:
             kinds.add(self._number("I"))
             last = max(last, self._number("Q"))
         if tensors and self._file.tell() + last >= self._size:
-            raise _BrokenError("ends before the end of its weights")
+            raise _BrokenError("ends within its weights")
         return GgufFile(path, values, frozenset(names), kinds == {FLOAT32}, self._size)
 
     def _bytes(self, count: int) -> bytes:
