@@ -135,7 +135,7 @@ def test_a_head_and_a_target_that_do_not_fit_are_refused_in_one_line(tiny_models
     ("change", "line"),
     [
         ({"vocab_size": 300}, "was made for a target of 300 tokens, but target has 288"),
-        ({"hidden_size": 48}, "was made for hidden rows of width 48, and target has width 32"),
+        ({"hidden_size": 48}, "was made for hidden rows of width 48, but those of target have width 32"),
     ],
 )
 def test_a_head_of_another_target_is_refused_before_that_is_loaded(
