@@ -356,7 +356,9 @@ def decode_line(line: bytes, number: int) -> Event:
             )
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordingError(f"line {number}: {in_one_line(error)}; is this a recording made with --record?") from None
+        raise RecordingError(
+            f"line {number}: {in_one_line(error)}; give a recording that --record has written"
+        ) from None
     return event
 
 

@@ -208,7 +208,7 @@ class _Trainer:
         try:
             saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
         except (OSError, RuntimeError, EOFError) as error:
-            raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove it") from None
+            raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove this file") from None
         if saved["of"] != self._digest():
             return
         self._policy.load_state_dict(saved["policy"])

@@ -65,7 +65,7 @@ class Checker:
         else:
             fault = self._fault(event, self._lanes)
         if fault:
-            raise RecordingError(f"line {number}: {fault}; is this a recording made with --record?")
+            raise RecordingError(f"line {number}: {fault}; give a recording that --record has written")
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:

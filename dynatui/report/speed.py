@@ -89,7 +89,7 @@ def _of_texts(report: "Report") -> Iterator[Markup]:
         )
     yield _table("Time of a round by stage, and model passes per round", _PARTS, report.rows)
     if report.comparisons:
-        yield _table("Against the best of each kind", _COMPARED, report.comparisons)
+        yield _table("Speed against the best contender of each kind", _COMPARED, report.comparisons)
     if report.differences:
         yield _table("Texts that differ from that of ar", _DIFFERING, report.differences)
 

@@ -132,7 +132,7 @@ def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) 
 
 
 def test_a_verifier_without_labels_is_refused(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="verifier 'coupled' cannot be labelled; choose from nss"):
+    with pytest.raises(ConfigError, match="roots cannot be labelled for verifier 'coupled'; choose from nss"):
         list(collect(engine, PROMPTS, CollectionPlan(("coupled",)), tmp_path / "x"))
 
 

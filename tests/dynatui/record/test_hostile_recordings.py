@@ -323,7 +323,7 @@ def test_a_name_with_a_line_end_is_refused_in_one_line(tmp_path: Path) -> None:
     number = next(number for number, line in enumerate(lines) if b'"knobs":{' in line)
     lines[number] = lines[number].replace(b'"knobs":{', b'"knobs":{"\\n":null,', 1)
     path.write_bytes(b"".join(lines))
-    with pytest.raises(RecordingError, match=r"unknown field ` ` - at `\$.knobs`; is this a recording"):
+    with pytest.raises(RecordingError, match=r"unknown field ` ` - at `\$.knobs`; give a recording"):
         read(path)
 
 
