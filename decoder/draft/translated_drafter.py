@@ -118,7 +118,7 @@ class TranslatedDrafter:
             self.passes.count = 0
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; does nothing, since `rows` counts target tokens; `OwnPasses` reserves rows itself."""
+        """See `Proposer`; does nothing, since `rows` counts target tokens, and `OwnPasses` reserves its rows itself."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""

@@ -49,7 +49,7 @@ Call = Callable[..., Any]
 
 
 def _no_indexer(layer: int, _: Tensor) -> Tensor:
-    raise ValueError(f"layer {layer} has an indexer, whose keys cannot be cached here")
+    raise ValueError(f"layer {layer} has an indexer, whose keys this cache cannot hold")
 
 
 class Layers(Cache):
@@ -358,7 +358,7 @@ def _differs(part: nn.Module, plain: nn.Module) -> bool:
     """Whether a part may be quantised; raises ValueError if the plain part has another size."""
     sizes = [(getattr(each, "in_features", None), getattr(each, "out_features", None)) for each in (part, plain)]
     if sizes[0] != sizes[1] and None not in sizes[0]:
-        raise ValueError("the sizes of a product differ")
+        raise ValueError("the two products have matrices of different sizes")
     return isinstance(part, nn.Linear) or type(part) is not type(plain)
 
 

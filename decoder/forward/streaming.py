@@ -87,8 +87,8 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
     forward.forward(cache, TRIED_TOKENS, range(start, start + rows), np.tri(rows, dtype=np.bool_))
     if cache.parts or cache.positions is not None:
         raise PairError(
-            "streaming needs keys and values of one shape in all layers, and layers without attention windows; leave "
-            "out streaming, or choose models of another family"
+            "streaming does not support layers with attention windows, or with keys and values of different shapes; "
+            "leave out streaming, or choose models of another family"
         )
     return cache.store[:, 0, :, :rows]
 

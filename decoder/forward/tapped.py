@@ -43,7 +43,7 @@ def tapped(forward: Forward, states: LayerStates) -> Forward:
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(
-        "the target's forward form gives no access to its layer inputs, which a drafting head needs; "
+        "the target's forward form gives no access to the layer inputs that a drafting head needs; "
         "give a whole model as --draft"
     )
 

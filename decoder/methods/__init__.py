@@ -32,7 +32,7 @@ def register(method: Method) -> None:
         ("knob", {knob.name for knob in method.knobs if known.get(knob.name, knob) is not knob}),
     ):
         if clash:
-            raise ValueError(f"{what} {', '.join(sorted(clash))} is another method's; give {method.name} another name")
+            raise ValueError(f"{what} {', '.join(sorted(clash))} is already in use; give the new {what} another name")
     if method.obeys is not None and method.obeys not in METHODS:
         raise ValueError(f"{method.name} obeys {method.obeys}, which is not a method; register that method first")
     METHODS[method.name] = method
@@ -50,8 +50,8 @@ def require_model_free(names: Sequence[str]) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot do without a draft model; neither lookup nor a drafting head is a draft model; "
-        "leave methods that need one out of --methods, or name a model by --draft",
+        f"{', '.join(needing)} cannot run without a draft model, and neither lookup nor a drafting head is a draft "
+        f"model; leave {', '.join(needing)} out of --methods, or name a model by --draft",
         "methods",
     )
 
@@ -63,9 +63,9 @@ def require_shared_tokens(names: Sequence[str], draft: str) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot use {draft}, whose tokenizer is not the target's: its guesses are translated "
-        "through text, as chains without probabilities of all tokens; leave that out of --methods, or name a draft of "
-        "the target's family",
+        f"{', '.join(needing)} cannot use {draft}, whose tokenizer is not the target's: the draft's guesses are "
+        "translated through text, into chains without probabilities of all tokens; leave "
+        f"{', '.join(needing)} out of --methods, or name a draft of the target's family",
         "methods",
     )
 

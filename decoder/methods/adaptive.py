@@ -69,14 +69,14 @@ class AdaptiveTree(Rules):
                  lambda own: (max(2.0, math.ceil(own.d0) + 1.0), float(max(HIGHEST_DEPTH, own.d_max)))),
         KnobInfo("b_min", "B_min", "guesses where the draft is sure", "whole",
                  lambda own: (1.0, float(own.branching[1])), coarse=2, turns="branching", part=0),
-        KnobInfo("b_mid", "B_mid", "guesses in between", "whole",
+        KnobInfo("b_mid", "B_mid", "guesses where the draft is in between", "whole",
                  lambda own: (float(own.branching[0]), float(own.branching[2])), coarse=2, turns="branching", part=1),
         KnobInfo("b_max", "B_max", "guesses where the draft is unsure", "whole",
                  lambda own: (float(own.branching[1]), float(max(HIGHEST_BRANCHING, own.branching[2]))), coarse=2,
                  turns="branching", part=2),
         KnobInfo("rho_stop", "rho_stop", "less probable paths end", "probability",
                  lambda own: (0.0, own.rho_deep), 0.01, 0.05),
-        KnobInfo("rho_deep", "rho_deep", "less probable paths end from D0 on", "probability",
+        KnobInfo("rho_deep", "rho_deep", "from D0 on, less probable paths end", "probability",
                  lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
         KnobInfo("tau", "τ", "lower bound on rho_stop", "probability",
                  lambda _: (0.0, 1.0), 0.01, 0.05),
@@ -88,7 +88,7 @@ class AdaptiveTree(Rules):
         require(1 <= self.d0 <= self.d_max - 1, f"D0 is {self.d0:g}; give 1 to {self.d_max - 1} (D_max - 1)")
         require(
             0 < self.tau_l < self.tau_h <= 1,
-            f"tau_l is {self.tau_l:g} and tau_h {self.tau_h:g}; give 0 < tau_l < tau_h <= 1",
+            f"tau_l is {self.tau_l:g} and tau_h is {self.tau_h:g}; give 0 < tau_l < tau_h <= 1",
         )
         require(
             0 <= self.rho_stop <= self.rho_deep <= 1,

@@ -20,7 +20,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 METHOD = Method(
     "alg1",
-    "DynaTree's Algorithm 1 as printed: two target passes",
+    "DynaTree's Algorithm 1 as printed: two target passes a round",
     obeys="dynatree",
     opened=_opened,
     root_is_drafted=True,

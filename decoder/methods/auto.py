@@ -24,7 +24,7 @@ class Auto(AdaptiveTree):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
-        KnobInfo("lookup", "lookup", "suffix lookup in the text drafts too", "switch", lambda _: (0.0, 1.0), coarse=1,
+        KnobInfo("lookup", "lookup", "suffix lookup in the text also drafts", "switch", lambda _: (0.0, 1.0), coarse=1,
                  values={"off": False, "on": True}),
     )  # fmt: skip
 

@@ -184,16 +184,16 @@ METHOD = Method(
     own_noise=True,
     needs_model=True,
     options=(
-        Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled, nss: same text as "
-               "ar, with any draft. The others need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+        Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled and nss: the same "
+               "text as ar, with any draft. All others need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
-        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: the most probable tokens. iid, "
-               "delayed: sampled from the draft, by method delayed. selector: as delayed, with a shape chosen for each "
-               "round.",
+        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: of the most probable tokens. "
+               "iid and delayed: sampled from the draft, by method delayed. selector: like delayed, but with a shape "
+               "chosen for each round.",
                choices=_DRAFTINGS),
-        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: rollouts, tokens before the tree branches, tokens "
-               "of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "File of the selector that chooses shapes with --drafting selector, made by "
-               f"dynatui selector train; {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
+        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: number of rollouts, tokens before the tree "
+               "branches, tokens of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
+        Option("selector", str, "FILE", "File, made by dynatui selector train, of the selector that chooses shapes "
+               f"with --drafting selector; {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

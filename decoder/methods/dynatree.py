@@ -84,17 +84,18 @@ METHOD = Method(
     presets=PRESETS,
     races=True,
     options=(
-        preset(PRESETS, "Initial values of DynaTree's knobs. tuned, the default: D0, tau_h and tau_l each "
-               "matter. paper: as published. sampled, the default above temperature 0: small and wide."),
+        preset(PRESETS, "Initial values of DynaTree's knobs. tuned, the default: D0, tau_h and tau_l each have an "
+               "effect. paper: as published. sampled, the default above temperature 0: small and wide."),
         Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
         Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),
         Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
         Option("d_max", int, "D", "Largest depth of a node."),
-        Option("branching", str, "B,B,B", "Number of children if the draft is confident, in between, or unsure.",
+        Option("branching", str, "B,B,B", "Numbers of children of a node where the draft is confident, in between, "
+               "and unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
         Option("rho_stop", float, "P", "Least probability of a path that is continued."),
-        Option("rho_deep", float, "P", "Least probability of a path that is continued from the base depth on."),
+        Option("rho_deep", float, "P", "From the base depth on: least probability of a path that is continued."),
         Option("tau", float, "P", "Lower bound on rho_stop."),
         Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. To choose it by cost: "
                "--methods auto.",

@@ -84,7 +84,7 @@ METHOD = Method(
             "fixed",
             str,
             "D,B[,P[,N]]",
-            "Depth and branching of the fixed tree, least path probability of nodes with children, node limit.",
+            "Depth and branching of the fixed tree, least path probability of a node with children, most nodes.",
             tuple(_PARTS),
             _read,
             _written,

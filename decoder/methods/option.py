@@ -143,7 +143,7 @@ def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, 
             knob, _, value = (piece.strip() for piece in part.partition("="))
             if knob not in known:
                 remedy = f"give knobs and values such as {example}; the knobs are {', '.join(known)}"
-                raise ConfigError(f"--{name} has {quoted(part)}; {remedy}")
+                raise ConfigError(f"--{name} has {quoted(part)}, which names no knob of {name}; {remedy}")
             values[knob] = _knob_value(known[knob], value, f"--{name} has {quoted(part)}")
         return vars(usual.with_knobs(values))
 

@@ -54,7 +54,7 @@ SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
 of positions, which shows in half precision too; an error of one position could pass for rounding."""
 AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
-GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with those that it counts itself"
+GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with the model's own positions"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
 """Paths of the probe after its text, `TEXT`: three paths of a tree, and then the tree's longest path, continued by one
@@ -81,7 +81,7 @@ def check_config(name: str, config: Any) -> None:
     try:
         of_text = config.get_text_config()
     except ValueError:  # transformers raises it for a model with several language models
-        raise PairError(f"{name} has several language models; {REMEDY}") from None
+        raise PairError(f"{name} contains several language models, but only one is supported; {REMEDY}") from None
     check_architecture(name, of_text)
 
 
@@ -97,7 +97,7 @@ def check_architecture(name: str, config: Any) -> None:
     _check_windows(name, config)
     layers = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layers - KINDS):
-        raise PairError(f"{name} has layers of type {', '.join(other)}; {REMEDY}")
+        raise PairError(f"{name} has layers of type {', '.join(other)}, which are not supported; {REMEDY}")
     if not any(by_layers(config, "num_attention_heads")) and not STATES.intersection(layers):
         raise PairError(f"{name} has neither attention heads nor layers with a known state; {REMEDY}")
 
@@ -107,13 +107,17 @@ def _check_windows(name: str, config: Any) -> None:
     for kind, limit in LIMITS.items():
         sizes = window_sizes(config, kind) if kind in attention_types(config) else set()
         if wrong := [size for size in sizes if not (isinstance(size, int) and size >= 1)]:
-            raise PairError(f"{name} attends to {limit.name} of {quoted(wrong[0])} tokens; {REMEDY}")
+            raise PairError(
+                f"{name} attends to {limit.name} of {quoted(wrong[0])} tokens, which is not a valid size; {REMEDY}"
+            )
         if len({min(size, longest_text(config)) for size in sizes}) > 1:
             listed = ", ".join(map(str, sorted(sizes)))
-            raise PairError(f"{name} attends to {limit.name} of different sizes ({listed} tokens); {REMEDY}")
+            raise PairError(
+                f"{name} attends to {limit.name} of different sizes ({listed} tokens), which is not supported; {REMEDY}"
+            )
     for what, size in _unknown_limits(config):
         if size < longest_text(config):
-            raise PairError(f"{name} attends to {what} of {quoted(size)} tokens, not to its whole text; {REMEDY}")
+            raise PairError(f"{name} attends to {what} of {quoted(size)} tokens, not to the whole text; {REMEDY}")
 
 
 def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
@@ -129,8 +133,8 @@ def _check_sizes(name: str, config: Any) -> None:
         for size in by_layers(config, key):
             if size is not None and not (isinstance(size, int) and 1 <= size <= most):
                 raise PairError(
-                    f"the configuration of {name} says that {key} is {quoted(size)}, where 1 to {most} is possible; "
-                    "download it again"
+                    f"the configuration of {name} says that {key} is {quoted(size)}, but it must be 1 to {most}; "
+                    "download the model again"
                 )
 
 
@@ -273,7 +277,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
     text = _tried(model, lambda: _after(model, PATHS), NO_TEXT)
     if model.hf.keeps_states or model.hf.by_paths:
         return torch.cat([_after(model, ((),)).cpu(), text])
-    kept = _tried(model, as_kept_text, "it keeps something else than keys and values")
+    kept = _tried(model, as_kept_text, "its cache contains something other than keys and values")
     return torch.stack([kept, *text])
 
 
@@ -338,7 +342,7 @@ def _check_ends(model: LanguageModel) -> None:
         return _by_module(model, [4, 5], position_ids=torch.tensor([last], device=model.device))
 
     if not by_paths or imported("decoder.forward.hf").takes_positions(module):
-        _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration names")
+        _tried(model, at_the_end, f"it has fewer positions than the {model.context} of its configuration")
     if not by_paths and not model.has_room(1 + MOST):
         raise _no_tree(model, f"it has no room for a tree after a text of {model.context} tokens")
 
@@ -356,7 +360,7 @@ def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> T
         return attempt().cpu()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
-            f"the memory of {model.device} is full with {model.name}; choose a smaller model, or --dtype float16"
+            f"the memory of {model.device} is too small to run {model.name}; choose a smaller model, or --dtype float16"
         ) from error
     except Exception as error:  # each family has its own error for unsupported inputs
         if model.hf.quantised and fault == NO_TEXT:
@@ -382,7 +386,7 @@ def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = A
     """
     if not as_text.isfinite().all():
         raise PairError(
-            f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "
+            f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are not finite; "
             "choose another dtype, float32 for example, or another model"
         )
     scale = max(1.0, float(as_text.abs().max()))

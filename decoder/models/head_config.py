@@ -69,13 +69,13 @@ def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architect
     rope = rotary(layer)
     if rope is None:
         given = layer.rope_parameters or layer.rope_scaling
-        raise ModelError(f"{name} has rotary positions of an unsupported kind: {quoted(given)}; {REMEDY}")
+        raise ModelError(f"{name} has rotary positions of an unsupported kind, {quoted(given)}; {REMEDY}")
     fields = msgspec.structs.asdict(layer) | {"rope_parameters": rope, "dtype": None} | resolved
     arch = Architecture.of(SimpleNamespace(**fields))
     if arch.num_attention_heads % arch.num_key_value_heads or arch.head_dim % 2:
         raise ModelError(
             f"the configuration of {name} has {arch.num_attention_heads} attention heads, "
             f"{arch.num_key_value_heads} key-value heads and heads of width {arch.head_dim}, which do not fit each "
-            f"other; download it again"
+            f"other; download the head again"
         )
     return arch

@@ -21,7 +21,7 @@ from decoder.models.known_checkpoint import weight_files
 EMBEDDING = "embed_tokens.weight"
 NUMBERS = "d2t", "t2d"
 """Names of the tensors that contain integers or booleans; all other tensors contain floating-point numbers."""
-AGAIN = "download it again, or choose another --draft"
+AGAIN = "download the head again, or choose another --draft"
 Sizes = Mapping[str, tuple[int, ...]]
 """Shapes of weights by name."""
 
@@ -62,19 +62,19 @@ def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[in
     """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
-            f"{shown} was made for a target of {shape.layer.vocab_size} tokens, and {target.name} has "
+            f"{shown} was made for a target of {shape.layer.vocab_size} tokens, but {target.name} has "
             f"{target.vocabulary} tokens; choose the head that was made for this target"
         )
     if shape.target_width != target.width:
         raise PairError(
-            f"{shown} was made for hidden rows of width {shape.target_width}, and {target.name} has width "
-            f"{target.width}; choose the head that was made for this target"
+            f"{shown} was made for hidden rows of width {shape.target_width}, but those of {target.name} have "
+            f"width {target.width}; choose the head that was made for this target"
         )
     layers = shape.layers_of(target.layers)
     if not all(low < high for low, high in zip((-1, *layers), (*layers, target.layers), strict=True)):
         raise PairError(
-            f"{shown} reads the inputs of layers {', '.join(map(str, layers))}, counted from 0, and {target.name} has "
-            f"{target.layers} layers; choose the head that was made for this target"
+            f"{shown} reads the inputs of layers {', '.join(map(str, layers))}, counted from 0, but {target.name} has "
+            f"only {target.layers} layers; choose the head that was made for this target"
         )
     return layers
 
@@ -99,15 +99,15 @@ def read_weights(
     files = weight_files(name)
     if not files:
         raise ModelError(
-            f"{shown} has no weights in safetensors, and pickled weights are not opened; convert them, or choose "
-            "another --draft"
+            f"{shown} has no weights in safetensors, and pickled weights are not opened; convert them to "
+            "safetensors, or choose another --draft"
         )
     for key, tensor in chain.from_iterable(weights_in(path, shown, own_name) for path in files):
         _check(shown, kind, key, tensor, known.get(key))
         tensors[key] = tensor
     if lacking := [key for key in wanted if key not in tensors]:
         key = lacking[0]
-        raise ModelError(f"{shown} lacks {key} of shape {written(wanted[key])}; {AGAIN}")
+        raise ModelError(f"{shown} lacks the weight {key} of shape {written(wanted[key])}; {AGAIN}")
     return tensors
 
 
@@ -115,14 +115,14 @@ def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...
     """Raises ModelError for a weight with an unknown name, or with an unexpected shape or dtype."""
     if size is None:
         raise ModelError(
-            f"{shown} has a weight {key} of shape {written(tensor.shape)}, which no {kind} with its configuration has; "
-            f"{AGAIN}"
+            f"{shown} has a weight {key} of shape {written(tensor.shape)}, which does not belong to a {kind} of its "
+            f"configuration; {AGAIN}"
         )
     if tensor.is_floating_point() == (key in NUMBERS):
         raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")
     if tuple(tensor.shape) != size:
         raise ModelError(
-            f"{key} of {shown} has shape {written(tensor.shape)}, where its configuration says {written(size)}; {AGAIN}"
+            f"{key} of {shown} has shape {written(tensor.shape)}, but its configuration says {written(size)}; {AGAIN}"
         )
 
 

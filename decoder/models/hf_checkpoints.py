@@ -103,11 +103,13 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
         ),
         (
             _scales(info["unexpected_keys"], known),
-            "the checkpoint has scales of {} weights, and its configuration says nothing of quantised weights",
+            "the checkpoint has scales of {} weights, but its configuration does not mention any quantisation",
         ),
     ):
         if keys:
-            raise ModelError(f"{shortened(name)}: {fault.format(len(keys))}, {min(keys)} first; download it again")
+            raise ModelError(
+                f"{shortened(name)}: {fault.format(len(keys))}, for example {min(keys)}; download the model again"
+            )
     return module
 
 

@@ -101,8 +101,8 @@ def mtp_layout(name: str, config: Any) -> Layout:
     known = [layout for layout in (AFTER_ALL, _as_layer(text.num_hidden_layers)) if layout.projection in names]
     require(
         bool(known),
-        f"--draft {MTP} drafts by the MTP layer of the target's checkpoint, and {shown} has none in a known layout; "
-        f"{REMEDY}",
+        f"--draft {MTP} drafts by the MTP layer of the target's checkpoint, but {shown} has no MTP layer in a known "
+        f"layout; {REMEDY}",
         "draft",
     )
     require(
@@ -112,7 +112,7 @@ def mtp_layout(name: str, config: Any) -> Layout:
     )
     require(
         not getattr(config, "quantization_config", None),
-        f"--draft {MTP} needs weights that are not quantised, and the weights of {shown} are quantised; {REMEDY}",
+        f"--draft {MTP} needs weights that are not quantised, but the weights of {shown} are quantised; {REMEDY}",
         "draft",
     )
     return known[0]
@@ -129,8 +129,8 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
     shown = display_name(name)
     if not isinstance(target.runs_by, Tappable):
         raise ConfigError(
-            f"--draft {MTP} reads the target's states after its final norm, to which the forward form of {shown} gives "
-            f"no access; {REMEDY}",
+            f"--draft {MTP} reads the target's states after the final norm, but the forward form of {shown} gives no "
+            f"access to them; {REMEDY}",
             "draft",
         )
     module = target.hf.module
@@ -144,8 +144,8 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
     faults = [key for key, size in sizes.items() if key not in tensors or tuple(tensors[key].shape) != size]
     if fault or faults:
         raise ConfigError(
-            f"the MTP layer of {shown} is not a layer of its family, {module.config.model_type}, as transformers "
-            f"computes it: {fault or f'{faults[0]} is missing or has another shape'}; {REMEDY}",
+            f"the MTP layer of {shown} differs from the {module.config.model_type} layers that transformers "
+            f"computes: {fault or f'{faults[0]} is missing or has another shape'}; {REMEDY}",
             "draft",
         )
     body = body.to(target.device)

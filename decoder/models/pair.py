@@ -67,12 +67,12 @@ class Pair:
         """
         if self.translation:
             raise ConfigError(
-                f"this needs a draft with the tokens of {self.target.name}, and {self.draft_name} has a tokenizer of "
+                f"a draft with the tokens of {self.target.name} is needed, but {self.draft_name} has a tokenizer of "
                 "its own; name a model of the target's family by --draft"
             )
         if self.draft is None:
             raise ConfigError(
-                f"this needs a whole model as draft, and the draft of {self.target.name} is {self.draft_name}; "
+                f"a whole model is needed as draft, but the draft of {self.target.name} is {self.draft_name}; "
                 "name a model by --draft"
             )
         return self.draft

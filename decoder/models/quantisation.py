@@ -163,7 +163,7 @@ def _unlisted(name: str, kind: str) -> Method:
 
     if kind not in AUTO_QUANTIZER_MAPPING:
         by = f"the method {quoted(kind)}" if kind else "a method without a name"
-        raise ConfigError(f"{name} is quantised by {by}, which transformers lacks; {REMEDY}")
+        raise ConfigError(f"{name} is quantised by {by}, which transformers does not support; {REMEDY}")
     return Method(kind)
 
 
@@ -189,7 +189,7 @@ def _converts(name: str, method: Method, settings: dict[str, Any], device: torch
     if not method.loads:
         raise ConfigError(f"{by}, whose checkpoints transformers cannot load; {REMEDY}")
     if method.gpu and device.type != "cuda":
-        raise ConfigError(f"{by}, which needs a CUDA GPU, and the device is {device}; {REMEDY}")
+        raise ConfigError(f"{by}, which needs a CUDA GPU, but the device is {device}; {REMEDY}")
     try:
         quantizer = AutoHfQuantizer.from_config(settings, pre_quantized=True)
         quantizer.validate_environment(device_map=device_map(device), weights_only=True)

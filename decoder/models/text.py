@@ -31,7 +31,7 @@ def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
         text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
     except Exception as error:  # a template is code of the checkpoint and may raise any error
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        fault = f"the tokenizer's chat template does not take a prompt ({why}); {remedy}"
+        fault = f"the tokenizer's chat template fails on the prompt ({why}); {remedy}"
         raise ConfigError(fault, "chat") from error
     return without_surrogates(str(text))
 
@@ -47,17 +47,17 @@ def encode_prompt(
     if len(prompt) > TOKEN_CHARACTERS * context:  # to tokenize a text of this length would take minutes
         raise PromptError(
             f"the prompt has {len(prompt)} characters, far more than the models' context of {context} tokens can hold; "
-            "shorten it"
+            "shorten the prompt"
         )
     ids: list[int] = tokenizer(prompt, add_special_tokens=special, verbose=False).input_ids
     if not ids:
         raise PromptError("the prompt is empty; give at least one word")
     room = context - len(ids)
     if max_new_tokens > room:
-        remedy = f"give --max-new-tokens {room} or less" if room > 0 else "shorten it: not one new token fits"
+        remedy = f"give --max-new-tokens {room} or less" if room > 0 else "shorten the prompt: not one new token fits"
         raise PromptError(
-            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new tokens it exceeds the models' context "
-            f"of {context} tokens; {remedy}"
+            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new tokens the text exceeds the models' "
+            f"context of {context} tokens; {remedy}"
         )
     return ids
 
@@ -70,8 +70,8 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int)
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
-            f"the prompt has {quoted(text)}, token {unknown[0]} of the tokenizer, and the models know only "
-            f"{vocabulary} tokens; leave it out, or choose other models"
+            f"the prompt has {quoted(text)}, token {unknown[0]} of the tokenizer, but the models know only "
+            f"{vocabulary} tokens; leave this token out, or choose other models"
         )
 
 

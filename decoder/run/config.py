@@ -77,7 +77,7 @@ class RunConfig:
         sets[drawing] = verifier_rules.drawn() if drawing in names else verifier_rules
         require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
         repeated = {name for name in names if names.count(name) > 1}
-        require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
+        require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each method once")
         require(
             drawing in names or drafting is None or not verifier_rules.draws,
             f"drafting {verifier_rules.drafting} samples trees, which none of the methods {', '.join(names)} "

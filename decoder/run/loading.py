@@ -115,10 +115,12 @@ def load_pair(
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
         require(
-            not compiled, "--compile is for rounds on the device, which need a draft model; leave it out", "compile"
+            not compiled,
+            "--compile is for rounds on the device, which need a draft model; leave --compile out",
+            "compile",
         )
         takes_dtype = shape or draft_dtype == "auto"
-        require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave it out")
+        require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave --draft-dtype out")
     require_weights_of_torch(
         names, run or RunConfig(), exact=exact, compiled=compiled, head=bool(shape), tensor_parallel=tensor_parallel
     )
@@ -177,7 +179,8 @@ def _tokenizers(
         require_shared_tokens(run.methods if run else (), draft)
         require(
             not compiled,
-            f"--compile is for drafts with the target's tokens, and {draft} has a tokenizer of its own; leave it out",
+            f"--compile is for drafts with the target's tokens, but {draft} has a tokenizer of its own; leave "
+            "--compile out",
             "compile",
         )
     return tokenizer, of_draft
@@ -294,11 +297,11 @@ def try_rounds(engine: Engine, report: Report) -> None:
         return
     from decoder.session.cuda_graph.self_test import prepare_rounds
 
-    report("trying rounds on the device")
+    report("testing rounds on the device")
     slots.refused = prepare_rounds(engine.pair, slots, TRIED)
     path = decoding_path(engine)
     if slots.refused:
-        report(f"rounds are driven by the host, which is slower: on the device, {slots.refused}")
+        report(f"rounds are driven by the host, which is slower; rounds on the device failed: {slots.refused}")
     elif path.name == STATIC:
         report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
 

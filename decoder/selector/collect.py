@@ -47,9 +47,10 @@ class Progress:
 
 
 def require_plan(plan: CollectionPlan) -> None:
-    """Raises ConfigError if a verifier cannot be labelled, or a sampling setting is out of bounds."""
+    """Raises ConfigError if roots cannot be labelled for a verifier, or a sampling setting is out of bounds."""
     for name in plan.verifiers:
-        require(name in LABELLED, f"verifier {quoted(name)} cannot be labelled; choose from {', '.join(LABELLED)}")
+        known = ", ".join(LABELLED)
+        require(name in LABELLED, f"roots cannot be labelled for verifier {quoted(name)}; choose from {known}")
     _ = plan.settings
 
 
@@ -58,7 +59,8 @@ def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder
     part.
 
     Raises:
-        ConfigError: The folder holds another collection or cannot be written, or a verifier cannot be labelled.
+        ConfigError: The folder holds another collection or cannot be written, or roots cannot be labelled for one of
+            the verifiers.
         PromptError: A prompt does not fit in the context, or every text ends before its first root.
     """
     require_plan(plan)

@@ -133,9 +133,10 @@ def read_manifest(folder: Path) -> Manifest:
             f"{shortened(folder)} holds no collection: {error.strerror}; make one with dynatui selector collect"
         ) from None
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect again") from None
+        raise ConfigError(f"{shortened(folder / MANIFEST)} is damaged: {error}; collect the roots again") from None
     require(
-        manifest.format == FORMAT, f"{shortened(folder)} was collected by another version of dynatui; collect again"
+        manifest.format == FORMAT,
+        f"{shortened(folder)} was collected by another version of dynatui; collect the roots again",
     )
     return manifest
 
@@ -151,7 +152,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
         differing = [name for name in manifest.__struct_fields__ if getattr(earlier, name) != getattr(manifest, name)]
         require(
             not differing,
-            f"{shortened(folder)} holds a collection of another {' and '.join(differing)}; name another folder, or "
+            f"{shortened(folder)} holds a collection of another {' and '.join(differing)}; name a new folder, or "
             "give the values of that collection",
         )
         return
@@ -184,7 +185,8 @@ def _read(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ConfigError(f"{shortened(path)} is damaged: {first_line(error)}; remove it and collect again") from None
+        fault = f"{shortened(path)} is damaged: {first_line(error)}; remove the file and collect its roots again"
+        raise ConfigError(fault) from None
     return tensors
 
 

@@ -112,11 +112,11 @@ def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
         return
     names, trained_names = (f"{each.target} with {each.draft}" for each in (actual, expected))
     if (actual.target, actual.draft) != (expected.target, expected.draft):
-        difference = f"{trained_names}, and this pair is {names}"
+        difference = f"{trained_names}, but this pair is {names}"
     elif actual.vocabulary != expected.vocabulary:
-        difference = f"{trained_names} of {expected.vocabulary} tokens, and this pair has {actual.vocabulary}"
+        difference = f"{trained_names} of {expected.vocabulary} tokens, but this pair has {actual.vocabulary}"
     else:
-        difference = f"hidden rows of widths {_listed(expected)}, and {names} has {_listed(actual)} here"
+        difference = f"hidden rows of widths {_listed(expected)}, but {names} has widths {_listed(actual)}"
     raise ConfigError(
         f"the selector {shortened(path.name)} was trained for {difference}; {MAKE_ONE}, or choose --drafting delayed"
     )

@@ -81,7 +81,8 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
         ConfigError: The roots are too few or not labelled for this verifier, or the file cannot be written.
     """
     labelled = ", ".join(roots.tokens)
-    require(recipe.verifier in roots.tokens, f"no roots were labelled for {recipe.verifier}, only for {labelled}")
+    fault = f"no roots were labelled for {recipe.verifier}, only for {labelled}; give another --verifier"
+    require(recipe.verifier in roots.tokens, fault)
     training, validation = roots.training(), roots.part(VALIDATION)
     for part in (training, validation):
         require(
@@ -207,7 +208,7 @@ class _Trainer:
         try:
             saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
         except (OSError, RuntimeError, EOFError) as error:
-            raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove it") from None
+            raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove this file") from None
         if saved["of"] != self._digest():
             return
         self._policy.load_state_dict(saved["policy"])

@@ -54,7 +54,8 @@ def choose_device(name: str) -> torch.device:
             )
         if int(index or 0) >= present:
             raise DeviceError(
-                f"device {shortened(name)} was requested, but the last CUDA device is cuda:{present - 1}",
+                f"device {shortened(name)} was requested, but the last CUDA device is cuda:{present - 1}; "
+                "give --device cuda or auto",
                 "device",
             )
     return torch.device(name)
@@ -102,12 +103,12 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
     """
     if exact:
         raise ConfigError(
-            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them",
+            "--compile has no effect beside --exact, whose passes are not compiled; leave out --compile or --exact",
             "compile",
             "exact",
         )
     if device.type != "cuda":
-        fault = f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda"
+        fault = f"--compile is for CUDA, but the device is {device}; leave --compile out, or give --device cuda"
         raise ConfigError(fault, "compile", "device")
 
 

@@ -30,7 +30,8 @@ def require_partial_weights(*, exact: bool, compiled: bool) -> None:
     for name, enabled, what in (("exact", exact, "computes with"), ("compile", compiled, "compiles")):
         require(
             not enabled,
-            f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
+            f"--{name} {what} the whole target, which --tensor-parallel spreads over processes; leave out --{name} or "
+            "--tensor-parallel",
             name,
         )
 
@@ -40,7 +41,7 @@ def require_partial_target(methods: Sequence[Method]) -> None:
     if whole := [method.name for method in methods if method.whole_target]:
         names = ", ".join(whole)
         raise ConfigError(
-            f"{names} {'needs' if len(whole) == 1 else 'need'} the whole target in one process, and --tensor-parallel "
+            f"{names} {'needs' if len(whole) == 1 else 'need'} the whole target in one process, but --tensor-parallel "
             f"spreads it over several processes; leave {names} out of --methods",
             "methods",
         )
@@ -62,8 +63,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
     own = "states" if keeps_states(config) else "a cache of its own" if takes_paths(config) else ""
     if own:
         raise ConfigError(
-            f"{name} keeps {own}, which --tensor-parallel cannot follow in each process; leave it out, or choose a "
-            "model whose layers all attend to cached keys and values"
+            f"{name} keeps {own}, which --tensor-parallel cannot follow in each process; leave out --tensor-parallel, "
+            "or choose a model whose layers all attend to cached keys and values"
         )
     if not getattr(config, "base_model_tp_plan", None):
         raise ConfigError(
@@ -90,7 +91,7 @@ def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
     require(
         quantised is None,
         f"{name} has quantised weights ({quantised and quantised.words}), which --tensor-parallel cannot divide; leave "
-        "it out, or name the unquantised model",
+        "out --tensor-parallel, or name the unquantised model",
     )
 
 
@@ -110,6 +111,6 @@ def require_devices(kind: str, ranks: Ranks) -> None:
     present = device_count()
     require(
         ranks.local_count <= present,
-        f"{ranks.local_count} processes of --tensor-parallel are on this machine, which has {present} CUDA devices; "
-        "give each process its own device",
+        f"{ranks.local_count} processes of --tensor-parallel run on this machine, which has only {present} CUDA "
+        "devices; give each process its own device",
     )

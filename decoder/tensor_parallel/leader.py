@@ -116,6 +116,6 @@ class Leader:
 
     def _failed(self, error: BaseException) -> LostRankError:
         return LostRankError(
-            f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; one of them may have "
-            "ended, so start again"
+            f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; a process may have "
+            "ended; start again"
         )

@@ -62,7 +62,7 @@ def ranks_of(count: int, environment: Mapping[str, str]) -> Ranks:
     ranks = group_rank(environment)
     if ranks.count != count:
         raise ConfigError(
-            f"--tensor-parallel is {count}, and WORLD_SIZE says that {ranks.count} processes were started; give both "
+            f"--tensor-parallel is {count}, but WORLD_SIZE says that {ranks.count} processes were started; give both "
             "the same number"
         )
     return ranks

@@ -60,11 +60,11 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     )
     require(
         fits or name != COUPLED,
-        f"verifier coupled does not work on sampled trees, and drafting {drafting} samples them; choose --verifier "
-        "traversal or another one, or --drafting tree",
+        f"verifier coupled does not work on sampled trees, but drafting {drafting} samples trees; choose another "
+        "--verifier, for example traversal, or --drafting tree",
     )
     require(
         fits,
-        f"verifier {name} takes one drafted path, not {paths}; give K = 1, or choose --verifier traversal, which does "
-        "the same on trees",
+        f"verifier {name} takes one drafted path, not {paths}; give K = 1, or choose --verifier traversal, which "
+        "takes trees",
     )

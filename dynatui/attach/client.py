@@ -158,7 +158,7 @@ async def _complaint(response: httpx2.Response) -> str:
 async def _body(response: httpx2.Response) -> bytes:
     """The whole response body; raises a PageError if it is compressed or too large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise NotMetricsError("the page is compressed, which was not requested")
+        raise NotMetricsError("the page is compressed, although only an uncompressed page was requested")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk

@@ -189,12 +189,12 @@ def decode_line(line: bytes, number: int) -> Event:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
             raise RecordingError(
-                f"line {number}: written by a newer dynatui (schema {head.schema}, this one reads {SCHEMA}); "
+                f"line {number} was written by a newer dynatui (schema {head.schema}, this one reads {SCHEMA}); "
                 "update dynatui"
             )
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordingError(
-            f"line {number}: {in_one_line(error)}; is this a recording made by dynatui attach --record?"
+            f"line {number}: {in_one_line(error)}; give a recording that dynatui attach --record has written"
         ) from None
     return event

@@ -66,7 +66,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
     momentary = set(_announced_gauges(lines))
     if len(selected) > MOST_LINES:
         raise NotMetricsError(
-            f"the page has {len(selected)} lines of these metrics, more than the maximum of {MOST_LINES}"
+            f"the page has {len(selected)} lines of metrics that are read here, more than the maximum of {MOST_LINES}"
         )
     for family in _families(selected):
         for sample in family.samples:
@@ -93,7 +93,7 @@ def _families(lines: Sequence[str]) -> list[Metric]:
     try:
         return list(text_string_to_metric_families("\n".join(lines)))
     except _UNREADABLE as error:
-        raise NotMetricsError(f"the page is not in a format of Prometheus: {quoted(first_line(error))}") from None
+        raise NotMetricsError(f"the page is not in a Prometheus format: {quoted(first_line(error))}") from None
 
 
 def _is_json(text: str) -> bool:

@@ -53,18 +53,19 @@ class Checker:
         """The event on line `number`, in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
-                f"line {number}: this is a recording of a server; dynatui replay shows it, from a file"
+                f"line {number} begins a recording of a server, which cannot be read here; show it by dynatui replay "
+                "FILE"
             )
         event = self._upgrade.event(decode_line(line, number))
         if isinstance(event, Run):
             fault = _fault_of_run(event)
             self._lanes = {name: Lane() for name in event.methods} if not fault else None
         elif self._lanes is None:
-            raise RecordingError(f"line {number}: an event before any run; the beginning of the file is missing")
+            raise RecordingError(f"line {number}: an event comes before any run; the beginning of the file is missing")
         else:
             fault = self._fault(event, self._lanes)
         if fault:
-            raise RecordingError(f"line {number}: {fault}; is this a recording made with --record?")
+            raise RecordingError(f"line {number}: {fault}; give a recording that --record has written")
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
@@ -97,7 +98,7 @@ class Checker:
 
 def _fault_of_run(run: Run) -> str:
     if not 1 <= len(run.methods) <= MOST_METHODS:
-        return f"a run of {len(run.methods)} methods, where 1 to {MOST_METHODS} are possible"
+        return f"a run has {len(run.methods)} methods, but must have 1 to {MOST_METHODS}"
     names = (
         *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
         *run.methods,
@@ -123,11 +124,11 @@ def _fault_of_round(event: Round, lane: Lane) -> str:
 
 def _out_of_turn(event: Round, lane: Lane) -> str:
     if event.round != lane.rounds:
-        return f"round {event.round} of {event.method} where round {lane.rounds} should follow"
+        return f"round {event.round} of {event.method} stands where round {lane.rounds} should follow"
     if event.position != lane.tokens:
-        return f"round {event.round} of {event.method} at position {event.position}, after {lane.tokens} tokens"
+        return f"round {event.round} of {event.method} is at position {event.position}, after {lane.tokens} tokens"
     if event.t < lane.t or 0 < event.t < _SHORTEST_S:
-        return f"round {event.round} of {event.method} ends at t = {event.t:g}, and began at {lane.t:g}"
+        return f"round {event.round} of {event.method} ends at t = {event.t:g}, but began at t = {lane.t:g}"
     return ""
 
 
@@ -138,17 +139,17 @@ def _off_the_tree(event: Round) -> str:
     one more token, or the beginning of this sequence.
     """
     if len(event.tokens) > MOST_NODES:
-        return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
+        return f"a tree has {len(event.tokens)} nodes, but at most {MOST_NODES} are allowed"
     above = -1 if root_is_drafted(event.method) else 0
     for node in event.accepted:
         if event.parents[node] != above:
-            return "the accepted nodes are no path from the root"
+            return "the accepted nodes do not form a path from the root"
         above = node
     if event.draft_forwards is None:
         return ""  # the method does not report its drafts
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
-        return "the committed tokens are not the accepted tokens and one more token"
+        return "the committed tokens differ from the accepted tokens and one more token"
     return ""
 
 
@@ -177,13 +178,13 @@ def _no_knob(method: str, name: str) -> str:
 
 
 def _too_many(ranks: Sequence[object]) -> str:
-    return f"{len(ranks)} processes, where {MOST_RANKS} are possible" if len(ranks) > MOST_RANKS else ""
+    return f"there are {len(ranks)} processes, but at most {MOST_RANKS} are allowed" if len(ranks) > MOST_RANKS else ""
 
 
 def _beyond(name: str, values: Iterable[float | None], low: float, high: float) -> str:
     wrong = next((value for value in values if value is not None and not low <= value <= high), None)
-    return "" if wrong is None else f"{name} is {wrong:g}, where {low:g} to {high:g} is possible"
+    return "" if wrong is None else f"{name} is {wrong:g}, but must be {low:g} to {high:g}"
 
 
 def _too_long(name: str, text: str, limit: int) -> str:
-    return f"{name} has {len(text)} characters, where {limit} are possible" if len(text) > limit else ""
+    return f"{name} has {len(text)} characters, but at most {limit} are allowed" if len(text) > limit else ""

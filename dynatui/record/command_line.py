@@ -99,8 +99,8 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
 def _obstacle(text: str) -> str:
     """Reason why a prompt cannot be a command-line argument; empty if it can be one."""
     if "\0" in text:
-        return "it contains null characters, which no argument can contain"
-    return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
+        return "the prompt contains null characters, which no argument can contain"
+    return "the prompt is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
 
 
 def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:

@@ -90,8 +90,8 @@ class Runs(Sequence[list[Event]]):
         second = next((place for place, event in enumerate(events[1:], 2) if isinstance(event, Run)), None)
         if second is not None:
             raise RecordingError(
-                f"{shortened(self._path)}: line {span.lines + second}: "
-                'the line of a run begins with {"type":"run"; give a file that --record has written'
+                f"{shortened(self._path)}: line {span.lines + second} starts a run, but does not begin with "
+                """'{"type":"run"'; give a file that --record has written"""
             )
         return events
 
@@ -150,7 +150,7 @@ def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Eve
 
 def _too_long(path: Path, number: int) -> RecordingError:
     return RecordingError(
-        f"{shortened(path)}: line {number}: longer than any event; give a file that --record has written"
+        f"{shortened(path)}: line {number} is longer than any event; give a file that --record has written"
     )
 
 

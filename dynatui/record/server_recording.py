@@ -66,7 +66,7 @@ def _in_turn(event: Event, newest: float | None, number: int) -> float:
     if isinstance(event, Opening):
         return 0.0
     if newest is None:
-        raise RecordingError(f"line {number}: an event before any session; the beginning of the file is missing")
+        raise RecordingError(f"line {number}: an event comes before any session; the beginning of the file is missing")
     if event.t < newest:
-        raise RecordingError(f"line {number}: its time is {event.t:g} s, after an event at {newest:g} s")
+        raise RecordingError(f"line {number}: an event at {event.t:g} s follows a later event, at {newest:g} s")
     return event.t

@@ -123,7 +123,7 @@ class Transcript:
         if peaks:
             self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
-            self.note(f"{', '.join(alone)}: sampled with separate random numbers; not compared with ar")
+            self.note(f"{', '.join(alone)}: sampled with other random numbers than ar, so the texts are not compared")
         if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
             self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
         self._race, self._texts = Race(), []

@@ -67,7 +67,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
         if kind == "recording":
             return _of_recording(file, run)
         if run is not None:
-            raise ConfigError(f"--run has no effect on {shortened(path)}, which is not a recording; leave it out")
+            raise ConfigError(f"--run has no effect on {shortened(path)}, which is not a recording; leave --run out")
         return _of_speed(file) if kind == "speed" else _of_paper(file)
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -199,7 +199,8 @@ def _decoded(content: bytes, kind: type[T], where: str) -> T:
 def _require_readable(written: _Schema, supported: int, where: str) -> None:
     if written.schema > supported:
         raise InputError(
-            f"{where}: written by a newer dynatui (schema {written.schema}, this one reads {supported}); update dynatui"
+            f"{where} was written by a newer dynatui (schema {written.schema}, this one reads {supported}); "
+            "update dynatui"
         )
 
 
@@ -208,5 +209,5 @@ def _require_moderate(path: Path) -> None:
     if size > MOST_BYTES:
         raise InputError(
             f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} MiB that a page can hold; "
-            "record fewer prompts to a file"
+            "record fewer prompts in one file"
         )

@@ -23,7 +23,7 @@ R = TypeVar("R")
 _ABOUT = (
     "All contenders decoded in one run, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
     "with 95 % bootstrap intervals behind them. No speed is given for a text that differs from that of ar (decoding "
-    "without a draft), unless it differs by design."
+    "without a draft), unless the method's text differs by design."
 )
 
 
@@ -53,7 +53,10 @@ def _warnings(report: "Report | RoundsReport") -> Iterator[str]:
     if len(waits) < turns:
         yield f"Interrupted: only {len(waits)} of {turns} turns were measured."
     if loud := disturbed(waits):
-        yield f"In {loud} of {len(waits)} turns, threads waited long for a processor, since other work disturbed them."
+        yield (
+            f"In {loud} of {len(waits)} turns, other work disturbed the measurement: threads waited long for a "
+            "processor."
+        )
 
 
 def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
@@ -66,7 +69,7 @@ def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
         ("Rounds", f"{setup.path}, {setup.path_reason}" if setup.path else UNKNOWN),
         ("Tokens are chosen", _sampling_words(setup)),
         ("Prompts", f"{len(lengths)} of {min(lengths, default=0)} to {max(lengths, default=0)} tokens"),
-        ("New tokens", f"at most {setup.max_new_tokens}, each prompt {setup.repeats} times"),
+        ("New tokens", f"at most {setup.max_new_tokens} a prompt; each prompt was decoded {setup.repeats} times"),
         *machine_entries(setup.machine, report.load_after),
         *((("Memory", memory_by_rank(report.peak_bytes_by_rank)),) if report.peak_bytes_by_rank else ()),
     ]
@@ -86,7 +89,7 @@ def _of_texts(report: "Report") -> Iterator[Markup]:
         )
     yield _table("Time of a round by stage, and model passes per round", _PARTS, report.rows)
     if report.comparisons:
-        yield _table("Against the best of each kind", _COMPARED, report.comparisons)
+        yield _table("Speed against the best contender of each kind", _COMPARED, report.comparisons)
     if report.differences:
         yield _table("Texts that differ from that of ar", _DIFFERING, report.differences)
 

@@ -81,7 +81,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
     drafted = drafted_nodes(event)
     match name:
         case "rejected":
-            return f"nothing accepted of {drafted} drafted" if drafted and not event.accepted else None
+            return f"all {drafted} drafted tokens rejected" if drafted and not event.accepted else None
         case "full":
             n_max = int(after.lane.settings.get("n_max", 0))
             return f"the tree is full with {drafted} nodes" if n_max and drafted >= n_max else None
@@ -91,7 +91,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
         case "under":
             mean, earlier = _mean_share(after.lane), _mean_share(before.lane)
             fell = mean is not None and mean < conditions.limit and (earlier is None or earlier >= conditions.limit)
-            words = f"mean of {_window(after.lane)} rounds is under {conditions.limit:g}"
+            words = f"the mean of {_window(after.lane)} rounds, is under {conditions.limit:g}"
             return f"depth acceptance {mean:.2f}, {words}" if fell else None
 
 

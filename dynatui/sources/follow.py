@@ -85,7 +85,7 @@ class Tail:
         except FileNotFoundError:
             raise RecordingError("the file was removed while it was followed; follow the new file") from None
         if not os.path.samestat(present, followed):
-            raise RecordingError("another file has taken the place of the followed file; follow it again")
+            raise RecordingError("another file has taken the place of the followed file; follow the new file")
         if followed.st_size < self._offset:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
@@ -114,7 +114,7 @@ class Tail:
             return line
         if len(line) > LONGEST_LINE:
             where = f"line {self._lines + 1}"
-            raise RecordingError(f"{where}: longer than any event; follow a file that --record writes")
+            raise RecordingError(f"{where} is longer than any event; follow a file that --record writes")
         self._file.seek(0, os.SEEK_END)  # empties the buffer, since the writer may cut off this line
         self._file.seek(self._offset)
         return b""

@@ -170,8 +170,8 @@ def test_drawer_and_sliders_show_its_knobs(played: Played) -> None:
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        (Method("burst", "again"), "method burst is another method's"),
-        (Method("other", "", options=(Option("k", int, "K", "Another."),)), "option k is another method's"),
+        (Method("burst", "again"), "method burst is already in use"),
+        (Method("other", "", options=(Option("k", int, "K", "Another."),)), "option k is already in use"),
         (Method("other", "", obeys="nobody"), "other obeys nobody, which is not a method"),
     ],
 )
@@ -187,7 +187,7 @@ def test_methods_share_knobs_but_no_other_knob_takes_a_name() -> None:
 
     register(Method("like auto", "", Auto()))
     del METHODS["like auto"]
-    with pytest.raises(ValueError, match="knob k is another method's"):
+    with pytest.raises(ValueError, match="knob k is already in use"):
         register(Method("other", "", Other()))
 
 

@@ -51,7 +51,7 @@ def test_a_head_has_a_dtype_of_its_own(tiny_models: TinyModels, dtype: str) -> N
 def test_methods_that_need_a_whole_draft_are_refused_and_no_others(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair(name("llama", "z-lab")), "float32")
     for method in WHOLE:
-        with pytest.raises(ConfigError, match=f"^{method} cannot do without a draft model"):
+        with pytest.raises(ConfigError, match=f"^{method} cannot run without a draft model"):
             next(decode(engine, "The tree", RunConfig(("ar", method), 4, temperature=0.5)))
     others = tuple(method for method in METHODS if method not in WHOLE)
     played = Played(list(decode(engine, "The tree grows", RunConfig(others, 12))))
@@ -66,7 +66,7 @@ def test_what_levels_cost_is_measured_beside_the_pass(tiny_models: TinyModels) -
 def test_a_head_of_another_target_is_refused_before_that_is_loaded(tiny_models: TinyModels, tmp_path: Path) -> None:
     head, said = save_head(tmp_path / "head", LAYOUTS["z-lab"]), list[str]()
     reconfigure(head, {"vocab_size": 300})
-    with pytest.raises(PairError, match="was made for a target of 300 tokens, and target has 288"):
+    with pytest.raises(PairError, match="was made for a target of 300 tokens, but target has 288"):
         load_pair(str(tiny_models.pair("llama").target), str(head), device="cpu", report=said.append)
     assert not said
 

@@ -60,7 +60,7 @@ def test_a_head_has_a_dtype_of_its_own(tiny_models: TinyModels, dtype: str) -> N
 
 @pytest.mark.parametrize("method", WHOLE)
 def test_methods_that_need_a_whole_draft_are_refused_by_name(engine: Engine, method: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{method} cannot do without a draft model") as refusal:
+    with pytest.raises(ConfigError, match=f"^{method} cannot run without a draft model") as refusal:
         next(decode(engine, "The tree", RunConfig(("ar", method), 4, temperature=0.5)))
     assert "\n" not in str(refusal.value)
     assert refusal.value.exit_code == 2
@@ -74,9 +74,9 @@ def test_no_other_method_needs_one(engine: Engine) -> None:
 
 
 def test_a_selector_needs_a_whole_draft(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="this needs a whole model as draft"):
+    with pytest.raises(ConfigError, match="a whole model is needed as draft"):
         fingerprint(engine.pair)
-    with pytest.raises(ConfigError, match="delayed cannot do without"):
+    with pytest.raises(ConfigError, match="delayed cannot run without"):
         list(decode(engine, "a b", RunConfig(("delayed",), 4, delayed=Delayed("traversal", Drafting.DELAYED))))
 
 
@@ -92,16 +92,16 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("bench speed --methods alg1 --prompt a", "alg1 cannot do without a draft model"),
+        ("bench speed --methods alg1 --prompt a", "alg1 cannot run without a draft model"),
         (
             "bench speed --hostile --prompt a",
-            "a draft that guesses at random needs a whole model as draft, and head",
+            "a draft that guesses at random needs a whole model as draft, but head",
         ),
-        ("bench speed --context 9", "a draft that guesses at random needs a whole model as draft, and head"),
-        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, and head is a drafting head"),
-        ("bench sampling --output OUT", "dynatui bench sampling needs a whole model as draft, and head"),
-        ("bench sweep thresholds --output OUT --prompt a", "dynatui bench sweep needs a whole model as draft, and"),
-        ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
+        ("bench speed --context 9", "a draft that guesses at random needs a whole model as draft, but head"),
+        ("bench paper --output OUT", "dynatui bench paper needs a whole model as draft, but head is a drafting head"),
+        ("bench sampling --output OUT", "dynatui bench sampling needs a whole model as draft, but head"),
+        ("bench sweep thresholds --output OUT --prompt a", "dynatui bench sweep needs a whole model as draft, but"),
+        ("--headless --prompt a --methods ar,alg1", "alg1 cannot run without a draft model"),
         ("--headless --prompt a --compile", "--compile is for rounds on the device"),
     ],
 )
@@ -134,8 +134,8 @@ def test_a_head_and_a_target_that_do_not_fit_are_refused_in_one_line(tiny_models
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"vocab_size": 300}, "was made for a target of 300 tokens, and target has 288"),
-        ({"hidden_size": 48}, "was made for hidden rows of width 48, and target has width 32"),
+        ({"vocab_size": 300}, "was made for a target of 300 tokens, but target has 288"),
+        ({"hidden_size": 48}, "was made for hidden rows of width 48, but those of target have width 32"),
     ],
 )
 def test_a_head_of_another_target_is_refused_before_that_is_loaded(

@@ -32,7 +32,7 @@ def test_the_command_line_decodes_with_a_head(
     assert summary["methods"]["fixed"]["drafted"] > 0
     capsys.readouterr()
     assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
-    assert "hf cannot do without a draft model" in capsys.readouterr().err.splitlines()[-1]
+    assert "hf cannot run without a draft model" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("pair", [EAGLE3, DFLASH])

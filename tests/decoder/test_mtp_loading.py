@@ -61,12 +61,12 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("--headless --prompt a --methods ar,alg1", "alg1 cannot do without a draft model"),
+        ("--headless --prompt a --methods ar,alg1", "alg1 cannot run without a draft model"),
         ("--headless --prompt a --compile", "--compile is for rounds on the device"),
-        ("bench speed --hostile --prompt a", "a draft that guesses at random needs a whole model as draft, and mtp is"),
+        ("bench speed --hostile --prompt a", "a draft that guesses at random needs a whole model as draft, but mtp is"),
         (
             "bench paper --output OUT",
-            "dynatui bench paper needs a whole model as draft, and mtp is a drafting head",
+            "dynatui bench paper needs a whole model as draft, but mtp is a drafting head",
         ),
     ],
 )

@@ -290,8 +290,8 @@ class TreeSizeController:
             settled = costs.verify.settled
             factor = costs.verify.learn([len(drafted.kept)], verify_s)
             # The curves of verifications and of plain rounds both time the target on this text, so a slowdown affects
-            # both. In the first rounds, however, the factor corrects errors of the initial measurement of
-            # verifications, which do not concern plain rounds.
+            # both. In the first rounds, however, the factor corrects errors in the initial measurement of
+            # verifications, and these errors do not concern plain rounds.
             if settled:
                 costs.plain.scale(factor)
             costs.host.learn([1], round_s - passes_s - verify_s)

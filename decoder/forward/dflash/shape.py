@@ -38,7 +38,7 @@ class Selector:
 
 @dataclass(frozen=True)
 class Swiglu:
-    """TreeFlash's correction: a SwiGLU of the previous token's embedding and the row is added to the row."""
+    """TreeFlash's correction: adds to each row a SwiGLU of two inputs, the previous token's embedding and that row."""
 
 
 Correction = Markov | Selector | Swiglu

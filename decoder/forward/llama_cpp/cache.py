@@ -129,7 +129,7 @@ class LlamaCache(KvCache):
         """Numbers of drafted rows, from their indices in the cache; raises ValueError if the rows are not a path."""
         path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
-            raise ValueError(f"rows {path} are no path from the text")
+            raise ValueError(f"rows {path} do not form a path from the text")
         return path
 
     def _append(self, tokens: Sequence[int], first: int) -> NDArray[np.float32]:
@@ -183,14 +183,14 @@ def parents_of(visible: NDArray[np.bool_], drafted: DraftedRows) -> list[int]:
     """
     known, count = len(drafted.rows), len(visible)
     if visible.shape[1] < known + count or not visible[:, : visible.shape[1] - known - count].all():
-        raise ValueError(f"a mask of {visible.shape[1]} columns for {known} drafted and {count} new rows")
+        raise ValueError(f"a mask of {visible.shape[1]} columns does not fit {known} drafted and {count} new rows")
     parents, paths = list[int](), list[list[int]]()
     for row, seen in enumerate(visible[:, visible.shape[1] - known - count :], known):
         path = seen.nonzero()[0].tolist()
         parent = path[-2] if len(path) > 1 else TEXT
         earlier = parent < row and path[-1:] == [row]
         if not earlier or path[:-1] != (paths[parent - known] if parent >= known else drafted.above(parent)):
-            raise ValueError(f"row {row} attends to rows {path}, which are no path")
+            raise ValueError(f"row {row} attends to rows {path}, which do not form a path")
         parents.append(parent)
         paths.append(path)
     return parents

@@ -53,7 +53,7 @@ class Model:
         self.library.last_error()
         self.handle: int | None = self.library.model_load_from_file(str(path).encode(), params)
         if not self.handle:
-            why = self.library.last_error() or "it names no reason"
+            why = self.library.last_error() or "the library gives no reason"
             raise ConfigError(f"llama.cpp cannot load {shortened(path)}: {why}; choose another file")
         weakref.finalize(self, self.library.model_free, self.handle)
         self.vocabulary: int = self.library.model_get_vocab(self.handle)
@@ -101,7 +101,7 @@ class Context:
         self._library.last_error()
         handle: int | None = self._library.init_from_model(model.handle, params)
         if not handle:
-            why = self._library.last_error() or "it names no reason"
+            why = self._library.last_error() or "the library gives no reason"
             raise DeviceError(
                 f"llama.cpp has no room for {rows} rows of keys and values: {why}; give fewer --max-new-tokens"
             )
@@ -128,7 +128,7 @@ class Context:
             DeviceError: The pass failed.
         """
         if not 0 < len(tokens) <= MOST_ROWS or min(tokens) < 0 or max(tokens) >= self._model.width:
-            raise ValueError(f"{len(tokens)} rows with tokens from {min(tokens)} to {max(tokens)}")
+            raise ValueError(f"a pass cannot have {len(tokens)} rows with tokens from {min(tokens)} to {max(tokens)}")
         batch = self._batch.filled(tokens, positions, sequences, wanted)
         result = self._library.decode(self._handle, batch)
         if result:
@@ -184,8 +184,8 @@ def _require_sizes(library: Library, handle: int, sizes: Mapping[str, int]) -> N
     for name, asked in sizes.items():
         if (got := getattr(library, name)(handle)) != asked:
             raise ModelError(
-                f"llama.cpp of {PACKAGE} {RELEASE} reads {name} {asked} as {got}, so its layouts differ from those of "
-                "that release; reinstall it"
+                f"llama.cpp of {PACKAGE} reads {name} {asked} as {got}, so its struct layouts are not those of release "
+                f"{RELEASE}; reinstall {PACKAGE}"
             )
 
 

@@ -78,7 +78,7 @@ class DraftedRows(ABC):
             above = self.rows[parent].position if parent != TEXT else self.length - 1
             if position != above + 1:
                 del self.rows[first:]
-                raise ValueError(f"a row at position {position} follows one at position {above}")
+                raise ValueError(f"a row at position {position} cannot follow a row at position {above}")
             self.rows.append(Row(token, position, parent))
         return list(range(first, len(self.rows)))
 

@@ -49,7 +49,7 @@ class Library:
         self._check()
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"llama_{name} is not among the functions in use")
+        raise AttributeError(f"llama_{name} is not among the functions that this program uses")
 
     def listen(self) -> None:
         """Makes this object the receiver of llama.cpp's log messages; a process has only one receiver."""
@@ -73,7 +73,7 @@ class Library:
             (self.context_default_params(), CONTEXT_DEFAULTS),
         ):
             for name, value in differing(values, expected).items():
-                raise _unfit(f"its default of {name} reads as {value!r}, not {expected[name]!r}")
+                raise _unfit(f"its default of {name} is read as {value!r}, not as {expected[name]!r}")
 
 
 def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[str, object]:
@@ -105,7 +105,7 @@ def require_package() -> None:
     except metadata.PackageNotFoundError:
         raise ConfigError(f"GGUF files need {PACKAGE}, which is not installed; {INSTALL}") from None
     if installed != RELEASE:
-        raise ConfigError(f"GGUF files need {PACKAGE} {RELEASE}, and {installed} is installed; {INSTALL}")
+        raise ConfigError(f"GGUF files need {PACKAGE} {RELEASE}, but {installed} is installed; {INSTALL}")
 
 
 def _unfit(why: str) -> ModelError:

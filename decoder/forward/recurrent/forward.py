@@ -31,7 +31,9 @@ def _ignore() -> None:
 
 
 def _no_rows(layer: int, *_: Tensor) -> tuple[Tensor, Tensor]:
-    raise ValueError(f"layer {layer} attends to cached keys in the module that owns its state")
+    raise ValueError(
+        f"the keys of layer {layer} are cached inside the module, which owns the layer's state, and cannot be read here"
+    )
 
 
 class RecurrentForward:

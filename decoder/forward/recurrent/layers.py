@@ -66,7 +66,10 @@ class StateLayers(Cache):
     ) -> tuple[Tensor, Tensor]:
         """See `Layers`."""
         if len(key_states) > 1:
-            raise ValueError(f"layer {layer_idx} attends to cached keys in the module that owns its state")
+            raise ValueError(
+                f"the keys of layer {layer_idx} are cached inside the module, which owns the layer's state, and cannot "
+                "be read here"
+            )
         return self._rows.update(key_states, value_states, layer_idx)
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:

@@ -36,7 +36,7 @@ def load_block_head(name: str, shape: BlockShape, target: LanguageModel, dtype: 
     sizes = TargetSizes(target.name, target.width, target.embedding.shape[1], target.layers)
     layers = fitting_layers(shown, shape, sizes)
     if content_of(name, PREDICTED_MASK) is not None:
-        raise ModelError(f"{shown} has a file {PREDICTED_MASK}, and pickled files are not opened; {REMEDY}")
+        raise ModelError(f"{shown} has a file {PREDICTED_MASK}, but pickled files are not opened; {REMEDY}")
     tensors = read_weights(name, shown, shape.kind, shapes(shape), optional_shapes(shape), _own_name)
     tokens = token_ids(shown, tensors, shape.layer.vocab_size)
     embedding, output = tensors.pop(EMBEDDING, None), tensors.pop(OUTPUT, None)

@@ -23,7 +23,7 @@ from decoder.models.head_config import QWEN3_HEAD, REMEDY, Kind, LayerFields, ar
 from decoder.models.known_checkpoint import content_of
 from decoder.models.known_config import Count, Token
 
-AGAIN = "download it again, or choose another --draft"
+AGAIN = "download the head again, or choose another --draft"
 REFUSED = re.compile(
     r"(\w*attention_sink_bias|attention_value_scale|quantization_config|lilicorr_\w+|\w*xpress\w*|draft_shift"
     r"|shift_label)"
@@ -226,7 +226,7 @@ def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, 
         field, layers = "target_layer_ids", [layer + 1 for layer in options.target_layer_ids or ()]
     if any(low >= high for low, high in pairwise(layers)):
         raise ModelError(
-            f"the configuration of {name} says that {field} is {quoted(getattr(options, field))}, which must be in "
+            f"the configuration of {name} says that {field} is {quoted(getattr(options, field))}, but it must be in "
             f"ascending order; {AGAIN}"
         )
     return tuple(layers) or None
@@ -253,15 +253,15 @@ def _check_sizes(name: str, shape: BlockShape) -> None:
         (words > shape.layer.vocab_size, f"draft_vocab_size {words} for a target of {shape.layer.vocab_size} tokens"),
         (
             isinstance(correction, Selector) and shape.maps_tokens,
-            f"a selector for {words} of the target's {shape.layer.vocab_size} tokens",
+            f"a selector for only {words} of the target's {shape.layer.vocab_size} tokens",
         ),
         (
             isinstance(correction, Selector) and correction.candidates > words,
-            f"selector_top_k greater than its number of tokens, {words}",
+            f"a selector_top_k greater than the number of its tokens, {words}",
         ),
         (
             convolution is not None and width % convolution.group > 0,
-            f"rows of width {width}, which groups of {convolution.group if convolution else 1} do not divide",
+            f"rows of width {width}, which cannot be divided into groups of {convolution.group if convolution else 1}",
         ),
     ):
         if wrong:

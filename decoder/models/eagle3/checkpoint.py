@@ -37,8 +37,8 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
     tensors = read_weights(name, shown, shape.kind, shapes(shape), known, _own_name)
     if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
-            f"{shown} lacks {EMBEDDING} of shape {written(known[EMBEDDING])}, and the target's embedding has width "
-            f"{shape.target_width}; {AGAIN}"
+            f"{shown} lacks {EMBEDDING} of shape {written(known[EMBEDDING])}, and the target's embedding, of width "
+            f"{shape.target_width}, does not fit; {AGAIN}"
         )
     tokens = token_ids(shown, tensors, shape.layer.vocab_size)
     rows = tensors.pop(EMBEDDING, None)

@@ -100,7 +100,10 @@ def _names(architectures: Sequence[str] | None, word: str) -> bool:
 def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
-        raise ModelError(f"{name} reads only the last layer of its target, as heads before EAGLE-3 do; {REMEDY}")
+        raise ModelError(
+            f"{name} is an unsupported head: it reads only the last layer of its target, as heads before EAGLE-3 do; "
+            f"{REMEDY}"
+        )
     masks = (fields.mask_token_id, fields.pard_token, fields.ptd_token_id)
     mask = next((token for token in masks if token is not None), None)
     _check_masks(name, fields, layer, mask)
@@ -137,13 +140,13 @@ def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> N
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
     if mask is None and layer.num_hidden_layers > 1:
         raise ModelError(
-            f"the configuration of {name} says that num_hidden_layers is {layer.num_hidden_layers}, and EAGLE-3 heads "
+            f"the configuration of {name} says that num_hidden_layers is {layer.num_hidden_layers}, but EAGLE-3 heads "
             f"have one layer; {REMEDY}"
         )
     if mask is not None and mask >= layer.vocab_size:
         raise ModelError(
-            f"the configuration of {name} names the mask token {mask}, and its vocabulary has {layer.vocab_size} "
-            f"tokens; {REMEDY}"
+            f"the configuration of {name} names the mask token {mask}, but its vocabulary has only "
+            f"{layer.vocab_size} tokens; {REMEDY}"
         )
 
 
@@ -154,7 +157,7 @@ def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...]
         layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
     if any(low >= high for low, high in pairwise(layers)):
         raise ModelError(
-            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(layers)}, which must "
-            "be in ascending order; download it again"
+            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(layers)}, but it must "
+            "be in ascending order; download the head again"
         )
     return tuple(layers) or None

@@ -34,7 +34,7 @@ QUANTISATIONS: Mapping[int, str] = {
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
 }  # fmt: skip
 """Names of quantisations, by llama.cpp's numbers in `general.file_type`."""
-AGAIN = "download it again, or choose another file"
+AGAIN = "download the file again, or choose another one"
 STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
 """Entries of architectures whose layers carry a state from token to token."""
 BY_PATHS = "a sequence for each draft path"
@@ -136,12 +136,12 @@ class _Reader:
             kinds.add(self._number("I"))
             last = max(last, self._number("Q"))
         if tensors and self._file.tell() + last >= self._size:
-            raise _BrokenError("breaks off before the end of its weights")
+            raise _BrokenError("ends within its weights")
         return GgufFile(path, values, frozenset(names), kinds == {FLOAT32}, self._size)
 
     def _bytes(self, count: int) -> bytes:
         if count > self._size - self._file.tell():
-            raise _BrokenError("breaks off within its metadata")
+            raise _BrokenError("ends within its metadata")
         return self._file.read(count)
 
     def _number(self, code: str) -> int:
@@ -152,13 +152,13 @@ class _Reader:
     def _count(self) -> int:
         count = self._number("Q")
         if count > MOST_ENTRIES:
-            raise _BrokenError(f"names {count} entries, more than any model has")
+            raise _BrokenError(f"announces {count} entries, more than any model has")
         return count
 
     def _text(self, longest: int | None = None) -> str:
         length = self._number("Q")
         if longest is not None and length > longest:
-            raise _BrokenError(f"has a name of {length} bytes")
+            raise _BrokenError(f"has a name of {length} bytes, which is too long")
         return self._bytes(length).decode("utf-8", "replace")
 
     def _value(self, kind: int) -> Any:
@@ -176,5 +176,5 @@ class _Reader:
             code = f"{count}{NUMBERS[kind]}"
             return list(struct.unpack(f"<{code}", self._bytes(struct.calcsize(f"<{code}"))))
         if kind == ARRAY:
-            raise _BrokenError("has a list of lists")
+            raise _BrokenError("has a list of lists, which is not supported")
         return [self._value(kind) for _ in range(count)]

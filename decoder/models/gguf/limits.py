@@ -25,13 +25,13 @@ def check_gguf(name: str, file: GgufFile) -> None:
 
 def _check_whole(name: str, file: GgufFile) -> None:
     if not file.architecture:
-        raise ConfigError(f"{name} names no architecture; {AGAIN}")
+        raise ConfigError(f"{name} does not name its architecture; {AGAIN}")
     parts = file.values.get("split.count", 0)
     if isinstance(parts, int) and parts > 1:
-        raise ConfigError(f"{name} is one of {parts} parts of a model; merge them with llama-gguf-split --merge")
+        raise ConfigError(f"{name} is one of {parts} parts of a model; merge all parts with llama-gguf-split --merge")
     for key, most in LARGEST.items():
         if not 1 <= (size := file.size(key) or 0) <= most:
-            raise ConfigError(f"{name} says that {key} is {quoted(size)}, where 1 to {most} is possible; {AGAIN}")
+            raise ConfigError(f"{name} says that {key} is {quoted(size)}, but it must be 1 to {most}; {AGAIN}")
 
 
 def _check_tokenizer(name: str, file: GgufFile) -> None:
@@ -50,8 +50,8 @@ def _check_layers(name: str, file: GgufFile) -> None:
         raise ConfigError(f"{name} is an encoder ({file.architecture}), which writes no text; {LIMIT}")
     if LONG_FACTORS in file.tensors:
         raise ConfigError(
-            f"{name} has other rotary frequencies for long texts (longrope), with which the size of the cache would "
-            "change the text; choose a model without them"
+            f"{name} has other rotary frequencies for long texts (longrope), so the size of the cache would change "
+            "the text; choose a model without longrope"
         )
 
 

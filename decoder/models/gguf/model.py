@@ -69,4 +69,4 @@ def _require_decoder(name: str, model: Model) -> None:
         (library.model_is_diffusion, "a diffusion model"),
     ):
         if wrong(model.handle):
-            raise PairError(f"{name} is {what}, which writes no text token by token; {LIMIT}")
+            raise PairError(f"{name} is {what}, which does not write a text token by token; {LIMIT}")

@@ -46,9 +46,9 @@ class _Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         devices = _devices((args, kwargs))
         if self._device.type in devices and _depends_on_data(func, args):
-            raise NotCapturableError(f"{func} reads numbers back")
+            raise NotCapturableError(f"{func} copies numbers to the host")
         if self._device.type in devices and func in FROM_THE_HOST:
-            raise NotCapturableError("a constant is copied from the host")
+            raise NotCapturableError("a constant is copied from the host, which a CUDA graph cannot do")
         result = func(*args, **kwargs)
         if func in COPIES and len(devices | _devices(result)) > 1:
             raise NotCapturableError(f"{func} copies between the device and the host")

@@ -136,7 +136,7 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self.right:
-            return f"logits differ by {self.difference:.1%}, not kept"
+            return f"not kept, since its logits differ by {self.difference:.1%}"
         return f"{self.share:.2f} x the time, {'kept' if self.pays else 'not kept'}"
 
 

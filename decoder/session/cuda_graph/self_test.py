@@ -130,7 +130,7 @@ def refusal(
             errors[role], largest = _error(pair, graph_slots, model, right, expected)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
             if not errors[role] <= allowed:  # written so that NaN fails too
-                return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
+                return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest logit is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [reference for reference in right if reference.sampling.greedy]
         sampled = [reference for reference in right if not reference.sampling.greedy]

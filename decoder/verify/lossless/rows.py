@@ -64,6 +64,6 @@ def require_numbers(total: float) -> None:
     """
     if not math.isfinite(total):
         raise ModelError(
-            "a probability is not finite; a model's logits have NaN or infinity; try --dtype float32, or check "
-            "the model's weights"
+            "a probability is not finite, since a model's logits contain NaN or infinity; try --dtype float32, or "
+            "check the model's weights"
         )

@@ -98,7 +98,7 @@ TEMPLATES = {
 def test_a_template_that_does_not_take_a_message_is_refused(tmp_path: Path, template: Any) -> None:
     pair = tiny.chat_pair(tmp_path, template)
     message = refused(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"))
-    assert "chat template does not take a prompt (" in message
+    assert "chat template fails on the prompt (" in message
 
 
 def test_a_template_that_writes_nothing_leaves_an_empty_prompt(tmp_path: Path) -> None:

@@ -109,14 +109,16 @@ def test_a_language_model_is_refused_for_its_layers() -> None:
 
 
 def test_several_language_models_are_refused() -> None:
-    with pytest.raises(PairError, match="owner/model has several language models; choose"):
+    with pytest.raises(PairError, match="owner/model contains several language models, but only one is"):
         check_config("owner/model", AutoConfig.for_model("musicgen"))
 
 
 def test_layers_that_differ_are_looked_at_one_by_one() -> None:
     check_architecture("owner/model", by_layers(64, 80))
     check_architecture("owner/model", by_layers(8, 8))
-    with pytest.raises(PairError, match=r"attends to a sliding window of different sizes \(8, 64 tokens\); choose"):
+    with pytest.raises(
+        PairError, match=r"attends to a sliding window of different sizes \(8, 64 tokens\), which is not"
+    ):
         check_architecture("owner/model", by_layers(64, 8))
 
 
@@ -186,7 +188,7 @@ def test_a_model_that_overflows_in_its_dtype_is_refused(family: str) -> None:
     module = tiny.build(tiny.FAMILIES[family](), seed=1)
     module.get_output_embeddings().weight.data.mul_(1e5)
     probe(LanguageModel.of_module(module, family))
-    with pytest.raises(PairError, match=f"{family} computes logits in float16 that are no finite numbers; .*float32"):
+    with pytest.raises(PairError, match=f"{family} computes logits in float16 that are not finite; .*float32"):
         probe(LanguageModel.of_module(module.to(torch.float16), family))
 
 
@@ -230,7 +232,7 @@ def test_a_model_that_keeps_something_else_than_keys_and_values_is_refused(monke
         return forward(**given)
 
     monkeypatch.setattr(model.hf.module, "forward", with_a_state)
-    with pytest.raises(PairError, match=r"gpt2 cannot .*: it keeps something else than keys and values; choose"):
+    with pytest.raises(PairError, match=r"gpt2 cannot .*: its cache contains something other than keys"):
         probe(model)
 
 
@@ -247,7 +249,7 @@ def test_memory_that_is_full_is_no_fault_of_the_model(monkeypatch: pytest.Monkey
 
     model = deaf("gpt2", torch.float32, missed="nothing")
     monkeypatch.setattr(model.hf.module, "forward", full)
-    with pytest.raises(DeviceError, match="the memory of cpu is full with gpt2; choose a smaller model"):
+    with pytest.raises(DeviceError, match="the memory of cpu is too small to run gpt2; choose a smaller model"):
         probe(model)
 
 
@@ -301,7 +303,7 @@ def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
 def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() -> None:
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     module.config.max_position_embeddings = tiny.CONTEXT + 1
-    fault = f"it has fewer positions than the {tiny.CONTEXT + 1} that its configuration names"
+    fault = f"it has fewer positions than the {tiny.CONTEXT + 1} of its configuration"
     with pytest.raises(PairError, match=unfit(fault)):
         probe(of_module(module))
 
@@ -334,7 +336,9 @@ def test_a_model_that_counts_positions_in_its_own_way_is_refused() -> None:
         hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
         max_position_embeddings=64, is_decoder=True,
     )  # fmt: skip
-    with pytest.raises(PairError, match=r"tiny computes other logits with the positions .* that it counts itself \(by"):
+    with pytest.raises(
+        PairError, match=r"tiny computes other logits with the positions .* than with the model's own positions \(by"
+    ):
         probe(of_module(tiny.build(config, seed=1)))
 
 

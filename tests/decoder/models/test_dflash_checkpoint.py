@@ -233,7 +233,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "hidden_size": {"hidden_size": "32"},
     "hidden_act": {"hidden_act": "gelu"},
     "yarn": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}},
-    "which must be in ascending order": {"dflash_config": {"target_layer_ids": [5, 2], "mask_token_id": MASK}},
+    "it must be in ascending order": {"dflash_config": {"target_layer_ids": [5, 2], "mask_token_id": MASK}},
     "lacks mask_token_id": {"dflash_config": {"target_layer_ids": [2, 5]}},
     "layer_types": {"layer_types": ["linear_attention"] * 2},
     "3 layer types": {"layer_types": ["full_attention"] * 3},

@@ -311,10 +311,10 @@ WRONG: dict[str, dict[str, Any]] = {
     "hidden_act": {"hidden_act": "gelu"},
     "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
     "must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [5, 2, 1]},
-    "which must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [2, 2, 5]},
+    "it must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [2, 2, 5]},
     "last layer": {"eagle_config": {"use_aux_hidden_state": False}},
     "key-value heads": {"num_key_value_heads": 3},
-    "the mask token 288, and its vocabulary has 288": {"mask_token_id": 288},
+    "the mask token 288, but its vocabulary has only 288": {"mask_token_id": 288},
     "lacks mask_token_id": {"speculators_model_type": "peagle"},
     "lacks mask_token_id, the token": {"architectures": ["PEagleDraftModel"]},
 }

@@ -32,15 +32,15 @@ REFUSED: dict[str, dict[str, Any]] = {
     "Quanto, whose checkpoints transformers cannot load; name": {"quant_method": "quanto", "weights": "int8"},
     "AQLM, which needs the package aqlm: pip install aqlm; or name": {"quant_method": "aqlm"},
     "AutoRound, which needs the package auto-round: pip install auto-round; or": {"quant_method": "auto-round"},
-    "EETQ, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "eetq"},
-    "FBGEMM FP8, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "fbgemm_fp8"},
-    "SpQR, which needs a CUDA GPU, and the device is cpu; name": {"quant_method": "spqr"},
+    "EETQ, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "eetq"},
+    "FBGEMM FP8, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "fbgemm_fp8"},
+    "SpQR, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "spqr"},
     "FP8, which transformers cannot load here: weight_block_size must be a tuple of two integers; name": {
         "quant_method": "fp8",
         "weight_block_size": [16],
     },
-    "the method 'modelopt', which transformers lacks; name": {"quant_method": "modelopt"},
-    "a method without a name, which transformers lacks; name": {"bits": 4},
+    "the method 'modelopt', which transformers does not support; name": {"quant_method": "modelopt"},
+    "a method without a name, which transformers does not support; name": {"bits": 4},
 }
 
 

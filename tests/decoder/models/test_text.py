@@ -37,7 +37,8 @@ def test_a_prompt_beyond_every_context_is_refused_before_it_is_read(tokenizer: P
         encode_prompt(tokenizer, prompt, 8, 2048, special=True)
     assert time.monotonic() - began < 0.5
     assert str(caught.value) == (
-        "the prompt has 15000000 characters, far more than the models' context of 2048 tokens can hold; shorten it"
+        "the prompt has 15000000 characters, far more than the models' context of 2048 tokens can hold; "
+        "shorten the prompt"
     )
 
 

@@ -105,9 +105,9 @@ def test_a_cpu_is_refused_before_anything_is_read(
     monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
     monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
     for make in (load, with_random_draft):
-        with pytest.raises(ConfigError, match="--compile is for CUDA and this is cpu; leave it out"):
+        with pytest.raises(ConfigError, match="--compile is for CUDA, but the device is cpu; leave --compile out"):
             make(tiny_models, device=device)
-    with pytest.raises(ConfigError, match="--compile is for CUDA and this is cpu; leave it out"):
+    with pytest.raises(ConfigError, match="--compile is for CUDA, but the device is cpu; leave --compile out"):
         of_a_shape(tmp_path, device=device)
 
 

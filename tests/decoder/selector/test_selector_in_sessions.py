@@ -185,9 +185,9 @@ def test_a_selector_of_another_verifier_serves_too(engine: Engine, steady_file: 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"target": "other"}, "was trained for other with draft, and this pair is target with draft; make one with"),
-        ({"vocabulary": 7}, "was trained for target with draft of 7 tokens, and this pair has "),
-        ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, and target with draft has "),
+        ({"target": "other"}, "was trained for other with draft, but this pair is target with draft; make one with"),
+        ({"vocabulary": 7}, "was trained for target with draft of 7 tokens, but this pair has "),
+        ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, but target with draft has "),
     ],
 )
 def test_a_selector_of_another_pair_is_refused(

@@ -90,12 +90,12 @@ def test_nss_takes_trees_that_were_looked_up(tiny_models: TinyModels) -> None:
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_model])
 def test_what_needs_a_draft_model_is_refused_by_name(tiny_models: TinyModels, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} cannot do without a draft model"):
+    with pytest.raises(ConfigError, match=f"{name} cannot run without a draft model"):
         next(decode(alone(tiny_models, "neox"), PROMPT, RunConfig((name, "ar"), 4)))
 
 
 def test_it_is_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(ConfigError, match="alg1 cannot do without"):
+    with pytest.raises(ConfigError, match="alg1 cannot run without"):
         load_pair("no-such-model", "lookup", run=RunConfig(("alg1",)))
 
 

@@ -142,7 +142,7 @@ def test_a_prompt_with_a_token_that_a_model_does_not_know_is_refused(tiny_models
     tokens = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     narrow = with_pair(mixed(tiny_models), vocabulary=max(tokens))
     with pytest.raises(
-        PromptError, match=f"token {max(tokens)} of the tokenizer, and the models know only {max(tokens)} tokens;"
+        PromptError, match=f"token {max(tokens)} of the tokenizer, but the models know only {max(tokens)} tokens;"
     ):
         next(decode(narrow, PROMPT, RunConfig(("auto",), 4)))
 

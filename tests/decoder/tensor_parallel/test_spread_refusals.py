@@ -38,7 +38,7 @@ def test_a_process_that_nobody_has_told_its_rank_is_refused(missing: str) -> Non
 
 
 def test_another_number_of_processes_than_asked_for_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--tensor-parallel is 4, and WORLD_SIZE says that 2"):
+    with pytest.raises(ConfigError, match="--tensor-parallel is 4, but WORLD_SIZE says that 2"):
         ranks_of(4, TWO.variables())
 
 
@@ -89,7 +89,9 @@ def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
 
 def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="2 processes of --tensor-parallel are on this machine, which has 1 CUDA"):
+    with pytest.raises(
+        ConfigError, match="2 processes of --tensor-parallel run on this machine, which has only 1 CUDA"
+    ):
         check.require_devices("cuda", TWO)
     check.require_devices("cuda", Ranks(1, 2, local=0, local_count=1))
 

@@ -29,7 +29,8 @@ def test_a_deterministic_tree_takes_what_ignores_how_it_was_drafted(name: str) -
 
 def test_drawn_trees_are_not_verified_under_the_noise_of_the_target() -> None:
     with pytest.raises(
-        ConfigError, match=r"verifier coupled does not work on sampled trees.*choose --verifier traversal"
+        ConfigError,
+        match=r"verifier coupled does not work on sampled trees.*choose another --verifier, for example traversal",
     ):
         require_lossless("coupled", "delayed")
 

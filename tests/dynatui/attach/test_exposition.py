@@ -79,7 +79,7 @@ def test_what_is_no_page_is_named(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("line", ["a_total", "a_total x", 'a{b="c 1', 'a{b="c"} ', "a{ 1", "a{b} 1", 'a{="c"} 1'])
 def test_a_line_that_cannot_be_parsed_is_quoted(line: str) -> None:
-    with pytest.raises(NotMetricsError, match="not in a format of Prometheus") as refused:
+    with pytest.raises(NotMetricsError, match="not in a Prometheus format") as refused:
         parsed(lines_of(f"{line}\n"), ("a",))
     assert "\n" not in str(refused.value)
 
@@ -117,5 +117,5 @@ def test_no_text_that_looks_like_metrics_is_more_than_that(text: str) -> None:
 
 def test_other_metrics_are_metrics_and_garbage_is_not() -> None:
     require_metrics(lines_of("# HELP up Whether it is up.\n# TYPE up gauge\nup 1\n"))
-    with pytest.raises(NotMetricsError, match="not in a format"):
+    with pytest.raises(NotMetricsError, match="not in a Prometheus format"):
         require_metrics(lines_of("hello world, nice to meet you\n"))

@@ -128,9 +128,9 @@ def test_the_second_page_is_tried_where_the_first_is_none_and_kept() -> None:
         ("up 1\n", "do not belong to a supported server; supported: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
         ("", "is empty"),
         ("<html></html>\n", "is HTML"),
-        ("hello\n", "not in a format of Prometheus"),
+        ("hello\n", "not in a Prometheus format"),
         (ONE[:900], "is cut off"),
-        (ONE.replace("} 4800.0", "} lots"), "not in a format of Prometheus"),
+        (ONE.replace("} 4800.0", "} lots"), "not in a Prometheus format"),
     ],
 )
 def test_a_page_of_something_else_is_a_gap_with_one_line(text: str, reason: str) -> None:

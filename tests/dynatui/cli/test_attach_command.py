@@ -377,4 +377,4 @@ def test_commands_for_runs_say_what_a_recording_of_a_server_is(
     path = tmp_path / "server.jsonl"
     path.write_bytes(b"".join(map(encode, session(3))))
     assert cli.main([str(path) if word == "same" else word for word in command] + [str(path)]) == 2
-    assert "dynatui replay shows it" in capsys.readouterr().err
+    assert "show it by dynatui replay FILE" in capsys.readouterr().err

@@ -55,11 +55,14 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--prompt", " ", "--prompt-chars", "3"], "a prompt contains only blanks; give a prompt with words"),
         (
             ["--compile", "--device", "cpu"],
-            "--compile is for CUDA and this is cpu; leave it out, or give --device cuda",
+            "--compile is for CUDA, but the device is cpu; leave --compile out, or give --device cuda",
         ),
-        (["--compile", "--device", "cpu", "--hostile"], "--compile is for CUDA and this is cpu; leave it out"),
-        (["--compile", "--device", "cpu", "--context", "9"], "--compile is for CUDA and this is cpu; leave it out"),
-        ([*COMPILED_SHAPES, "--device", "cpu"], "--compile is for CUDA and this is cpu; leave it out"),
+        (
+            ["--compile", "--device", "cpu", "--hostile"],
+            "--compile is for CUDA, but the device is cpu; leave --compile out",
+        ),
+        (["--compile", "--device", "cpu", "--context", "9"], "--compile is for CUDA, but the device is cpu; leave"),
+        ([*COMPILED_SHAPES, "--device", "cpu"], "--compile is for CUDA, but the device is cpu; leave --compile out"),
         (["--compile", "--exact"], "--compile has no effect beside --exact, whose passes are not compiled; leave out"),
         (["--compile", "--exact", "--context", "9"], "--compile has no effect beside --exact"),
         ([*COMPILED_SHAPES, "--exact"], "--compile has no effect beside --exact"),

@@ -111,7 +111,7 @@ def test_what_needs_the_whole_target_is_refused_before_anything_is_launched(
 def test_processes_that_nobody_told_to_share_a_target_do_not_each_do_all(
     asked: list[dict[str, Any]], screen: FakeScreen, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "--tensor-parallel is 1, and WORLD_SIZE says that 2 processes were started; give both the same number"
+    said = "--tensor-parallel is 1, but WORLD_SIZE says that 2 processes were started; give both the same number"
     assert said in refused(capsys, *SPEED)
     assert said in refused(capsys)
     assert said in refused(capsys, *SPEED, "--shapes", "pythia-2.8b:pythia-70m")

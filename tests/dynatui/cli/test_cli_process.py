@@ -197,10 +197,11 @@ def test_an_interruption_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ([], "dynatui: --compile is for CUDA and this is cpu; leave it out, or give --device cuda\n"),
+        ([], "dynatui: --compile is for CUDA, but the device is cpu; leave --compile out, or give --device cuda\n"),
         (
             ["--exact"],
-            "dynatui: --compile has no effect beside --exact, whose passes are not compiled; leave out one of them\n",
+            "dynatui: --compile has no effect beside --exact, whose passes are not compiled; leave out --compile or "
+            "--exact\n",
         ),
     ],
     ids=["cpu", "exact"],

@@ -161,7 +161,7 @@ def test_exact_runs_are_named_and_refused_in_float64() -> None:
 def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     report = examine(case(models=Models(device="cpu", dtype="float32", compiled=True)), {"devices": doctor.devices})
     assert not report.ok
-    assert "--compile is for CUDA and this is cpu" in page(report)
+    assert "--compile is for CUDA, but the device is cpu" in page(report)
     assert "models would run" not in page(report)
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda"))
     asked = Models(dtype="float16", compiled=True)

@@ -380,7 +380,7 @@ def test_a_sampled_run_says_how_and_json_carries_it() -> None:
 
 def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> None:
     events = story("one", methods=("hf", "ar"))
-    left_out = "hf: sampled with separate random numbers; not compared with ar\n"
+    left_out = "hf: sampled with other random numbers than ar, so the texts are not compared\n"
     begins = structs.replace(cast("Run", events[0]), temperature=0.6)
     assert left_out in replayed(begins, *events[1:]).err.getvalue()
     assert left_out not in replayed(*events).err.getvalue()

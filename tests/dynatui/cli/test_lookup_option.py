@@ -14,8 +14,8 @@ from tests.dynatui.cli.fake_screen import FakeScreen
 
 ALONE = "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past"
 NEEDY = (
-    "alg1 cannot do without a draft model; neither lookup nor a drafting head is a draft model; "
-    "leave methods that need one out of --methods, or name a model by --draft"
+    "alg1 cannot run without a draft model, and neither lookup nor a drafting head is a draft model; "
+    "leave alg1 out of --methods, or name a model by --draft"
 )
 
 
@@ -32,7 +32,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--draft", "lookup", "--methods", "ar,alg1"], NEEDY),
         (
             ["--draft", "lookup", "--drafting", "iid", "--verifier", "traversal"],
-            "delayed cannot do without a draft model",
+            "delayed cannot run without a draft model",
         ),
         (["--headless", "--draft", "lookup", "--compile"], "--compile is for rounds on the device, which need a draft"),
         (["--headless", "--draft", "lookup", "--draft-dtype", "bfloat16"], "--draft-dtype has no effect without"),

@@ -79,7 +79,10 @@ def test_what_was_collected_is_not_collected_again(
         (["collect", "--data", "x", "--temperatures", "a"], "--temperatures is 'a'; give a number, or several with"),
         (["collect", "--data", "x", "--temperatures", "3"], "temperature is 3; give 0 (greedy) to 2"),
         (["collect", "--data", "x", "--top-ps", "0"], "top_p is 0; give more than 0 and at most 1"),
-        (["collect", "--data", "x", "--verifiers", "best"], "verifier 'best' cannot be labelled; choose from nss"),
+        (
+            ["collect", "--data", "x", "--verifiers", "best"],
+            "roots cannot be labelled for verifier 'best'; choose from nss",
+        ),
         (["collect", "--data", "/proc/x"], "cannot write /proc/x: "),
         (["collect"], "Missing option '--data'"),
         (["train", "--data", "/nonesuch", "--out", "x"], "/nonesuch holds no collection: No such file or directory"),
@@ -98,7 +101,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(
 def test_a_selector_of_another_pair_is_refused(selector: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--temperature", "1", "--verifier", "specinfer", "--drafting", "selector", "--selector", str(selector)]
     assert main([*given, "--headless", "--prompt", "x", "--device", "cpu"]) == 2
-    assert "was trained for target with draft, and this pair is books-16m with books-1m" in capsys.readouterr().err
+    assert "was trained for target with draft, but this pair is books-16m with books-1m" in capsys.readouterr().err
 
 
 def test_roots_of_another_verifier_train_nothing(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:

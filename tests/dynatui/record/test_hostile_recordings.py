@@ -69,8 +69,8 @@ def node_lists(count: int) -> Json:
 
 REFUSED: dict[str, tuple[list[bytes], str]] = {
     # the event `run`
-    "no methods": ([line(RUN, methods={})], "a run of 0 methods"),
-    "a flood of methods": ([line(RUN, methods={str(n): {} for n in range(10**5)})], "a run of 100000 methods"),
+    "no methods": ([line(RUN, methods={})], "a run has 0 methods"),
+    "a flood of methods": ([line(RUN, methods={str(n): {} for n in range(10**5)})], "a run has 100000 methods"),
     "methods that are a list": ([line(RUN, methods=["ar"])], "Expected `object`"),
     "parameters that are a number": ([line(RUN, methods={"ar": 5})], "Expected `object`"),
     "parameters nested without end": ([encode(RUN).replace(b'"d_max":8', b'"d_max":' + DEEP)], "line 1"),
@@ -85,15 +85,15 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a temperature beyond all bounds": ([line(RUN, temperature=1e300)], "temperature is 1e+300"),
     "more than all tokens": ([line(RUN, top_p=7)], "top_p is 7"),
     # the order of events
-    "a round before any run": ([encode(ROUND)], "an event before any run"),
-    "a summary before any run": ([encode(SUMMARY)], "an event before any run"),
+    "a round before any run": ([encode(ROUND)], "an event comes before any run"),
+    "a summary before any run": ([encode(SUMMARY)], "an event comes before any run"),
     "a stranger's round": ([encode(RUN), line(ROUND, method="fixed")], "fixed is not a method of this run"),
     "a stranger's summary": ([encode(RUN), line(SUMMARY, methods={"x": {}})], "x is not a method of this run"),
-    "a round that is missing": ([encode(RUN), line(ROUND, round=1, position=3)], "round 1 of dynatree where round 0"),
-    "a round that comes twice": ([encode(RUN), encode(ROUND), encode(ROUND)], "round 0 of dynatree where round 1"),
+    "a round that is missing": ([encode(RUN), line(ROUND, round=1, position=3)], "round 1 of dynatree stands where"),
+    "a round that comes twice": ([encode(RUN), encode(ROUND), encode(ROUND)], "round 0 of dynatree stands where"),
     "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where round 0 should follow"),
     "a position ahead": ([encode(RUN), line(ROUND, position=7)], "at position 7, after 0 tokens"),
-    "time that runs back": ([encode(RUN), line(ROUND, t=9), line(tree_round(1), t=1)], "ends at t = 1, and began at 9"),
+    "time that runs back": ([encode(RUN), line(ROUND, t=9), line(tree_round(1), t=1)], "ends at t = 1, but began"),
     # numbers
     "not a number": ([encode(RUN), line(ROUND, t=float("nan"))], "malformed"),
     "infinity": ([encode(RUN), line(ROUND, t=float("inf"))], "malformed"),
@@ -132,15 +132,15 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a parent that is not there": ([encode(RUN), line(ROUND, parents=[-1, 99, 0, 1, 1, 3])], "an earlier node"),
     "two roots": ([encode(RUN), line(ROUND, parents=[-1, -1, 0, 1, 1, 3])], "an earlier node"),
     "accepting what is not there": ([encode(RUN), line(ROUND, accepted=[1, 99])], "a node that is not in the tree"),
-    "accepting the root": ([encode(RUN), line(ROUND, accepted=[0, 1, 3])], "no path from the root"),
-    "accepting siblings": ([encode(RUN), line(ROUND, accepted=[1, 2])], "no path from the root"),
-    "accepting a node twice": ([encode(RUN), line(ROUND, accepted=[1, 3, 3])], "no path from the root"),
-    "accepting a million nodes": ([encode(RUN), line(ROUND, accepted=[1] * 10**6)], "no path from the root"),
-    "other tokens than the accepted": ([encode(RUN), line(ROUND, committed=[5, 6, 7])], "the committed tokens are not"),
-    "too many tokens": ([encode(RUN), line(ROUND, committed=[11, 13, 1, 2])], "the committed tokens are not"),
+    "accepting the root": ([encode(RUN), line(ROUND, accepted=[0, 1, 3])], "do not form a path from the root"),
+    "accepting siblings": ([encode(RUN), line(ROUND, accepted=[1, 2])], "do not form a path from the root"),
+    "accepting a node twice": ([encode(RUN), line(ROUND, accepted=[1, 3, 3])], "do not form a path from the root"),
+    "accepting a million nodes": ([encode(RUN), line(ROUND, accepted=[1] * 10**6)], "do not form a path from the root"),
+    "other tokens than the accepted": ([encode(RUN), line(ROUND, committed=[5, 6, 7])], "the committed tokens differ"),
+    "too many tokens": ([encode(RUN), line(ROUND, committed=[11, 13, 1, 2])], "the committed tokens differ"),
     "a tree as large as the memory": (
         [encode(RUN), line(ROUND, **node_lists(checks.MOST_NODES + 1))],
-        "a tree of 65537 nodes",
+        "a tree has 65537 nodes",
     ),
     # texts
     "a piece of two megabytes": ([encode(RUN), line(PLAIN, pieces=["x" * 2**21])], "a piece has 2097152 characters"),
@@ -323,7 +323,7 @@ def test_a_name_with_a_line_end_is_refused_in_one_line(tmp_path: Path) -> None:
     number = next(number for number, line in enumerate(lines) if b'"knobs":{' in line)
     lines[number] = lines[number].replace(b'"knobs":{', b'"knobs":{"\\n":null,', 1)
     path.write_bytes(b"".join(lines))
-    with pytest.raises(RecordingError, match=r"unknown field ` ` - at `\$.knobs`; is this a recording"):
+    with pytest.raises(RecordingError, match=r"unknown field ` ` - at `\$.knobs`; give a recording"):
         read(path)
 
 

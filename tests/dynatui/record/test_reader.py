@@ -96,7 +96,7 @@ def test_a_run_with_spaces_in_its_json_is_one_too(path: Path) -> None:
 def test_a_run_that_does_not_begin_with_its_type_is_refused_by_its_line(path: Path) -> None:
     late = encode(run()).replace(b'{"type":"run",', b"{").replace(b"}\n", b',"type":"run"}\n')
     path.write_bytes(lines(story()) + late)
-    with pytest.raises(RecordingError, match=f"line {len(story()) + 1}: the line of a run begins with"):
+    with pytest.raises(RecordingError, match=f"line {len(story()) + 1} starts a run, but does not begin with"):
         read(path)
 
 

@@ -236,7 +236,7 @@ def test_a_bad_line_is_refused_by_its_number_and_reason(path: Path, bad: bytes, 
 
 def test_an_event_before_any_run_is_refused(path: Path) -> None:
     path.write_bytes(ROUND)
-    assert "line 1: an event before any run" in refusal(path)
+    assert "line 1: an event comes before any run" in refusal(path)
 
 
 def test_a_newer_schema_is_refused_by_both_numbers(path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_newer_schema_is_refused_by_both_numbers(path: Path) -> None:
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "LONGEST_LINE", 1000)
     path.write_bytes(encode(run()) + b" " * 5000)
-    assert "line 2: longer than any event" in refusal(path)
+    assert "line 2 is longer than any event" in refusal(path)
 
 
 @pytest.mark.parametrize("name", [".", "missing.jsonl"])

@@ -88,7 +88,7 @@ def test_a_recording_of_runs_is_not_added_to_nor_the_other_way_round(path: Path)
 
 def test_readers_of_runs_say_what_the_file_is(path: Path) -> None:
     record(path, STORY)
-    with pytest.raises(RecordingError, match=r"line 1: this is a recording of a server; dynatui replay shows it"):
+    with pytest.raises(RecordingError, match=r"line 1 begins a recording of a server, .* dynatui replay FILE"):
         Runs(path)
     with closing(Tail(path)) as tail, pytest.raises(RecordingError, match="recording of a server"):
         tail.take(1.0)
@@ -109,14 +109,14 @@ def test_a_recording_of_before_wasted_drafts_were_told_is_read(path: Path) -> No
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"more":1'))
-    assert "line 1: written by a newer dynatui (schema 99" in refusal(path)
+    assert "line 1 was written by a newer dynatui (schema 99" in refusal(path)
 
 
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([SERVER], "line 1: an event before any session"),
-        ([OPENING, reading(5.0), reading(4.0)], "line 3: its time is 4 s, after an event at 5 s"),
+        ([SERVER], "line 1: an event comes before any session"),
+        ([OPENING, reading(5.0), reading(4.0)], "line 3: an event at 4 s follows a later event, at 5 s"),
     ],
 )
 def test_what_no_session_has_written_is_refused_by_its_line(path: Path, lines: list[Event], why: str) -> None:

@@ -81,7 +81,7 @@ def test_a_text_that_differs_by_design_is_told_from_one_that_is_not_compared() -
 def test_a_measurement_that_was_stopped_or_disturbed_says_so_first() -> None:
     body = plain(speed_page("x", [speed_report(turns=3, waited=0.9)]).body)
     assert "Interrupted: only 3 of 4 turns were measured." in body
-    assert "In 3 of 3 turns, threads waited long" in body
+    assert "In 3 of 3 turns, other work disturbed the measurement: threads waited long" in body
     assert "Interrupted" not in plain(speed_page("x", [speed_report()]).body)
 
 

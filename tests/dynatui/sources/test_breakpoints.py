@@ -60,8 +60,8 @@ def test_nothing_stops_while_no_condition_is_on() -> None:
 def test_a_round_of_which_nothing_was_accepted() -> None:
     events = _events(run(), _round(0), _round(1, accepted=()), plain_round("ar", 0), _round(2, accepted=()))
     assert _stops("rejected", events) == [
-        "nothing accepted of 5 drafted, round 2",
-        "nothing accepted of 5 drafted, round 3",
+        "all 5 drafted tokens rejected, round 2",
+        "all 5 drafted tokens rejected, round 3",
     ]
 
 
@@ -90,7 +90,7 @@ def test_another_method_is_judged_once_it_is_watched() -> None:
     begun = run(("dynatree", "auto"))
     event = structs.replace(_round(0), method="auto", accepted=[], committed=[7])
     found = [_stop(Conditions(frozenset({"rejected"})), begun, event, name) for name in ("", "auto")]
-    assert found == [None, "nothing accepted of 5 drafted, round 1"]
+    assert found == [None, "all 5 drafted tokens rejected, round 1"]
 
 
 def test_another_methods_bound_is_not_the_watched_ones() -> None:
@@ -118,14 +118,14 @@ def test_acceptance_stops_where_its_mean_over_the_window_falls_under_the_limit()
     accepted = [(1, 3), (1, 3), (1, 3), (), (), (), (1, 3), (1, 3), (), ()]
     events = _events(run(), *(_round(number, nodes) for number, nodes in enumerate(accepted)))
     assert _stops("under", events, limit=0.4) == [
-        "depth acceptance 0.22, mean of 3 rounds is under 0.4, round 5",
-        "depth acceptance 0.22, mean of 3 rounds is under 0.4, round 10",
+        "depth acceptance 0.22, the mean of 3 rounds, is under 0.4, round 5",
+        "depth acceptance 0.22, the mean of 3 rounds, is under 0.4, round 10",
     ]
 
 
 def test_acceptance_is_not_judged_before_the_window_is_full_but_at_once_then() -> None:
     events = _events(run(), *(_round(number, ()) for number in range(5)))
-    assert _stops("under", events) == ["depth acceptance 0.00, mean of 3 rounds is under 0.3, round 3"]
+    assert _stops("under", events) == ["depth acceptance 0.00, the mean of 3 rounds, is under 0.3, round 3"]
 
 
 def test_a_window_of_tokens_is_none_of_rounds() -> None:
@@ -177,7 +177,7 @@ def test_several_reasons_are_told_together() -> None:
     both = Conditions(frozenset(["rejected", "full"]))
     assert (
         _stop(both, _begun(n_max=5), _round(3, ()))
-        == "nothing accepted of 5 drafted; the tree is full with 5 nodes, round 4"
+        == "all 5 drafted tokens rejected; the tree is full with 5 nodes, round 4"
     )
 
 

@@ -130,7 +130,7 @@ def test_a_line_without_end_does_not_fill_the_memory(path: Path, tail: Tail, mon
     monkeypatch.setattr(follow, "_CHUNK", 64)
     monkeypatch.setattr(follow, "LONGEST_LINE", 4000)
     add(path, lines(ONE[:2]) + b" " * 20_000)
-    assert "line 3: longer than any event" in refusal(lambda: tail.take(1.0) and tail.take(1.0))
+    assert "line 3 is longer than any event" in refusal(lambda: tail.take(1.0) and tail.take(1.0))
 
 
 def test_a_file_that_was_cut_off_is_no_longer_followed(path: Path, tail: Tail) -> None:

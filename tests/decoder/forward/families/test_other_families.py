@@ -79,7 +79,7 @@ EXACT: dict[str, Callable[[], Any]] = {
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a mask by values": (
         lambda: DogeConfig(**LLAMA, keep_window_size=8),
-        "target attends to a choice of 8 tokens, not to its whole text",
+        "target attends to a choice of 8 tokens, not to the whole text",
     ),
     "no cache": (
         lambda: OpenAIGPTConfig(vocab_size=tiny.VOCABULARY, n_embd=32, n_layer=2, n_head=2, n_positions=CONTEXT),

@@ -128,13 +128,13 @@ def test_rows_that_are_no_path_are_refused(small: LlamaForward) -> None:
     drafted = Sequences(4, 8)
     assert parents_of(np.array([[1, 0], [1, 1]], np.bool_), drafted) == [TEXT, 0]
     for wrong in ([[1, 0], [1, 0]], [[1, 1], [0, 1]]):
-        with pytest.raises(ValueError, match="which are no path"):
+        with pytest.raises(ValueError, match="which do not form a path"):
             parents_of(np.array(wrong, np.bool_), drafted)
     with pytest.raises(ValueError, match="a mask of 1 columns"):
         parents_of(np.ones((2, 1), np.bool_), drafted)
     cache = small.new_cache(20)
     small.forward(cache, [1, 2], [0, 0], np.eye(2, dtype=np.bool_))
-    with pytest.raises(ValueError, match="no path from the text"):
+    with pytest.raises(ValueError, match="do not form a path from the text"):
         cache.keep([0, 1])
     with pytest.raises(ValueError, match="cannot move rows"):
         cache.place(0, [1])

@@ -78,6 +78,6 @@ def test_rows_that_had_to_leave_are_computed_again_when_one_follows_them() -> No
 def test_a_gap_of_positions_is_refused_and_leaves_no_row() -> None:
     drafted = Sequences(4, 8)
     drafted.restart(LENGTH)
-    with pytest.raises(ValueError, match="position 7 follows one at position 5"):
+    with pytest.raises(ValueError, match="position 7 cannot follow a row at position 5"):
         drafted.add([1, 2], [5, 7], [TEXT, 0])
     assert not drafted.rows

@@ -82,25 +82,25 @@ def test_a_file_that_was_replaced_is_read_again(gguf_pair: GgufPair, tmp_path: P
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "breaks off within its metadata"),
+        (b"", "ends within its metadata"),
         (b"PK\3\4" + bytes(40), "is no GGUF file"),
         (header(0, version=1), "is GGUF version 1; only versions 2 and 3 can be read"),
-        (header(1) + ARCHITECTURE[:-2], "breaks off within its metadata"),
-        (header(2) + ARCHITECTURE, "breaks off within its metadata"),
+        (header(1) + ARCHITECTURE[:-2], "ends within its metadata"),
+        (header(2) + ARCHITECTURE, "ends within its metadata"),
         (header(1 << 40), "entries, more than any model has"),
         (header(1) + struct.pack("<Q", 1 << 50), "has a name of"),
         (header(1) + text("a") + number(77), "has a value of the unknown type 77"),
-        (header(1) + text("a") + number(STRING) + struct.pack("<Q", 1 << 40), "breaks off within its metadata"),
+        (header(1) + text("a") + number(STRING) + struct.pack("<Q", 1 << 40), "ends within its metadata"),
         (header(1) + text("a") + number(ARRAY) + number(ARRAY) + struct.pack("<Q", 1), "has a list of lists"),
         (
             header(1, 1) + ARCHITECTURE + text("t") + number(1) + struct.pack("<QIQ", 4, 0, 1 << 20),
-            "breaks off before the end of its weights",
+            "ends within its weights",
         ),
     ],
 )
 def test_a_broken_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
-    with pytest.raises(ConfigError, match=f"{re.escape(why)}.*; download it again") as error:
+    with pytest.raises(ConfigError, match=f"{re.escape(why)}.*; download the file again") as error:
         load_config(str(tmp_path / "m.gguf"))
     assert error.value.exit_code == 2
 
@@ -113,8 +113,8 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"general.architecture": ""}, "names no architecture"),
-        ({"split.count": 4}, "is one of 4 parts of a model; merge them"),
+        ({"general.architecture": ""}, "does not name its architecture"),
+        ({"split.count": 4}, "is one of 4 parts of a model; merge all parts"),
         ({"tokenizer.ggml.model": None}, "has no tokenizer"),
         ({"tokenizer.ggml.model": "none"}, "has no tokenizer"),
         ({"tokenizer.ggml.tokens": []}, "has no tokenizer"),

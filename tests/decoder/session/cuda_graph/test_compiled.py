@@ -248,7 +248,9 @@ def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Engin
         return lambda *given: right(*given) * 1.001
 
     before = forms(slow)
-    assert told(slow, off) == [f"compiled {role}: logits differ by 0.1%, not kept" for role in ("draft", "target")]
+    assert told(slow, off) == [
+        f"compiled {role}: not kept, since its logits differ by 0.1%" for role in ("draft", "target")
+    ]
     assert forms(slow) == before
 
 

@@ -222,7 +222,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
     said.clear()
     fresh = replace(engine, slots=GraphSlots())
     loading.try_rounds(fresh, said.append)
-    assert said == ["trying rounds on the device"]
+    assert said == ["testing rounds on the device"]
 
 
 # Refused device rounds
@@ -396,7 +396,7 @@ def config(tiny_models: TinyModels, tmp_path: Path) -> str:
 def test_random_weights_are_tried_and_held_once(config: str) -> None:
     said: list[str] = []
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16", report=said.append)
-    assert "trying rounds on the device" in said
+    assert "testing rounds on the device" in said
     assert graph_slots(pair).refused is None
     assert all(graph_slots(pair).form(model) and model.hf.loaded is None for model in models(pair))
 

@@ -134,7 +134,7 @@ def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
 
     assert refused(replace(engine, slots=GraphSlots())) is None
     monkeypatch.setattr(NativeStatic, "rotation", read_back)
-    assert "reads numbers back" in (refused(replace(engine, slots=GraphSlots())) or "")
+    assert "copies numbers to the host" in (refused(replace(engine, slots=GraphSlots())) or "")
 
 
 # Sampled texts
