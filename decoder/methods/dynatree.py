@@ -67,7 +67,7 @@ PRESETS: Mapping[str, DynaTree] = {
         selection="best",
     ),
 }
-"""Presets of DynaTree's knobs. The default is `tuned`, or `sampled` if tokens are sampled.
+"""Presets of DynaTree's knobs; the first is the default.
 
 `tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about the speed of `paper`.
 Its low `rho_stop` lets these knobs determine where nodes are, but also makes trees larger. Its low `tau_l` makes trees
@@ -80,12 +80,11 @@ METHOD = Method(
     "dynatree",
     "adaptive tree by its knobs",
     PRESETS["tuned"],
-    sampled=PRESETS["sampled"],
     presets=PRESETS,
     races=True,
     options=(
-        preset(PRESETS, "Initial values of DynaTree's knobs. tuned, the default: D0, tau_h and tau_l each have an "
-               "effect. paper: as published. sampled, the default above temperature 0: small and wide."),
+        preset(PRESETS, "Initial values of DynaTree's knobs. tuned: D0, tau_h and tau_l each have an effect. "
+               "paper: as published. sampled: small and wide."),
         Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
         Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),

@@ -87,7 +87,7 @@ def _changes() -> Iterator[TyperOption]:
     """Options of the methods that have presets; a given option changes its parameter in all measured presets."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
-        if each in changing and not each.selects_preset:
+        if each in changing and not each.default:
             yield options.declared(each, options.TREE)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP, Keymap
-from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
+from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.drawn import drawing_line
 from dynatui.render.effect import consequence_line
@@ -82,10 +82,7 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    watched = scene.state.watched
-    preset = preset_of(watched, scene.state.lane)
-    words = ["Knobs", *([f"of {watched}"] if watched else []), *([f"({preset})"] if preset else [])]
-    name: Row = ((" ".join(words), "title"),)
+    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
     keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
     return frame(knobs_title(scene, name, keys, when, width - 6), body, (width, height))
 
