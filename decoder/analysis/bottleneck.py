@@ -193,8 +193,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens a round of {1000 * bottleneck.round_s:.2f} ms; "
-            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether {method} is faster than "
-            "plain decoding."
+            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether {method} is faster."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "

@@ -64,7 +64,7 @@ def test_a_draft_with_another_tokenizer_bounds_neither_vocabulary_nor_context(tm
     assert pair.translation is not None
     assert pair.translation.vocabulary == 270
     with pytest.raises(
-        ConfigError, match="draft with the tokens of target, and draft has a tokenizer of its own"
+        ConfigError, match="draft with the tokens of target is needed, but draft has a tokenizer of its own"
     ) as refusal:
         _ = pair.draft_model
     assert one_sentence(refusal)

@@ -134,7 +134,7 @@ def test_no_process_at_all_is_refused(count: int) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"exact": True}, "--exact computes by layers"),
+        ({"exact": True}, "--exact computes with the whole target"),
         ({"compiled": True}, "--compile compiles the whole"),
         ({"run": RunConfig(("dynatree", "hf", "streaming"))}, "hf, streaming need the whole target"),
     ],

@@ -82,9 +82,9 @@ def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp
     [
         ("nonsense", ConfigError, "which is not a database URL"),
         ("sqlite:////nonesuch/x.db", DatabaseError, "unable to open database file"),
-        ("oracle+none://host/x", ConfigError, "a database of 'oracle+none'"),
+        ("oracle+none://host/x", ConfigError, "a database of the kind 'oracle+none'"),
         ("postgresql://host:port/x", ConfigError, "which is not a database URL"),
-        ("redis://host/x", ConfigError, "a database of 'redis'"),
+        ("redis://host/x", ConfigError, "a database of the kind 'redis'"),
     ],
 )
 def test_a_database_that_cannot_be_used_is_one_line(url: str, kind: type[Exception], said: str) -> None:

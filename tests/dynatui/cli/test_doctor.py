@@ -104,7 +104,7 @@ def test_colours_are_those_of_the_terminal(
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [((120, 40), "ok: 120x40 characters"), ((79, 24), "note: 79x24 characters; from 80x24 on there is room")],
+    [((120, 40), "ok: 120x40 characters"), ((79, 24), "note: 79x24 characters; panels need at least 80x24 characters")],
 )
 def test_a_small_terminal_is_a_note(monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], expected: str) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: os.terminal_size(size))
@@ -387,7 +387,7 @@ def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureF
 def test_the_doctor_says_whether_a_target_can_be_spread() -> None:
     told = said(found("processes", tensor_parallel=3, models=Models(device="cpu")))
     assert "ok: 3 processes would share this CPU" in told
-    assert "ok: transformers can spread books-16m over them" in told
+    assert "ok: transformers can spread books-16m over 3 processes" in told
 
 
 def test_the_doctor_says_nothing_of_processes_that_nobody_asked_about() -> None:

@@ -210,7 +210,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
         ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
-        ("tau_h = 0.02", "tau_h 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from "),
+        ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from "),
         ("tau_h = nan", "(tau_h from "),
         ("methods = 'ar,dance'", "no method dance; choose from"),
         ("methods = 'ar,dance'", "(methods from "),
@@ -393,7 +393,7 @@ def test_config_names_a_variable_that_sets_nothing(
 def test_config_refuses_settings_that_contradict_each_other(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write("tau_h = 0.02\n")
     line = refused(capsys, "config")
-    assert "tau_l is 0.05 and tau_h 0.02" in line
+    assert "tau_l is 0.05 and tau_h is 0.02" in line
     assert "(tau_h from " in line
 
 
@@ -479,7 +479,7 @@ def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Wri
             "[keys]\ntau_h = 0.8",
             "line 2: tau_h is below [keys], but is not an action with keys; write it above that line",
         ),
-        ('[keys]\npause = "\\u0000"', "pause is '\\x00'; give a character"),
+        ('[keys]\npause = "\\u0000"', "pause is '\\x00', which is no key; give a character"),
         (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),
         ("[keys]\npause = {}", "line 2: pause is {}; give a key in quotes"),
         ("[[keys]]", "line 1: keys is [{}]; write a table"),

@@ -142,7 +142,10 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
         ("temperature = 1", "{path}: line 1: temperature is not an option of a preset; a preset can set tau_h"),
         ("[d0]\nx = 1", "{path}: line 1: d0 is {{'x': 1}}; give a number"),
         ("preset = 'paper'", "{path}: line 1: preset is not an option of a preset; "),
-        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.05 and tau_h 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)"),
+        (
+            "d0 = 1\ntau_h = 3.0",
+            "tau_l is 0.05 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)",
+        ),
         (
             "branching = '3,2,1'",
             "branching is 3,2,1; give three rising numbers from 1 up (branching from {path}: line 1)",

@@ -161,7 +161,10 @@ def test_what_differs_from_a_preset_is_written(started: list[Session], config: R
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("n_max=9", "--auto has 'n_max=9'; give knobs and values such as d0=6; the knobs are tau_h, "),
+        (
+            "n_max=9",
+            "--auto has 'n_max=9', which names no knob of auto; give knobs and values such as d0=6; the knobs are ",
+        ),
         ("d0", "--auto has 'd0'; give d0 as a number"),
         ("d_max=2.5", "--auto has 'd_max=2.5'; give d_max as a whole number"),
         ("history=maybe", "--auto has 'history=maybe'; give history=on or history=off"),

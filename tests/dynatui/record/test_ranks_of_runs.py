@@ -108,7 +108,7 @@ def test_devices_of_a_recording_cannot_steer_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        (spread(ranks=["cpu"] * (MOST_RANKS + 1)), "line 1: 4097 processes"),
+        (spread(ranks=["cpu"] * (MOST_RANKS + 1)), "line 1: there are 4097 processes"),
         (spread(ranks=["x" * 2000]), "line 1: a name has 2000 characters"),
         (spread(peaks=[1] * (MOST_RANKS + 1)), "4097 processes"),
     ],

@@ -130,7 +130,7 @@ def gain(screen: str) -> float:
 
 def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
-    terminal = start("-m", "dynatui", "--preset", "tuned", "--record", str(path), size=(120, 40))
+    terminal = start("-m", "dynatui", "--record", str(path), size=(120, 40))
     live = Live(terminal, path)
     screens = [
         live.play(22),
@@ -180,7 +180,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
 
 def test_every_key_counts_that_is_typed_while_it_decodes(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
-    terminal = start("-m", "dynatui", "--preset", "tuned", "--record", str(path), size=(120, 40))
+    terminal = start("-m", "dynatui", "--record", str(path), size=(120, 40))
     terminal.wait_for("Tree ─ round")
     for key in "[[[[[[[[]]]]]]]]=-==":
         terminal.send(key)

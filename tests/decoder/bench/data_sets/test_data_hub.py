@@ -97,7 +97,9 @@ def test_a_gated_repository_says_where_to_ask(hub: Hub) -> None:
 
 def test_a_missing_repository_is_named(hub: Hub) -> None:
     line = refused(hub, 404, "RepoNotFound")
-    assert line.startswith("cannot download someone/books from the Hugging Face hub: it does not exist, or is not")
+    assert line.startswith(
+        "cannot download someone/books from the Hugging Face hub: the data set does not exist, or is not"
+    )
     assert line.endswith("or let --data name a folder of data")
 
 

@@ -118,7 +118,10 @@ def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missin
     assert measure_samplings(job(tiny_models, log=log), lambda _: None).report.actions == done.actions
     half = tmp_path / "half.jsonl"
     half.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
-    with pytest.raises(ConfigError, match=r"was started on another machine: cores \d+, here \d+; let --output name"):
+    with pytest.raises(
+        ConfigError,
+        match=r"was started on another machine: cores \d+ there, \d+ here; remove this file, or let --output name",
+    ):
         measure_samplings(job(tiny_models, log=half), lambda _: None)
 
 

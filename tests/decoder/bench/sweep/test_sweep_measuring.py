@@ -138,7 +138,7 @@ def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_mode
 
 
 def test_a_value_out_of_bounds_is_refused_before_models_are_loaded() -> None:
-    with pytest.raises(ConfigError, match=r"tau_l is 0\.2 and tau_h 7"):
+    with pytest.raises(ConfigError, match=r"tau_l is 0\.2 and tau_h is 7"):
         OnSettings("thresholds", {**AXES, "tau_h": (7.0,)}, ("x",)).request()
     with pytest.raises(ConfigError, match="max_new_tokens is 0; give 1 or more"):
         OnSettings("thresholds", {**AXES, "T": (0,)}, ("x",)).request()

@@ -236,5 +236,6 @@ def test_a_second_run_of_the_same_pair_gives_the_same_rounds(tiny_models: TinyMo
     alone = tiny_models.play(pair, "float64", PROMPT, config)
     together = tiny_models.play(pair, "float64", PROMPT, RunConfig(METHODS, 16, dynatree=PAPER))
     again = [event.committed for event in together.rounds(method)]
-    assert [event.committed for event in alone.rounds(method)] == again or method == "hf"
+    # The rounds of auto depend on measured times, those of hf on the streamer's thread.
+    assert [event.committed for event in alone.rounds(method)] == again or method in ("auto", "hf")
     assert alone.tokens(method) == together.tokens(method)

@@ -153,7 +153,7 @@ def test_another_release_or_none_is_refused_with_the_command_that_installs_it(mo
     with pytest.raises(ConfigError, match="which is not installed; pip install"):
         loading.require_package()
     monkeypatch.setattr(metadata, "version", lambda _: "2026.9.11063")
-    with pytest.raises(ConfigError, match=f"need xllamacpp {RELEASE}, and 2026.9.11063 is installed"):
+    with pytest.raises(ConfigError, match=f"need xllamacpp {RELEASE}, but 2026.9.11063 is installed"):
         loading.require_package()
 
 

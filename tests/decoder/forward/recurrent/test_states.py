@@ -123,5 +123,5 @@ def test_rounds_on_a_device_with_graphs_are_expected_to_be_the_host_s(monkeypatc
 
 
 def test_tensor_parallel_targets_refuse_states() -> None:
-    with pytest.raises(ConfigError, match=r"tiny keeps states.*leave it out"):
+    with pytest.raises(ConfigError, match=r"tiny keeps states.*leave out --tensor-parallel"):
         require_plan("tiny", config_of("qwen3_next"), 2)

@@ -163,5 +163,5 @@ def test_what_needs_rows_refuses_whole_paths() -> None:
         model.streaming(2, 8)
     with pytest.raises(PairError, match="a module that computes whole paths"):
         static_forward(model)
-    with pytest.raises(ConfigError, match=r"tiny keeps a cache of its own.*leave it out"):
+    with pytest.raises(ConfigError, match=r"tiny keeps a cache of its own.*leave out --tensor-parallel"):
         require_plan("tiny", target("bloom").config, 2)
