@@ -26,12 +26,13 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Number of children of every node that has children; the last of these nodes may have fewer children."""
+        """Number of children of each node that has children, except that the last such node may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Contenders: plain decoding, and one for each tree size. Their peak memory is that of rounds, without prefill."""
+    """Plain decoding, and one contender for each tree size; their peak memory is the peak in rounds, without prefill.
+    """
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),

@@ -1,8 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
-If a contender's text differs from the text of `ar`, and not by design, the prompt is left out of the contender's speed.
+If a contender's text differs from the text of `ar` where it must not, the prompt is left out of the contender's speed.
 The difference is reported, with the result of a float32 pass that distinguishes a near tie from an error. All functions
-are pure, except for this pass, which is an argument of type `Judge`.
+are pure, except that an argument of type `Judge` runs this float32 pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,9 @@ near-tie verdict; None if the difference cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one contender on prompts on which its text is right: medians over prompts of medians over repeats."""
+    """Figures of one contender on the prompts on which its text is right: for each prompt the median over repeats, then
+    the median over prompts.
+    """
 
     name: str
     group: str
@@ -39,7 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: Median | None
     over_ar: Median | None
     over_generate: Median | None
-    """Ratio of the speed to that of transformers' greedy generate with its best setting."""
+    """Ratio of the speed to the speed of transformers' `generate` in its best setting."""
     tokens_per_round: float | None
     round_ms: float | None
     draft_ms: float | None
@@ -73,7 +75,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """First difference of a text from `ar`'s; the contender has no speed on this prompt."""
+    """First difference between a contender's text and the text of `ar`; the contender has no speed on this prompt."""
 
     name: str
     prompt: int
@@ -111,8 +113,8 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
     """All comparisons shown below the table: `ar` with `generate`, adaptive trees with other kinds of contenders,
     methods with and without one part, and methods with and without exactness.
 
-    Each adaptive tree is compared with the best contender of each other kind, unless the kind's texts may differ from
-    `ar`'s by design.
+    Each adaptive tree is compared with the best contender of each other kind, unless texts of that kind may differ from
+    the text of `ar` by design.
     """
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
@@ -146,7 +148,8 @@ def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
     """Rounds per second with batch-invariant passes, divided by rounds per second without them, on all prompts.
 
-    The two texts may differ, each right in its own arithmetic, so tokens/s cannot be compared.
+    The text with batch-invariant passes may differ from the text without them, and both are right in their own
+    arithmetic; so tokens/s cannot be compared.
     """
     compared = []
     for name in (name for name, group in samples.groups.items() if group == INEXACT):

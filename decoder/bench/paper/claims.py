@@ -67,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     here: Interval | None
     """Measured quotient with its confidence interval; None if it could not be measured."""
     limit: float
-    """Value that the quotient must exceed; if `below` is set, value that it must stay below."""
+    """Limit of the quotient: the quotient must be below this limit if `below` is set, and above it otherwise."""
     below: bool = False
     verdict: Verdict
     tested: str
@@ -75,7 +75,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_quotient(self) -> bool:
-        """Whether the claim is tested by a quotient; losslessness is tested by a share of texts, which must be 1."""
+            """Whether the claim is tested by a quotient; only losslessness is tested by the share of equal texts instead."""
         return self.name != LOSSLESS.name
 
 
@@ -192,7 +192,7 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """Claim that the lane `own` is better than every rival; the claim shows the quotient with the best rival."""
+    """Claim that the lane `own` is better than every rival; the shown quotient compares `own` with the best rival."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
@@ -227,8 +227,8 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: for each prompt, speed-up at the longest length is divided by speed-up at
-    the shortest length.
+    """Claim that the gain grows with the text length. For each prompt, the speed-up at the longest length is divided by
+    the speed-up at the shortest length.
     """
     lengths = on.course.experiment.lengths
     short, long = (

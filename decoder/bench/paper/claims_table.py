@@ -1,4 +1,4 @@
-"""Table of the paper's claims: verdict, measured quotient, the paper's own quotient, and remarks on that quotient."""
+"""Table of the paper's claims: verdict, measured quotient, the paper's quotient, and remarks on the paper's quotient."""
 
 from collections.abc import Sequence
 

@@ -77,7 +77,8 @@ class Key(NamedTuple):
     """Identity of a published number: its row, data set, quantity and setting."""
 
     row: str
-    """Name of a table row of the paper, or of a sweep's setting as given by `fixed_row` and similar functions."""
+    """Name of a row in a table of the paper; for a setting of a sweep, a name from `fixed_row` or a similar function.
+    """
     data_set: str
     figure: str
     """Key of the quantity: one of `report.FIGURE_KEYS`, `GAIN` or `MEMORY_GAIN`."""

@@ -75,7 +75,7 @@ def longest(shown: Sequence[Row]) -> list[Row]:
 
 
 def beside_the_paper(shown: Sequence[Row]) -> list[Row]:
-    """Rows of lanes that the paper also has, and of `auto`, the method without parameters to choose."""
+    """Rows of lanes that the paper also has, and rows of `auto`, which has no parameters to choose."""
     return [row for row in shown if row.lane.paper_name or row.lane.family == "auto"]
 
 
@@ -161,8 +161,8 @@ def table(
         table_rows: Rows of the table.
         specs: Columns of the table; columns that are empty in all rows are left out.
         notes: Notes under the table; they follow the notes on the paper's numbers.
-        usual_length: Text length T; numbers of the paper with another T get a note. If it is None, each number has the
-            T of its row and gets no such note.
+        usual_length: Usual text length T; numbers of the paper with another T get a note. None if each number has the T
+            of its row; notes then leave T out.
     """
     cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]
