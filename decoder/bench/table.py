@@ -152,7 +152,7 @@ def differing(differences: Sequence[Difference]) -> str:
         return ""
     lines = ["Texts that differ from ar's; the methods named have no speed on these prompts:"]
     lines += [
-        f"{difference.name}, prompt {difference.prompt + 1}, from token {difference.index} on: {_verdict(difference)}"
+        f"{difference.name}, prompt {difference.prompt + 1}, first at token {difference.index}: {_verdict(difference)}"
         for difference in differences
     ]
     return "\n".join(lines)

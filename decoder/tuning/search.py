@@ -1,8 +1,9 @@
 """Search: in each trial, a candidate races the incumbent until the candidate has won or lost.
 
-Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is its speed
-ratio to the incumbent times the incumbent's value, so that all values are relative to the shipped setting. This module
-uses no models and no clock: the measuring function is an argument, and the function `over` says when the time is over.
+Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is the
+logarithm of its speed relative to the shipped setting: the logarithm of its speed relative to the incumbent, plus the
+incumbent's value. This module uses no models and no clock: the measuring function is an argument, and the function
+`over` says when the time is over.
 """
 
 import math
@@ -49,7 +50,7 @@ class PassageResult:
 
 @dataclass(frozen=True)
 class Block:
-    """Results of several settings and plain decoding on one passage, side by side."""
+    """Results of several settings and of plain decoding on one passage, measured in turns."""
 
     plain: float
     """Tokens per second of plain decoding."""
@@ -136,7 +137,7 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _due(self) -> Sequence[Study]:
-        """Studies in the order in which they are asked for a setting, until one of them suggests a setting."""
+        """Studies in the order in which they are asked; the first study that suggests a setting gets the trial."""
         first, *others = self._studies.values()
         trial = self.state.trials + 1
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]

@@ -75,7 +75,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_quotient(self) -> bool:
-            """Whether the claim is tested by a quotient; only losslessness is tested by the share of equal texts instead."""
+        """Whether the claim is tested by a quotient; only losslessness is tested by the share of equal texts."""
         return self.name != LOSSLESS.name
 
 
@@ -168,7 +168,7 @@ def _lossless(on: _On) -> Claim:
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
     if len(different) > len(beyond):
-        parts.append(f"{len(different) - len(beyond)} differ first at two tokens that tie within the dtype's error")
+        parts.append(f"{len(different) - len(beyond)} first differ from ar's at a tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
         parts.append(f"texts that differ without a tie: {', '.join(counts)}")
@@ -197,7 +197,7 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        tested = f"On no prompt do the texts of {own} and of {' or '.join(rivals)} both equal ar's."
+        tested = f"There is no prompt on which the texts of {own} and of {' or '.join(rivals)} both equal ar's text."
         return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]

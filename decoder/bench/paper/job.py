@@ -179,7 +179,8 @@ def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """Extent with texts of at most `room` tokens; raises ConfigError if `must_fit` is set and longer texts are requested.
+    """Extent with texts of at most `room` tokens; if longer texts are requested and `must_fit` is set, raises
+    ConfigError.
     """
     if job.extent.length <= room:
         return job.extent

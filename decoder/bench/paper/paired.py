@@ -44,7 +44,7 @@ class Course:
     """Index of the text length in the experiment's lengths."""
 
     def figures(self, lane: str, block: Block) -> Figures | None:
-        """Figures of a lane in a block; None if the lane was not measured, or its text differs from the text of `ar`."""
+        """Figures of a lane in a block; None if the lane was not measured or its text differs from the text of `ar`."""
         by_lane = {turn.lane: turn.at[self.place] for turn in block.turns}
         own = by_lane.get(lane)
         return own if own and has_text_of(own, by_lane[BASELINE]) else None
@@ -54,7 +54,7 @@ class Course:
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """A quantity of lane `over` divided by that of lane `under`: for each prompt, the mean quotient of its blocks."""
+        """A quantity of lane `over` divided by that of lane `under`: for each prompt, the mean over its blocks."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -72,8 +72,7 @@ class Course:
 
 
 def courses(report: PaperReport, name: str) -> Iterator[Course]:
-    """Results of each experiment that has this name and at least one block, at the experiment's greatest text length.
-    """
+    """Results of each experiment with this name and at least one block, at the experiment's greatest text length."""
     for number, experiment in enumerate(report.header.request.experiments):
         blocks = tuple(block for block in report.blocks if block.experiment == number)
         if experiment.name == name and blocks:

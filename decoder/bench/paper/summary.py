@@ -76,8 +76,7 @@ TIMES: Mapping[str, Measure] = {
     "verify_ms": _per_round("verify_s", 1e3),
     "round_ms": _per_round("decode_s", 1e3),
 }
-"""Measures of times and speeds; a prompt is left out if the lane's text differs from the text of `ar` where it must not.
-"""
+"""Measures of times and speeds; a prompt is left out if its text differs from the text of `ar` where it must not."""
 COUNTS: Mapping[str, Measure] = {
     "paper_path_length": _plain("tokens_per_round"),
     "path_length": _plain("path_length"),

@@ -2,7 +2,7 @@
 
 All functions are pure.
 
-Speeds are means over texts that equal `ar`'s; every row says on how many prompts the text differs.
+Speeds are means over texts that equal the text of `ar`; every row says on how many prompts the text differs.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -32,7 +32,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def round_costs(measured: Sequence[Costs]) -> RoundCosts:
-    """Round costs from repeated measurements of a pair: the minimum of each time, since disturbances only add time.
+    """Round costs of a pair: each time is the lowest of repeated measurements, since disturbances only add time.
 
     Times are made non-decreasing in the number of rows.
     """
@@ -49,7 +49,9 @@ def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def _at(seconds: tuple[float, ...], rows: int) -> float:
-    """Seconds of a pass over `rows` rows; beyond the measured range, extrapolated linearly from its upper half."""
+    """Seconds of a pass over `rows` rows; beyond the measured range, the time is extrapolated linearly from the upper
+    half of the range.
+    """
     if rows < len(seconds):
         return seconds[rows]
     last, half = len(seconds) - 1, len(seconds) // 2

@@ -82,7 +82,7 @@ class Space:
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
-        """All valid settings, ordered with the last axis varying fastest.
+        """All valid settings, in an order in which the values of the last axis change fastest.
 
         Raises:
             ConfigError: No setting is valid, or there are more than `MOST_SETTINGS`.
@@ -185,7 +185,7 @@ def space_named(name: str) -> Space:
 
 
 def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """Base parameters: those of the preset, or by default the paper's; raises a ConfigError for an unknown preset."""
+    """Parameters of the preset, or the paper's if `preset` is None; raises ConfigError if the preset is unknown."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")
         usual = METHODS[space.method].own
