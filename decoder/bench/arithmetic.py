@@ -30,7 +30,7 @@ class Shape(msgspec.Struct, frozen=True):
     """Multiply-adds of one model for each kind of work."""
 
     matrices: int
-    """Multiply-adds of one row in all weight matrices except the head's; in a mixture of experts, all experts count.
+    """Multiply-adds of one row in all weight matrices except the head; in a mixture of experts, all experts count.
     """
     head: int
     """Multiply-adds of the head for one row of logits."""

@@ -58,7 +58,7 @@ class Contender:
     setting of the method or baseline.
     """
     run: Callable[[Engine, Sequence[int]], Trial]
-    """(engine, prompt ids) -> trial of the text, decoded to its end."""
+    """Function (engine, prompt ids) -> trial; it decodes the text to its end."""
     settings: Mapping[str, Any]
     """Values of all parameters, by name."""
     foreign: bool = False
@@ -126,9 +126,9 @@ def decoded(
     """Decodes one text to its end.
 
     The clock is read outside the session, so that all of a session's work is timed; the session reports the times of
-    the parts of a round. The device is synchronised only at the start and end of the prefill and of all rounds. If the
-    sum of the rounds' reported times exceeds the clock's time, part of the rounds' work ran before the clock started;
-    the sum is then used.
+    the parts of a round. The device is synchronised only before and after the prefill, and before the first and after
+    the last round. If the sum of the rounds' reported times exceeds the clock's time, part of the rounds' work ran
+    before the clock started; the sum is then used.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()

@@ -43,7 +43,7 @@ class OnTexts(OnPair):
     settings: Mapping[str, Mapping[str, TunableParameters]]
     """Parameters by method, then by the suffix of the contender's name."""
     exact: bool = False
-    """Whether passes are batch-invariant; `ar` and adaptive trees are then also measured with ordinary passes."""
+    """Whether passes are batch-invariant. If so, `ar` and adaptive trees are also measured with ordinary passes."""
     compiled: bool = False
     """Whether compiled passes are tried, and kept if they are faster."""
     tensor_parallel: int = 1

@@ -63,7 +63,7 @@ class Sample:
     waited: float | None = None
     """Share of the turn's time in which threads waited for a processor; None if the system does not report it."""
     same_until: int | None = WHOLE
-    """Number of leading tokens that must equal those of `ar`; None if any token may differ."""
+    """Number of leading tokens that must equal the tokens of `ar`; None if all tokens may differ."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:

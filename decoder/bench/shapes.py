@@ -187,7 +187,7 @@ def _with_random_head(module: Any) -> Any:
 
 
 def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
-    """Random token ids.
+    """`length` random token ids.
 
     Raises:
         ConfigError: `length` tokens and `more` further tokens exceed the models' context.

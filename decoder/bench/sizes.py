@@ -19,7 +19,7 @@ OVERALL = 1e-9
 
 @dataclass(frozen=True)
 class Size:
-    """A tree of `depth` drafted levels, verified in `rows` rows: its root and all drafted nodes."""
+    """Tree of `depth` drafted levels, which is verified in `rows` rows: one for the root and one per drafted node."""
 
     depth: int
     rows: int
@@ -39,7 +39,7 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """Sizes of the passes in these rounds; for each size, a CUDA graph is captured or a pass is compiled."""
+    """Sizes of the passes in rounds with these trees; for each size, a CUDA graph is captured or a pass is compiled."""
     runs = (run_of(size, config) for size in sizes)
     rules = (tree_rule(run.rules(method)) for method, run in runs)
     return of_sizes(

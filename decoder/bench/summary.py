@@ -35,7 +35,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     prompts: int
     same: int | None
-    """Number of prompts whose text equals `ar`'s in every repeat; None if texts may differ."""
+    """Number of prompts on which the text equals the text of `ar` in every repeat; None if texts may differ."""
     by_design: bool = False
     """Whether some texts differ by design."""
     tokens_per_second: Median | None
@@ -51,7 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     host_share: float | None
     """Share of a round's time that is commit time or host time."""
     rest_share: float | None
-    """Share of a round's time spent outside of both models' calls."""
+    """Share of a round's time that is spent outside of the calls of target and draft."""
     target_forwards: float | None
     """Target passes per round; the next field has the draft passes."""
     draft_forwards: float | None
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Ratio of the speed of one contender to that of the best of several other contenders."""
+    """Speed of one contender, relative to the speed of the best of several other contenders."""
 
     name: str
     than: str
@@ -137,7 +137,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
-    """Ratio of the speed of each method's default setting to that of the same method without one of its parts."""
+    """Speed of each method in its default setting, relative to the speed of the method without one of its parts."""
     compared = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):

@@ -213,7 +213,7 @@ def grown(rows: Sequence[Growth]) -> Table:
 
 
 def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
-    """Table of KV cache bytes and peak memory, and the increase of both with longer texts."""
+    """Table of KV cache bytes and peak memory, and of their increase with the text length."""
     more = {(row.name, row.context): row for row in growth}
 
     def added(take: Callable[[Growth], int | None]) -> Callable[[Rounds], Cell]:

@@ -1,8 +1,8 @@
 """Ranking of drafts for one target on a user's own prompts; the target is loaded once.
 
 A draft's gain is predicted from the draft's agreement with the target and from the cost ratio of draft and target
-passes. It is also measured, in turns with plain decoding. The report has the predicted gain, the measured gain and the
-bottleneck of the pair.
+passes. The gain is also measured, in turns with plain decoding. The report has the predicted gain, the measured gain
+and the bottleneck of the pair.
 """
 
 import sys
@@ -182,7 +182,7 @@ def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tu
 
 
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-    """Engines of the usable drafts, and the reasons why the other drafts are unusable; both by the draft's name."""
+    """Engines by name of the usable drafts, and reasons by name of the unusable drafts."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
     engines: dict[str, Engine] = {}

@@ -88,7 +88,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time, or more if the minimum number of texts takes longer.
+    """Seconds reserved for the check: `CHECK_SHARE` of the time, or more if the minimum number of texts takes longer.
 
     Args:
         whole_s: Seconds for search and check.

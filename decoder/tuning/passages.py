@@ -24,12 +24,12 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Passages:
-    """Token ids of the passages for search and check; no passage is in both."""
+    """Token ids of the passages for the search and of the passages for the check; no passage is used in both."""
 
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Number of different prompts. Passages of one prompt resemble each other, which confidence intervals ignore."""
+    """Number of different prompts. Confidence intervals ignore that passages of one prompt resemble each other."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:

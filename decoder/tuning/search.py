@@ -20,7 +20,7 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""One of this many successive trials is for a method other than the first."""
+"""Of this many successive trials, one is for a method other than the first method."""
 ASKS = 30
 """A study counts as exhausted after this many consecutive suggestions of settings that are already measured."""
 COMPARED_EVERY = 10
@@ -64,7 +64,7 @@ Measure = Callable[[Sequence[Setting], int], Block | None]
 
 @dataclass(frozen=True)
 class Leader:
-    """Best setting of a method so far, and its measured ratios."""
+    """Best setting of a method so far, and the speed ratios measured for this setting."""
 
     setting: Setting
     trial: int = INITIAL
@@ -84,7 +84,7 @@ class Current:
     texts: int
     most: int
     ratio: Interval | None
-    """Ratio of the candidate's speed to the leader's; None if unknown."""
+    """Ratio of the candidate's speed to the leader's speed; None if unknown."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ ALL_LANES = (
 class Extent:
     """Size of the measurement: experiments, lanes, and numbers of prompts and tokens.
 
-    Default values are the paper's.
+    The default values are those of the paper.
     """
 
     experiments: tuple[str, ...] = NAMES

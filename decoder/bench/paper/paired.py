@@ -24,7 +24,7 @@ from decoder.bench.sampling.request import Place
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
-"""Function that takes the figures of a turn and returns the compared quantity, or None if it is unknown."""
+"""Function that takes the figures of a turn and returns the compared quantity, or None if the quantity is unknown."""
 SPREAD_COVERAGE = 0.99
 """Nominal coverage of the bootstrap interval for a quotient of standard deviations.
 

@@ -1,4 +1,4 @@
-"""The paper's own numbers, from the four versions of its text, v1 to v4, and from its authors' published logs.
+"""The paper's own numbers, from the four versions of the paper, v1 to v4, and from the authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
 later versions over earlier ones. This module does not depend on measurements.

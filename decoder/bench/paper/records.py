@@ -28,8 +28,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     at: tuple[Figures, ...]
     """Figures at each of `PaperExperiment.lengths`; only the last figures include the peak memory of the entire turn.
 
-    The figures compare the text with `ar`'s text in the same block, and state whether the first difference is a near
-    tie.
+    The figures compare the text with the text of `ar` in the same block, and state whether the first difference is a
+    near tie.
     """
     kv_bytes: int | None
     """Allocated bytes of the target's and the draft's KV caches; None if unknown."""

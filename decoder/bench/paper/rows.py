@@ -116,7 +116,7 @@ def printed(take: Callable[[Row], PublishedNumber | None], digits: int, scale: f
 
 
 def status(row: Row) -> str:
-    """Result of the comparison of the lane's texts with `ar`'s, in words."""
+    """Result of the comparison of the lane's texts with the texts of `ar`, in words."""
     if row.lane.own_text:
         return "may differ by design"
     different = row.cell.prompts - row.cell.same
@@ -124,7 +124,7 @@ def status(row: Row) -> str:
 
 
 def same_text() -> Spec:
-    """Column with the result of the comparison of the lane's texts with `ar`'s."""
+    """Column with the result of the comparison of the lane's texts with the texts of `ar`."""
     return Column("text"), status
 
 

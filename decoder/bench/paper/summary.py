@@ -36,7 +36,7 @@ class Text:
 
 
 Measure: TypeAlias = Callable[[Text], float | None]
-"""Function that takes a text and returns one of its figures, or None if it is unknown."""
+"""Function that takes a text and returns one figure of the text, or None if the figure is unknown."""
 
 
 def _plain(key: str, scale: float = 1.0) -> Measure:

@@ -1,4 +1,4 @@
-"""The paper's claims, each tested as a quotient of two means that exceeds 1 if the claim holds. All functions are pure.
+"""The paper's claims; each claim is tested by a quotient of two means. All functions are pure.
 
 A claim holds if the quotient's entire confidence interval lies above 1, and fails if the interval lies below 1.
 """

@@ -1,7 +1,8 @@
 """Expected time of a round with a given tree shape: the paper's equation 11.
 
-Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, it depends on the text
-length. Sampling and verification outside of the models are left out, since they do not affect the choice of a shape.
+Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, this time depends on the
+text length. Sampling and verification outside of the models are left out, since they do not affect the choice of a
+shape.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
     first_s: float
     """Seconds of the first draft pass, over the last committed token."""
     level_s: tuple[float, ...]
-    """Seconds of each further draft pass, indexed by its number of rows."""
+    """Seconds of a later draft pass, indexed by the pass's number of rows."""
     verify_s: tuple[float, ...]
     """Seconds of the target pass, indexed by its number of rows, which include the root."""
 

@@ -173,7 +173,7 @@ def rankings(all_rankings: Sequence[Ranking]) -> str:
 
 
 def claims(rows: Sequence[Claim]) -> Table:
-    """Table of the paper's claims, each a quotient that exceeds 1 if the claim holds."""
+    """Table of the paper's claims; each claim has a quotient that exceeds 1 if the claim holds."""
     specs: list[Spec[Claim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
         (Column("paper", "number", 2, 6), lambda claim: claim.paper),

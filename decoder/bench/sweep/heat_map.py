@@ -47,7 +47,7 @@ class HeatMap:
     columns: str
     heads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """Rows of the map: the row's value on its axis, and its cells."""
+    """Rows of the map; for each row, the value on the axis `rows` and the cells."""
 
 
 def legend(report: SweepReport) -> list[str]:

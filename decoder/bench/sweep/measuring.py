@@ -35,7 +35,7 @@ Prompts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Ready:
-    """Request, machine and measuring function of a worker, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after the worker has loaded the models."""
 
     request: SweepRequest
     machine: dict[str, Any]

@@ -28,7 +28,7 @@ END_S = 3
 
 
 class ReadyWorker(Protocol):
-    """Request, machine and measuring function of a worker, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after the worker has loaded the models."""
 
     @property
     def request(self) -> SweepRequest:
@@ -45,7 +45,7 @@ class ReadyWorker(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Arguments of every worker, sent to its process."""
+    """Arguments of every worker; they are sent to the worker's process."""
 
     prepare: Callable[[Note], ReadyWorker]
     """Function that loads the models, given a receiver of progress lines."""

@@ -17,7 +17,7 @@ State = Literal["waiting", "running", "done", "refused"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one setting, and its result once it was measured."""
+    """State of one setting, and the setting's result if it was measured."""
 
     setting: Setting
     state: State
@@ -49,7 +49,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     study: str
     storage: str
-    """URL of the database, with its password removed."""
+    """URL of the database, without the password."""
     request: SweepRequest = msgspec.field(name="asked")
     machines: dict[str, dict[str, Any]]
     """Descriptions of the machines on which workers ran, by host name."""

@@ -71,7 +71,7 @@ class Space:
     about: str
     method: str
     axes: Mapping[str, tuple[Number, ...]]
-    """Default values on each axis: first the rows of a heat map, then its columns, and last `LENGTH`."""
+    """Default values by axis: first the axis of a heat map's rows, then the axis of its columns, and last `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
     """Function that takes the base parameters and a setting's values, and returns the parameters that change."""
     possible: Callable[[Values], bool] = lambda _: True
@@ -208,7 +208,7 @@ def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Parses comma-separated values of an axis, as integers if its defaults are integers.
+    """Parses comma-separated values of an axis, as integers if the axis's default values are integers.
 
     Raises:
         ConfigError: The axis does not exist, or a value is not a number.

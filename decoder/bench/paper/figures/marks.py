@@ -186,7 +186,7 @@ def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
 
 
 def _ends(stat: Interval) -> tuple[float, float]:
-    """Lower and upper end of the whisker; both are the mean if there is no interval."""
+    """Lower and upper end of the whisker; if there is no interval, each end is the mean."""
     low = stat.value if stat.low is None else min(stat.value, stat.low)
     high = stat.value if stat.high is None else max(stat.value, stat.high)
     return low, high

@@ -88,7 +88,7 @@ def _others(lane: Lane, varied: tuple[str, ...]) -> str:
 
 
 def _thresholds(figure: Figure, axes: Axes, measured: Measured) -> None:
-    """Draws a point for every pair of thresholds, with its speed as colour and number."""
+    """Draws a point for every pair of thresholds; the point's colour and a number show the speed."""
     x, y = [high for (high, _), _ in measured], [low for (_, low), _ in measured]
     speeds = means([stat for _, stat in measured])
     drawn = axes.scatter(x, y, c=speeds, cmap=COLOURS_OF_VALUES, s=130, edgecolors="black", zorder=3)

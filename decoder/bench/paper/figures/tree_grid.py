@@ -1,4 +1,4 @@
-"""Grid of fixed trees by depth, branching and threshold, its fastest tree, and curves over one parameter.
+"""Grid of fixed trees by depth, branching and threshold; the grid's fastest tree; and curves over one parameter.
 
 All functions are pure.
 """
