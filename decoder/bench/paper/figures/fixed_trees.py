@@ -1,4 +1,4 @@
-"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7 and a figure of the paper's first version."""
+"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7 and one of the paper's first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
