@@ -29,8 +29,8 @@ ASSISTED: dict[str, dict[str, float]] = {
     "3/0": {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.0},
     "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
 }
-"""Settings of assisted generation by name. The name `5/.4` means 5 drafted tokens and that drafting stops below
-confidence .4. The first setting is transformers' default.
+"""Settings of assisted generation by name. In the name `5/.4`, 5 is the number of drafted tokens, and .4 is the
+confidence below which drafting stops. The first setting is transformers' default.
 """
 LOOKED_UP = (5, 10)
 """Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""

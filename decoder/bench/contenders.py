@@ -58,7 +58,7 @@ class Contender:
     setting of the method or baseline.
     """
     run: Callable[[Engine, Sequence[int]], Trial]
-    """Function (engine, prompt ids) -> trial; it decodes the text to its end."""
+    """Function (engine, prompt ids) -> trial. The function decodes the text to its end."""
     settings: Mapping[str, Any]
     """Values of all parameters, by name."""
     foreign: bool = False

@@ -1,4 +1,4 @@
-"""Contenders in which llama.cpp's own server decodes greedily, with or without a draft; it is called without HTTP.
+"""Contenders in which llama.cpp's server, called without HTTP, decodes greedily, with or without a draft.
 
 The engine is not used. The time of a text is the time that the server reports. As with transformers' baselines, the
 prefill ends with the first token, and this token does not count in tokens/s.

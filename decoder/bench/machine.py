@@ -128,7 +128,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads: all weights, but the input embedding only if tied to the head."""
+    """Bytes of weights that one forward pass reads; the input embedding counts only if it is tied to the head."""
     module = model.hf.skeleton
     # In some modules, quantised matrices are buffers and not parameters.
     weights = (*module.parameters(), *module.buffers()) if model.hf.quantised else module.parameters()

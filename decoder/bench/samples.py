@@ -1,4 +1,4 @@
-"""Samples of complete blocks: which texts equal the text of `ar`, and which contenders have a speed or are fastest.
+"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, which is fastest.
 
 This module does not depend on reports.
 """

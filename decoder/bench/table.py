@@ -195,7 +195,7 @@ def rates(rows: Sequence[Rounds]) -> Table:
 
 
 def grown(rows: Sequence[Growth]) -> Table:
-    """Table with the growth of round times with text length, beside the growth of the rounds' multiply-adds."""
+    """Table with the growth of round times as texts get longer, beside the growth of the rounds' multiply-adds."""
     specs: list[Spec[Growth]] = [
         (Column("levels x rows", width=NAME), lambda row: row.name),
         (Column("after", "number", width=7), lambda row: row.context),

@@ -160,7 +160,7 @@ def cost_ratio(engine: Engine) -> float:
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | None = None) -> float:
-    """Expected speed-up of a chain over plain decoding, if guesses are independent and more target rows cost no time.
+    """Expected speed-up of a chain over plain decoding, if guesses are independent and extra target rows cost no time.
 
     The speed-up is the mean number of tokens per round divided by the round's time in units of one target pass:
     (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et

@@ -54,7 +54,7 @@ class Course:
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """A quantity of lane `over` divided by that of lane `under`: for each prompt, the mean over its blocks."""
+        """Quantity of lane `over` divided by the quantity of lane `under`: mean over the blocks of each prompt."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
