@@ -1,4 +1,4 @@
-"""Multiply-adds of forward passes; their growth with the text length is compared with the growth of round times.
+"""Multiply-adds of forward passes. Benchmarks compare how multiply-adds and round times grow with the text length.
 
 This module counts the work that a model's shape requires, not the work of an implementation: padding rows do not count,
 and a key that a row reads twice counts once. It measures no time.
@@ -30,7 +30,7 @@ class Shape(msgspec.Struct, frozen=True):
     """Multiply-adds of one model for each kind of work."""
 
     matrices: int
-    """Multiply-adds of one row in all weight matrices except the head's; in a mixture of experts, all experts count.
+    """Multiply-adds of one row in all weight matrices except the head; in a mixture of experts, all experts count.
     """
     head: int
     """Multiply-adds of the head for one row of logits."""

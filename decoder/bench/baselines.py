@@ -29,17 +29,17 @@ ASSISTED: dict[str, dict[str, float]] = {
     "3/0": {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.0},
     "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
 }
-"""Settings by name; a name is the number of drafted tokens, a slash, and the confidence below which drafting stops. The
-first setting is transformers' default.
+"""Settings of assisted generation by name. In the name `5/.4`, 5 is the number of drafted tokens, and .4 is the
+confidence below which drafting stops. The first setting is transformers' default.
 """
 LOOKED_UP = (5, 10)
 """Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
-"""Arguments with which `generate` drafts tokens; the number of draft passes is then unknown."""
+"""Arguments that make `generate` draft tokens; with any of these arguments, the number of draft passes is unknown."""
 
 
 class _Bursts(BaseStreamer):
-    """Streamer that records each burst of tokens with its time."""
+    """Streamer that records each burst of tokens with the time at which the burst arrived."""
 
     def __init__(self) -> None:
         self.bursts: list[tuple[list[int], float]] = []

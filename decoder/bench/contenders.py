@@ -54,15 +54,15 @@ class Contender:
 
     name: str
     group: str
-    """Method or baseline, such as `linear`, of which this contender is a setting; equal to `name` if it is the only
-    setting.
+    """Method or baseline that this contender runs, such as `linear`; equal to `name` if the benchmark has only one
+    setting of the method or baseline.
     """
     run: Callable[[Engine, Sequence[int]], Trial]
-    """(engine, prompt ids) -> trial of the text, decoded to its end."""
+    """Function (engine, prompt ids) -> trial. The function decodes the text to its end."""
     settings: Mapping[str, Any]
     """Values of all parameters, by name."""
     foreign: bool = False
-    """Whether the contender may reject a model, a setting or a machine; a contender that does so is left out."""
+    """Whether the contender may reject a model, a setting or a machine; after a rejection, it is left out."""
 
 
 def nothing(_device: torch.device) -> None:
@@ -89,7 +89,7 @@ def sweep(
 
     Args:
         methods: Names from the registry.
-        config: Length limit, and the parameters of methods that `settings` does not contain.
+        config: Run settings, such as the length limit; also has the parameters of methods that `settings` lacks.
         settings: Parameters by method, then by the suffix of the contender's name.
     """
     contenders = [own(BASELINE, BASELINE, BASELINE, config)]
@@ -126,9 +126,9 @@ def decoded(
     """Decodes one text to its end.
 
     The clock is read outside the session, so that all of a session's work is timed; the session reports the times of
-    the parts of a round. The device is synchronised only at the start and end of the prefill and of all rounds. If the
-    rounds report more time in total than the clock, part of their time passed before the clock started, and the rounds'
-    total is used.
+    the parts of a round. The device is synchronised only before and after the prefill, and before the first and after
+    the last round. If the sum of the rounds' reported times exceeds the clock's time, part of the rounds' work ran
+    before the clock started; the sum is then used.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()

@@ -1,9 +1,10 @@
 """Database shared by several processes: an SQLite file or a PostgreSQL server.
 
-This module does not depend on the stored data.
+This module does not depend on what the database stores.
 
-Statements within `Database.alone` are one exclusive transaction: transactions of other processes wait for its end. Each
-transaction opens a new connection, so that after a short outage of the server the next transaction succeeds.
+The statements in a `with` block of `Database.alone` form one exclusive transaction: exclusive transactions of other
+processes wait until the block ends. Each transaction opens a new connection, so that the next transaction succeeds
+after a short outage of the server.
 """
 
 import re
@@ -66,7 +67,7 @@ SERVER = Dialect(
 
 @dataclass(frozen=True)
 class Transaction:
-    """Transaction: statements that take effect together or not at all; in both dialects, `?` stands for a value."""
+    """Statements that take effect together or not at all; in a statement, `?` stands for a value in both dialects."""
 
     cursor: Any
     """Cursor of the SQLite or PostgreSQL driver."""
@@ -178,7 +179,7 @@ class Database:
     def _connected(self) -> Any:
         if self.file is not None:
             return _connected_to_file(self.file, "rw")
-        # with autocommit, only the statements of `_transaction` begin and end transactions, as in SQLite
+        # with autocommit, the driver begins no transaction itself; only the statements of `_transaction` begin one
         return driver().connect(self.url.replace(POSTGRES, "postgresql", 1), autocommit=True, **PATIENT)
 
 

@@ -1,8 +1,9 @@
 """Instrumented models: time and work of each forward call within a method's rounds.
 
-The time of a call includes the preparation of the model's inputs. The rest of a round is softmax, choice of tokens,
-trees and the loop. Models are instrumented on a CPU only, where every round calls the models and every call returns
-when its computation is finished; an accelerator computes asynchronously and may run whole rounds without such calls.
+The time of a call includes the preparation of the model's inputs. The rest of a round is spent on softmax, choice of
+tokens, trees and the loop. Models are instrumented only on a CPU: there, every round calls the models, and every call
+returns when its computation is finished. An accelerator computes asynchronously, and may run a whole round without a
+call.
 """
 
 import time
@@ -35,7 +36,7 @@ class Seen:
 
 
 class _InstrumentedModel:
-    """Model whose calls are timed and counted; all other attributes are the model's own.
+    """Wrapper that times and counts the calls of a model; all other attributes are those of the model.
 
     The time of a call includes the time for counting, so that counting does not lengthen the rest of the round.
     """

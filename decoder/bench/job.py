@@ -1,6 +1,6 @@
-"""Complete measurements of `dynatui bench speed`: each loads the models, runs the planned turns and reports samples.
+"""Complete measurements of `dynatui bench speed`: a measurement loads the models, runs the turns and reports samples.
 
-If a measurement is interrupted, it ends early and reports the complete blocks.
+An interrupted measurement reports the blocks (prompt, repeat) in which all contenders had their turn.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class OnTexts(OnPair):
     settings: Mapping[str, Mapping[str, TunableParameters]]
     """Parameters by method, then by the suffix of the contender's name."""
     exact: bool = False
-    """Whether passes are batch-invariant; `ar` and adaptive trees are then also measured with ordinary passes."""
+    """Whether passes are batch-invariant. If so, `ar` and adaptive trees are also measured with ordinary passes."""
     compiled: bool = False
     """Whether compiled passes are tried, and kept if they are faster."""
     tensor_parallel: int = 1
@@ -59,7 +59,7 @@ class OnRounds:
     """Request to measure rounds with given tree sizes after random texts of given lengths."""
 
     load: Callable[..., Engine]
-    """Loader (passes=..., report=...) -> engine whose draft guesses at random."""
+    """Function (passes=..., report=...) -> engine; the engine's draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
     """Lengths of the texts in tokens; each later length is compared with the first length."""
@@ -71,7 +71,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     """Measures methods and baselines; `show` displays the progress.
 
     Raises:
-        DecoderError: A prompt does not fit into the context, or models or device fail.
+        DecoderError: A prompt does not fit into the context, or the models or the device fail.
         KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
     if is_model_free(job.draft):
@@ -114,7 +114,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     """Measures rounds; `show` displays the progress.
 
     Raises:
-        DecoderError: A tree size is impossible, a text is too long, or models or device fail.
+        DecoderError: A tree size is impossible, a text is too long, or the models or the device fail.
         KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
     contenders = sizes.contenders(job.config, job.sizes)
@@ -136,7 +136,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:
-    """Peak memory of each rank in bytes; the first rank's peak is the highest over all turns."""
+    """Peak memory of each rank in bytes; for the first rank, this is the highest peak of all turns."""
     if not pair.target.ranks:
         return []
     first, *others = pair.target.ranks.peak_bytes()

@@ -1,7 +1,7 @@
-"""Contenders for greedy decoding, plain or speculative, by llama.cpp's own server, which is called without HTTP.
+"""Contenders in which llama.cpp's server, called without HTTP, decodes greedily, with or without a draft.
 
-The engine is not used. The time of a text is the time that the server reports; as for transformers' baselines, prefill
-ends with the first token, which does not count in rates.
+The engine is not used. The time of a text is the time that the server reports. As with transformers' baselines, the
+prefill ends with the first token, and this token does not count in tokens/s.
 """
 
 import functools
@@ -31,7 +31,7 @@ MS = 1e-3
 
 
 def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft: str | None) -> list[Contender]:
-    """Contenders for greedy decoding if `target` is a GGUF file, else none.
+    """Contenders of llama.cpp's server; none if `target` is not a GGUF file or if decoding is not greedy.
 
     Speculative contenders are included only if `draft` is also a GGUF file and the pair needs no token translation.
     """
@@ -93,7 +93,8 @@ class _Server:
 
 def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
     timed = server.complete(prompt_ids, config.max_new_tokens)
-    # The server returns token ids only with log-probabilities, which take time, so this second call is not timed.
+    # The server returns token ids only along with log-probabilities, and these take time. So a second call requests
+    # them, and only the first call is timed.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]
     if named["text"] != timed["choices"][0]["text"]:
         raise ModelError(

@@ -108,7 +108,7 @@ class ComputingClock:
         while True:
             before, now = waited, self._clock.now()
             waited = waited_here_s()
-            if waited == before:  # otherwise only one of the two readings would include the latest wait
+            if waited == before:  # otherwise it is unknown whether `now` includes the latest wait
                 return now - waited
 
 
@@ -128,7 +128,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads: all weights, except an input embedding not tied to the head."""
+    """Bytes of weights that one forward pass reads; the input embedding counts only if it is tied to the head."""
     module = model.hf.skeleton
     # In some modules, quantised matrices are buffers and not parameters.
     weights = (*module.parameters(), *module.buffers()) if model.hf.quantised else module.parameters()
@@ -141,8 +141,8 @@ def read_bytes(model: LanguageModel) -> int:
 
 @contextmanager
 def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
-    """Yields a function that returns the peak memory since the yield: of the device on CUDA, of the process on a
-    CPU.
+    """Yields a function that returns the peak memory since the start of the `with` block: the device's memory on CUDA,
+    the process's memory on a CPU.
     """
     release_memory(device)
     begin_peak(device)

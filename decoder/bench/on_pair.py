@@ -18,7 +18,7 @@ Note: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class OnPair:
-    """Options of the measured pair, shared by all measurements."""
+    """Options of the measured pair; all measurements have these options."""
 
     target: str | None = None
     draft: str | None = None

@@ -6,12 +6,12 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
 
 SERIES = 4
-"""Number of measurements of the same costs, up to two seconds each. The minimum is used, since disturbances only add
-time.
+"""Number of times that the same costs are measured; a measurement takes up to two seconds. The lowest measured costs
+are used, since disturbances only add time.
 """
 
 
 def repeated_costs(pair: Pair, tokens: int) -> list[Costs]:
-    """Costs of both models' passes after a text of about `tokens` tokens, from each of `SERIES` measurements."""
+    """Costs of both models' passes after about `tokens` tokens of text: one entry for each of `SERIES` measurements."""
     clock = ComputingClock(pair.target.device)
     return [measure_costs(pair, tokens, clock) for _ in range(SERIES)]

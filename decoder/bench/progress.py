@@ -1,4 +1,4 @@
-"""Progress of a measurement after each step, and its report at the end or after an interrupt.
+"""Progress of a measurement after each step, and the measurement's report at the end or after an interrupt.
 
 This module does not import torch.
 """
@@ -20,12 +20,12 @@ class Progress:
 
 
 Show: TypeAlias = Callable[[Iterator[Progress]], Iterable[Progress]]
-"""Function that displays every step and then yields it."""
+"""Function that displays the progress after each step, and then yields this progress."""
 
 
 @dataclass(frozen=True)
 class Done(Generic[R]):
-    """Report of a measurement, and whether it was interrupted."""
+    """Report of a measurement, and whether the measurement was interrupted."""
 
     report: R
     interrupted: bool

@@ -1,9 +1,9 @@
 """Runner of every benchmark: contenders decode the same prompts in turns, and each turn yields a sample.
 
-A machine's speed drifts over minutes, so only turns taken side by side are compared: all contenders decode one prompt
-before any of them decodes the next prompt. Their order is random and new for each prompt, so that no contender always
-follows the same other contender. Warm-up turns, which are not counted, come first. A turn that other processes
-disturbed is repeated.
+A machine's speed drifts over minutes, so only turns that closely follow one another are compared: all contenders decode
+one prompt before any contender decodes the next prompt. The order of the contenders is random and new for each prompt,
+so that no contender always follows the same other contender. Warm-up turns, which are not counted, come first. A turn
+that other processes disturbed is repeated.
 """
 
 import gc
@@ -31,7 +31,7 @@ from decoder.system.waiting import waited_s
 DISTURBED = 0.03
 """Largest share of a turn's time in which threads may wait for a processor; a turn with a larger share is repeated."""
 ATTEMPTS = 3
-"""Largest number of attempts at a turn if other processes disturb it."""
+"""Maximum number of times that one turn is run if other processes disturb it."""
 Tokens: TypeAlias = Sequence[int]
 """Token ids of a prompt or text."""
 
@@ -57,13 +57,13 @@ class Sample:
     at: tuple[Tally, ...] = ()
     """Totals at each of the experiment's lengths; only the last totals include the peak memory of the whole turn."""
     seen: Seen | None = None
-    """Work of both models after prefill; None if unknown. `Trial` also describes the next two fields."""
+    """Time and work of both models after prefill; None if unknown. The next two fields are described in `Trial`."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
     """Share of the turn's time in which threads waited for a processor; None if the system does not report it."""
     same_until: int | None = WHOLE
-    """Number of leading tokens that must equal those of `ar`; None if any token may differ."""
+    """Number of leading tokens that must equal the tokens of `ar`; None if all tokens may differ."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
@@ -97,13 +97,13 @@ class Experiment:
     seed: int = 0
     """Seed of the random order of turns."""
     lengths: Sequence[int] = ()
-    """Text lengths in new tokens, ascending, at which totals are kept besides those of the whole text."""
+    """Text lengths in new tokens, in ascending order; a sample has the totals at each of these lengths."""
     order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
     """(contenders, prompts, repeats, seed) -> all turns."""
     attempts: int = ATTEMPTS
 
     def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
-        """Turns in their order, without the turns of (repeat, prompt) blocks in `done`, which are already measured."""
+        """All turns in order, except those of the (repeat, prompt) blocks in `done`, which are already measured."""
         order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
         return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
 
@@ -114,12 +114,14 @@ def endless(engine: Engine) -> Engine:
 
 
 def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
-    """Prompts sorted from longest to shortest: a longer text discards CUDA graphs and memory made for shorter texts."""
+    """Prompts sorted from longest to shortest, since a longer text after a shorter one would discard the CUDA graphs
+    and memory made for the shorter text.
+    """
     return sorted(prompts, key=len, reverse=True)
 
 
 def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
-    """Decodes the warm-up prompts; returns the experiment without contenders that cannot decode them, see `can_decode`.
+    """Decodes the warm-up prompts; returns the experiment without the contenders for which `can_decode` is false.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -129,7 +131,7 @@ def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
 
 
 def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
-    """Decodes the prompts without measuring; returns whether the contender can do so, and if not, notes the reason.
+    """Decodes the prompts without measuring; returns whether this works. If not, `note` receives the reason.
 
     Raises:
         DeviceError: The device's memory is full.

@@ -1,8 +1,8 @@
 """Log of a measurement, with one JSON line per record, from which a stopped measurement resumes.
 
-The first line is the header, and every other line is a record. Damaged lines at the end, as left by a killed process, a
-full disk or a power failure, are dropped, and their results are measured again. Only one process at a time may write a
-log; see `opened`. This module does not depend on the content of records.
+The first line is the header, and every other line is a record. A killed process, a full disk or a power failure can
+damage the last lines; damaged lines at the end are dropped, and their results are measured again. Only one process at a
+time may write a log; see `opened`. This module does not depend on the content of records.
 """
 
 import errno
@@ -40,7 +40,7 @@ class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="b
     """
     machine: Machine
     request: Q = msgspec.field(name="asked")
-    """Struct of everything that determines the results; only an equal request can resume the log."""
+    """All options that determine the results; a measurement can resume the log only if its request is equal."""
     costs: C
     context: int | UnsetType = UNSET
     """Context length of the pair, in tokens; unset if this kind of measurement does not record it."""
@@ -67,7 +67,7 @@ class RecordLog(Generic[H, R]):
     """Log with its header and records, kept in a file if a path is given, else in memory."""
 
     def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
-        """Reads the log from its file, if there is one; to write to the file, use `opened`.
+        """Reads the log from its file, if the file exists; to write to the file, use `opened`.
 
         Args:
             path: File, which need not exist yet; if None, records are kept only in memory.
@@ -95,8 +95,8 @@ class RecordLog(Generic[H, R]):
             complete: Whether the log has all records; a complete log can be shown on any machine.
 
         Raises:
-            ConfigError: The log has another request, or cannot be written, or is incomplete and was started on another
-                machine, whose times cannot be compared with times of this machine.
+            ConfigError: The log has another request, or cannot be written. Or an incomplete log was started on another
+                machine; times of two machines cannot be compared.
         """
         if self.header is None:
             self._write(header)
@@ -142,7 +142,7 @@ class RecordLog(Generic[H, R]):
         self._take(line)
 
     def _lines(self) -> list[H | R]:
-        """Decoded lines of the file; a damaged end, as after a power failure, is cut off the file."""
+        """Decoded lines of the file; damaged lines at the end are removed from the file."""
         if self._path is None:
             return []
         content = self._content(self._path)

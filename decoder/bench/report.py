@@ -50,8 +50,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     seed: int
     temperature: float = 0.0
-    """Sampling temperature; 0 means greedy. If it is above 0, texts of baselines, which use other random numbers, are
-    not compared.
+    """Sampling temperature; 0 means greedy decoding. Above 0, baselines draw other random numbers, so their texts are
+    not compared with the texts of `ar`.
     """
     top_k: int = 0
     top_p: float = 1.0
@@ -170,8 +170,8 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Data for the speed limit set by memory bandwidth; None on a CPU, if the target is split over processes, or if
-    llama.cpp computes a model.
+    """Bytes of weights per pass and copy bandwidth; None if the device is not CUDA, the target is split over processes,
+    or llama.cpp computes a model.
     """
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())

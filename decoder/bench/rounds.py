@@ -1,7 +1,7 @@
 """Cost of rounds with trees of given sizes after texts of given lengths, and growth of this cost with the length.
 
 The draft guesses at random, so a round commits one token, and tokens/s are computed for assumed numbers of tokens per
-round. Each further length is compared with the first length turn by turn, both in time and in multiply-adds.
+round. Turns after a longer text are compared with turns after the first text, in time and in multiply-adds.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,9 @@ LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of rounds with one tree size after one text length: medians over repeats of means over a text's rounds."""
+    """Cost of a round with one tree size after a text of one length: the mean over the rounds of a turn, then the
+    median over repeats.
+    """
 
     name: str
     context: int
@@ -41,7 +43,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     waits: float | None
     """Number of times per round that the host waits for the device; None if not counted."""
     tokens_per_second: dict[float, float]
-    """Tokens/s for each assumed number of tokens per round that a tree of this size can commit."""
+    """Tokens/s by assumed number of tokens per round, for those numbers that a tree of this size can commit."""
     multiply_adds: float | None
     """Multiply-adds of both models in a round; None if the models' calls were not counted."""
     kv_bytes: int | None
@@ -64,13 +66,13 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Median | None
     """Growth of the round's time divided by the growth of its multiply-adds."""
     kv_bytes: int | None
-    """Increase of the KV caches' bytes over the first length; `peak_bytes` is the increase of the peak memory."""
+    """Bytes by which the KV caches are larger than at the first length; `peak_bytes` is the same for peak memory."""
     peak_bytes: int
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """Figures of the mean round of one sample."""
+    """Figures of one sample; times and counts are means per round."""
 
     rows: float
     levels: float
@@ -93,7 +95,9 @@ class _Turn:
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row for each length and contender, even if texts differ from `ar`'s: near ties are common in random text."""
+    """One row for each length and contender. Texts may differ from the text of `ar`, since near ties are common in
+    random text.
+    """
     return [
         _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
         for prompt in samples.prompts

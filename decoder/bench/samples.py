@@ -1,4 +1,4 @@
-"""Samples of complete blocks: which texts equal `ar`'s, which contenders have a speed, and which one is fastest.
+"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, which is fastest.
 
 This module does not depend on reports.
 """
@@ -23,11 +23,11 @@ class Samples:
     def __init__(
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
     ) -> None:
-        """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared."""
+        """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared with `ar`."""
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
-        """Contenders whose texts are not compared with `ar`'s."""
+        """Contenders whose texts are not compared with the texts of `ar`."""
         blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
         for sample in samples:
             blocks[sample.repeat, sample.prompt][sample.contender] = sample
@@ -37,10 +37,10 @@ class Samples:
         """Text of `ar`, the reference, by prompt."""
         compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self._is_right(turn))
         self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
-        """Contenders with a text that differs from `ar`'s only in tokens that may differ by design."""
+        """Contenders that have a text which differs from the text of `ar`, but only in tokens that may differ."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which all texts of a contender equal `ar`'s in every token that must be equal."""
+        """Prompts on which all texts of a contender equal the text of `ar` in every token that must be equal."""
         return [prompt for prompt in self.prompts if all(map(self._is_right, self.turns(name, prompt)))]
 
     def both(self, one: str, other: str) -> list[int]:
@@ -49,11 +49,11 @@ class Samples:
         return [prompt for prompt in self.same(one) if prompt in others]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
-        """One figure of a contender: for each prompt, a list over repeats."""
+        """One figure of a contender by prompt, and for each prompt by repeat."""
         return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
-        """Ratio of one contender's speed to another's, on the prompts on which both have a speed."""
+        """Ratio of the speed of `name` to the speed of `than`, on the prompts on which both contenders have a speed."""
         both = self.both(name, than)
         over, under = (self.values(contender, tokens_per_second, both) for contender in (name, than))
         return estimate(ratios(over, under), seed)
@@ -65,8 +65,8 @@ class Samples:
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, text). The text is the contender's first text for the prompt in which a token that
-        must equal `ar`'s differs from `ar`'s.
+        """Yields (contender, prompt, text) for each contender and prompt with a wrong text; `text` is the first wrong
+        text. A text is wrong if it differs from the text of `ar` in a token that must be equal.
         """
         for name in self.groups:
             for prompt in self.prompts:
@@ -83,7 +83,7 @@ class Samples:
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
     def _is_right(self, turn: Sample) -> bool:
-        """Whether a text equals `ar`'s in every token that must be equal."""
+        """Whether a text equals the text of `ar` in every token that must be equal."""
         until = None if turn.contender in self.draws_alone else turn.same_until
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 

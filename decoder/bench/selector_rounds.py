@@ -44,7 +44,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Realised:
-    """Totals of both ways of choosing shapes at one sampling setting."""
+    """Totals with the best static shape and with the selector, at one sampling setting."""
 
     predicted: Prediction
     static: Sums
@@ -52,14 +52,14 @@ class Realised:
 
     @property
     def gain(self) -> float:
-        """Ratio of the selector's tokens/s to those of the best static shape."""
+        """Tokens/s with the selector, divided by tokens/s with the best static shape."""
         return self.selected.rate / self.static.rate if self.static.rate else 0.0
 
 
 def realised(
     engine: Engine, prompts: Sequence[str], parts: Sequence[Prediction], rules: Delayed, max_new_tokens: int, seed: int
 ) -> Iterator[Realised]:
-    """Decodes each prompt with both ways of choosing shapes at each setting; yields the totals after each prompt.
+    """Decodes each prompt with the static shape and with the selector; yields the totals so far after each prompt.
 
     Args:
         engine: Engine from `load_pair`.

@@ -1,4 +1,4 @@
-"""Pairs with random weights, or loaded pairs with a random draft; the draft is certain, but right only by chance.
+"""Pairs with random weights, and loaded pairs with a random draft. Such a draft is certain but right only by chance.
 
 Such pairs suffice to measure times, which do not depend on trained weights. The configurations in `shapes/` were
 published by the models' authors. The draft's most probable token always has a probability near 1, so that growth rules
@@ -44,9 +44,11 @@ from decoder.tensor_parallel.check import require_partial_weights
 
 SEED = 0
 CERTAINTY = 40.0
-"""Standard deviation of the draft's logits; the best of thousands of tokens nearly always has a probability near 1."""
+"""Standard deviation of the draft's logits; it is so large that the most probable of thousands of tokens nearly always
+has a probability near 1.
+"""
 BIAS = 0.02
-"""Standard deviation of biases; equal to that of the other weights."""
+"""Standard deviation of biases; the other weights have the same standard deviation."""
 
 
 def names() -> list[str]:
@@ -172,7 +174,7 @@ def with_random_draft(engine: Engine) -> Engine:
 
 
 def _made_on(where: torch.device, make: Load) -> Load:
-    """Loader that makes the module on one fixed device: on another device, the random numbers would differ."""
+    """Loader that makes the module on the device `where` and then moves it: random numbers differ between devices."""
     return lambda device: make(where).to(device)
 
 
@@ -185,7 +187,7 @@ def _with_random_head(module: Any) -> Any:
 
 
 def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
-    """Random token ids.
+    """`length` random token ids.
 
     Raises:
         ConfigError: `length` tokens and `more` further tokens exceed the models' context.

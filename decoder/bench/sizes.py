@@ -19,19 +19,19 @@ OVERALL = 1e-9
 
 @dataclass(frozen=True)
 class Size:
-    """A tree of `depth` drafted levels, verified in `rows` rows: its root and all drafted nodes."""
+    """Tree of `depth` drafted levels, which is verified in `rows` rows: one for the root and one per drafted node."""
 
     depth: int
     rows: int
 
     @property
     def siblings(self) -> int:
-        """Number of children of every node that has children; the last of these nodes may have fewer children."""
+        """Number of children of each node that has children, except that the last such node may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Contenders: plain decoding, and one for each tree size. Their peak memory is that of rounds, without prefill."""
+    """Plain decoding and one contender for each tree size; their peak memory is the peak in rounds, without prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
@@ -39,7 +39,7 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """Sizes of the passes in these rounds; for each size, a CUDA graph is captured or a pass is compiled."""
+    """Sizes of the passes in rounds with these trees; for each size, a CUDA graph is captured or a pass is compiled."""
     runs = (run_of(size, config) for size in sizes)
     rules = (tree_rule(run.rules(method)) for method, run in runs)
     return of_sizes(

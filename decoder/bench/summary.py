@@ -1,8 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
-If a contender's text differs from the text of `ar`, and not by design, the prompt is left out of the contender's speed.
+If a contender's text differs from the text of `ar` where it must not, the prompt is left out of the contender's speed.
 The difference is reported, with the result of a float32 pass that distinguishes a near tie from an error. All functions
-are pure, except for this pass, which is an argument of type `Judge`.
+are pure, except that an argument of type `Judge` runs this float32 pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,19 +27,21 @@ near-tie verdict; None if the difference cannot be judged."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one contender on prompts on which its text is right: medians over prompts of medians over repeats."""
+    """Figures of one contender on the prompts on which its text is right: for each prompt the median over repeats, then
+    the median over prompts.
+    """
 
     name: str
     group: str
     prompts: int
     same: int | None
-    """Number of prompts whose text equals `ar`'s in every repeat; None if texts may differ."""
+    """Number of prompts on which the text equals the text of `ar` in every repeat; None if texts may differ."""
     by_design: bool = False
     """Whether some texts differ by design."""
     tokens_per_second: Median | None
     over_ar: Median | None
     over_generate: Median | None
-    """Ratio of the speed to that of transformers' greedy generate with its best setting."""
+    """Ratio of the speed to the speed of transformers' `generate` in its best setting."""
     tokens_per_round: float | None
     round_ms: float | None
     draft_ms: float | None
@@ -49,7 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     host_share: float | None
     """Share of a round's time that is commit time or host time."""
     rest_share: float | None
-    """Share of a round's time spent outside of both models' calls."""
+    """Share of a round's time that is spent outside of the calls of target and draft."""
     target_forwards: float | None
     """Target passes per round; the next field has the draft passes."""
     draft_forwards: float | None
@@ -61,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Ratio of the speed of one contender to that of the best of several other contenders."""
+    """Speed of one contender, relative to the speed of the best of several other contenders."""
 
     name: str
     than: str
@@ -73,7 +75,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """First difference of a text from `ar`'s; the contender has no speed on this prompt."""
+    """First difference between a contender's text and the text of `ar`; the contender has no speed on this prompt."""
 
     name: str
     prompt: int
@@ -111,8 +113,8 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
     """All comparisons shown below the table: `ar` with `generate`, adaptive trees with other kinds of contenders,
     methods with and without one part, and methods with and without exactness.
 
-    Each adaptive tree is compared with the best contender of each other kind, unless the kind's texts may differ from
-    `ar`'s by design.
+    Each adaptive tree is compared with the best contender of each other kind, unless texts of that kind may differ from
+    the text of `ar` by design.
     """
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
@@ -135,7 +137,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
-    """Ratio of the speed of each method's default setting to that of the same method without one of its parts."""
+    """Speed of each method in its default setting, relative to the speed of the method without one of its parts."""
     compared = []
     for name, group in samples.groups.items():
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
@@ -146,7 +148,8 @@ def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
     """Rounds per second with batch-invariant passes, divided by rounds per second without them, on all prompts.
 
-    The two texts may differ, each right in its own arithmetic, so tokens/s cannot be compared.
+    The text with batch-invariant passes may differ from the text without them, and both are right in their own
+    arithmetic; so tokens/s cannot be compared.
     """
     compared = []
     for name in (name for name, group in samples.groups.items() if group == INEXACT):

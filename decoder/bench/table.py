@@ -67,7 +67,7 @@ def _heading(report: Report | RoundsReport) -> str:
 
 
 def _processes(setup: Setup) -> str:
-    """Number of processes in words; of several processes, only the first one drafts tokens and measures time."""
+    """Number of processes that run the target, in words."""
     return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
 
 
@@ -106,7 +106,7 @@ def _same(row: Row) -> str:
 
 
 def parts(rows: Sequence[Row]) -> Table:
-    """Table of the milliseconds of each part of a round, of its forward passes, and of memory."""
+    """Table with the milliseconds of each part of a round, the forward passes per round, and the peak memory."""
     waits = any(row.waits is not None for row in rows)
     specs: list[Spec[Row]] = [
         (Column("milliseconds:", width=NAME), lambda row: row.name),
@@ -147,19 +147,19 @@ def compared(comparisons: Sequence[Comparison]) -> str:
 
 
 def differing(differences: Sequence[Difference]) -> str:
-    """Lines of texts that differ from `ar`'s."""
+    """Lines about texts that differ from the text of `ar`."""
     if not differences:
         return ""
     lines = ["Texts that differ from ar's; the methods named have no speed on these prompts:"]
     lines += [
-        f"{difference.name}, prompt {difference.prompt + 1}, from token {difference.index} on: {_verdict(difference)}"
+        f"{difference.name}, prompt {difference.prompt + 1}, first at token {difference.index}: {_verdict(difference)}"
         for difference in differences
     ]
     return "\n".join(lines)
 
 
 def rounds(rows: Sequence[Rounds]) -> Table:
-    """Table of round costs by tree size after one text length."""
+    """Table of round costs by tree size, for rounds after a text of one length."""
     specs: list[Spec[Rounds]] = [
         (Column("levels x rows", width=NAME), lambda row: row.name),
         (Column("ms/round", width=20), lambda row: interval(row.round_ms, _ms)),
@@ -195,7 +195,7 @@ def rates(rows: Sequence[Rounds]) -> Table:
 
 
 def grown(rows: Sequence[Growth]) -> Table:
-    """Table of the growth of round times over longer texts, beside the growth of their multiply-adds."""
+    """Table with the growth of round times as texts get longer, beside the growth of the rounds' multiply-adds."""
     specs: list[Spec[Growth]] = [
         (Column("levels x rows", width=NAME), lambda row: row.name),
         (Column("after", "number", width=7), lambda row: row.context),
@@ -213,7 +213,7 @@ def grown(rows: Sequence[Growth]) -> Table:
 
 
 def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
-    """Table of KV cache bytes and peak memory, and the increase of both with longer texts."""
+    """Table of KV cache bytes and peak memory, and of their increase with the text length."""
     more = {(row.name, row.context): row for row in growth}
 
     def added(take: Callable[[Growth], int | None]) -> Callable[[Rounds], Cell]:

@@ -1,8 +1,8 @@
 """Ranking of drafts for one target on a user's own prompts; the target is loaded once.
 
 A draft's gain is predicted from the draft's agreement with the target and from the cost ratio of draft and target
-passes. It is also measured, in turns with plain decoding. The report has the predicted gain, the measured gain and the
-bottleneck of the pair.
+passes. The gain is also measured, in turns with plain decoding. The report has the predicted gain, the measured gain
+and the bottleneck of the pair.
 """
 
 import sys
@@ -152,7 +152,7 @@ def guesses_at_once(pair: Pair) -> int | None:
 
 def cost_ratio(engine: Engine) -> float:
     """Time of a draft pass of one row divided by the time of a target pass of one row, on this machine. If the draft
-    computes all levels in one pass, the draft pass is one that reads one token of text.
+    computes all levels in one pass, the measured draft pass is a pass that reads one token of text.
     """
     costs = engine.costs_of(engine.pair.context // 2)
     draft = costs.draft if guesses_at_once(engine.pair) is None else costs.catch_up
@@ -160,7 +160,7 @@ def cost_ratio(engine: Engine) -> float:
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | None = None) -> float:
-    """Expected speed-up of a chain over plain decoding, if guesses are independent and further target rows are free.
+    """Expected speed-up of a chain over plain decoding, if guesses are independent and extra target rows cost no time.
 
     The speed-up is the mean number of tokens per round divided by the round's time in units of one target pass:
     (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et
@@ -172,7 +172,9 @@ def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | 
 
 
 def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tuple[int, float]:
-    """Length of the chain with the highest expected speed-up, and this speed-up; length 0 if no chain is faster."""
+    """Length of the chain with the highest expected speed-up, and this speed-up; length 0, which is plain decoding, if
+    no chain is faster.
+    """
     lengths = range(min(LONGEST_CHAIN, at_once or LONGEST_CHAIN) + 1)
     speeds = {chain: expected_speedup(agreement, ratio, chain, at_once) for chain in lengths}
     best = max(speeds, key=lambda chain: speeds[chain])
@@ -180,7 +182,7 @@ def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tu
 
 
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-    """Engines of the usable drafts, and the reasons why the other drafts are unusable; both by the draft's name."""
+    """Engines by name of the usable drafts, and reasons by name of the unusable drafts."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
     engines: dict[str, Engine] = {}

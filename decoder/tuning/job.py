@@ -65,8 +65,8 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
     """Searches settings and checks the best ones; `stopped` ends the search early, but not the check.
 
     Raises:
-        DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or models or device
-            fail.
+        DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or the models or the
+            device fail.
     """
     within = f"give more than 0 and at most {MOST_MINUTES} (one day)"
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
@@ -88,7 +88,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds reserved for the check: its share of the time, or more if the minimum number of texts takes longer.
+    """Seconds reserved for the check: `CHECK_SHARE` of the time, or more if the minimum number of texts takes longer.
 
     Args:
         whole_s: Seconds for search and check.

@@ -18,7 +18,7 @@ NO_ROW = "Record does not exist."
 
 @contextmanager
 def opened(database: Database) -> Iterator[RDBStorage]:
-    """Database opened for reading and writing, closed at the end; missing tables are created.
+    """Database that is open for reading and writing in the `with` block; missing tables are created.
 
     Raises:
         DatabaseError: The database cannot be reached or written, or was not made by this version of Optuna.

@@ -61,6 +61,6 @@ class Tuned:
 
     @property
     def run(self) -> RunConfig:
-        """Run configuration with the settings that the verdict keeps."""
+        """Run configuration with the found tree setting, if any, and with the found chain if the verdict keeps it."""
         chain = self.chain if self.verdict.keeps_chain else CHAIN.shipped
         return RunConfig(dynatree=self.found or TREE.shipped).with_rules(CHAIN.method, chain)

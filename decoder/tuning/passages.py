@@ -24,12 +24,12 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Passages:
-    """Token ids of the passages for search and check; no passage is in both."""
+    """Token ids of the passages for the search and of the passages for the check; no passage is used in both."""
 
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
     prompts: int
-    """Number of different prompts. Passages of one prompt resemble each other, which confidence intervals ignore."""
+    """Number of different prompts. Confidence intervals ignore that passages of one prompt resemble each other."""
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
@@ -81,7 +81,7 @@ def _distinct(prompts: Sequence[Sequence[int]]) -> list[Tokens]:
 
 
 def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[Tokens, ...]]:
-    """The earlier halves of all prompts' passages, and the later halves."""
+    """Passages of all prompts, split in two: the earlier half of the passages of each prompt, and the later half."""
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)

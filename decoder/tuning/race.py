@@ -44,7 +44,7 @@ def ratio(logs: Sequence[float]) -> Interval | None:
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
-    """Decision made from the ratios of the candidate's speed to the incumbent's.
+    """Decision made from the ratios of the candidate's speed to the incumbent's speed.
 
     Args:
         logs: Natural logarithms of the ratios, one per text.

@@ -1,8 +1,9 @@
 """Search: in each trial, a candidate races the incumbent until the candidate has won or lost.
 
-Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is its speed
-ratio to the incumbent times the incumbent's value, so that all values are relative to the shipped setting. This module
-uses no models and no clock: the measuring function is an argument, and the function `over` says when the time is over.
+Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is the
+logarithm of its speed relative to the shipped setting: the logarithm of its speed relative to the incumbent, plus the
+incumbent's value. This module uses no models and no clock: the measuring function is an argument, and the function
+`over` says when the time is over.
 """
 
 import math
@@ -19,7 +20,7 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""One of this many successive trials is for a method other than the first."""
+"""Of this many successive trials, one is for a method other than the first method."""
 ASKS = 30
 """A study counts as exhausted after this many consecutive suggestions of settings that are already measured."""
 COMPARED_EVERY = 10
@@ -49,7 +50,7 @@ class PassageResult:
 
 @dataclass(frozen=True)
 class Block:
-    """Results of several settings and plain decoding on one passage, side by side."""
+    """Results of several settings and of plain decoding on one passage, measured in turns."""
 
     plain: float
     """Tokens per second of plain decoding."""
@@ -63,7 +64,7 @@ Measure = Callable[[Sequence[Setting], int], Block | None]
 
 @dataclass(frozen=True)
 class Leader:
-    """Best setting of a method so far, and its measured ratios."""
+    """Best setting of a method so far, and the speed ratios measured for this setting."""
 
     setting: Setting
     trial: int = INITIAL
@@ -83,7 +84,7 @@ class Current:
     texts: int
     most: int
     ratio: Interval | None
-    """Ratio of the candidate's speed to the leader's; None if unknown."""
+    """Ratio of the candidate's speed to the leader's speed; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _due(self) -> Sequence[Study]:
-        """Studies in the order in which they are asked for a setting, until one of them suggests a setting."""
+        """Studies in the order in which they are asked; the first study that suggests a setting gets the trial."""
         first, *others = self._studies.values()
         trial = self.state.trials + 1
         return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]

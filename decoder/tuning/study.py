@@ -60,7 +60,7 @@ class Study:
     def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
         """Creates a study in memory, or resumes the study of this name in a database.
 
-        A resumed study first suggests the shipped setting and its best setting so far.
+        A resumed study first suggests the shipped setting, and then the study's best setting so far.
 
         Raises:
             ConfigError: Optuna is not installed.

@@ -25,7 +25,7 @@ class Turns:
 
         Args:
             engine: Engine of the pair, with the sampling settings of `config`.
-            config: Length limit, and parameters for settings that have none of their own.
+            config: Length limit, and parameters for settings that have no parameters of their own.
             passages: Token ids of each passage.
             attempts: Maximum number of times that a turn is run if other processes disturb it.
         """

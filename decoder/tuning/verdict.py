@@ -41,7 +41,7 @@ class Verdict:
     """Conclusions of a check."""
 
     gain: Interval | None
-    """Ratio of the found setting's speed to the shipped setting's; None if a setting is missing or has no speed."""
+    """Ratio of the found setting's speed to the shipped setting's speed; None if one of the two speeds is unknown."""
     better: bool
     """Whether the found setting is faster beyond noise."""
     keeps: bool

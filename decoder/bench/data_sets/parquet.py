@@ -35,7 +35,7 @@ def column(path: Path) -> Generator[str, None, None]:
 
 
 def _rows(path: Path, cache: str) -> Any:
-    from datasets import load_dataset  # noqa: PLC0415 - takes a second, and only this data format needs it
+    from datasets import load_dataset  # noqa: PLC0415 - the import is slow, and only parquet needs it
 
     files = {"rows": [escape(str(path))]}
     return load_dataset(

@@ -24,7 +24,7 @@ TASKS = (
     "math_reasoning",
     "rag",
 )
-"""Names of the tasks, in the order of the file; the file calls tasks categories."""
+"""Names of the tasks, in the order of the file; in the file, a task is called a category."""
 
 
 class _Question(msgspec.Struct):
@@ -38,7 +38,7 @@ def first_turns(path: Path) -> dict[str, list[str]]:
     """Prompts of all tasks, by task name.
 
     Raises:
-        PromptError: The file cannot be read, or is not Spec-Bench's.
+        PromptError: The file cannot be read, or is not the questions file of Spec-Bench.
     """
     prompts: dict[str, list[str]] = {}
     for question in _questions(path):
@@ -52,7 +52,7 @@ def of_task(task: str, path: Path) -> Iterator[str]:
     """Prompts of one task.
 
     Raises:
-        PromptError: The file cannot be read, is not Spec-Bench's, or has no prompt of the task.
+        PromptError: The file cannot be read, is not the questions file of Spec-Bench, or has no prompt of the task.
     """
     prompts = first_turns(path)
     if task not in prompts:

@@ -11,5 +11,5 @@ class TextSet(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     """Title in tables, with the source of the texts, such as "PG-19-style (books_test)"."""
     stands_for: str | None = None
-    """Data set of the DynaTree paper, WikiText-2 or PG-19, that this data set represents; None if none."""
+    """Data set of the DynaTree paper that this data set represents: WikiText-2 or PG-19; None if it is neither."""
     prompts: tuple[str, ...]

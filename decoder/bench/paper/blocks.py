@@ -1,6 +1,6 @@
 """Results of all lanes on one prompt, at every text length, compared with plain decoding (`ar`).
 
-Where a text first differs from `ar`'s, logits computed in float32 decide whether the difference is a near tie.
+If a text differs from the text of `ar`, float32 logits decide whether the first difference is a near tie.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from decoder.methods import METHODS, WHOLE
 
 
 def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]) -> tuple[Turn, ...]:
-    """Results of all lanes on one prompt, in the order of the request's lanes, from one sample of each lane.
+    """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one sample of each lane.
 
     Raises:
         DeviceError: The device has too little memory to judge near ties.
@@ -42,7 +42,9 @@ def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples:
 def _judged(
     judge: Judge, lane: Lane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
 ) -> tuple[Figures, ...]:
-    """Figures of a lane at each text length; a difference from `ar`'s text gets the same verdict at all lengths."""
+    """Figures of a lane at each text length. The first difference from the text of `ar` is judged once, and the verdict
+    applies to all lengths that include the difference.
+    """
     until = None if lane.own_text else WHOLE
     at_lengths = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
     index = at_lengths[-1].first_difference

@@ -67,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     here: Interval | None
     """Measured quotient with its confidence interval; None if it could not be measured."""
     limit: float
-    """Value that the quotient must exceed; if `below` is set, value that it must stay below."""
+    """Limit of the quotient: the quotient must be below this limit if `below` is set, and above it otherwise."""
     below: bool = False
     verdict: Verdict
     tested: str
@@ -75,7 +75,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_quotient(self) -> bool:
-        """Whether the claim is tested by a quotient; losslessness is tested by a share of texts, which must be 1."""
+        """Whether the claim is tested by a quotient; only losslessness is tested by the share of equal texts."""
         return self.name != LOSSLESS.name
 
 
@@ -168,7 +168,7 @@ def _lossless(on: _On) -> Claim:
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
     if len(different) > len(beyond):
-        parts.append(f"{len(different) - len(beyond)} differ first at two tokens that tie within the dtype's error")
+        parts.append(f"{len(different) - len(beyond)} first differ from ar's at a tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
         parts.append(f"texts that differ without a tie: {', '.join(counts)}")
@@ -192,12 +192,12 @@ def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
 
 
 def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
-    """Claim that the lane `own` is better than every rival; the claim shows the quotient with the best rival."""
+    """Claim that the lane `own` is better than every rival; the shown quotient compares `own` with the best rival."""
     pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        tested = f"On no prompt do the texts of {own} and of {' or '.join(rivals)} both equal ar's."
+        tested = f"There is no prompt on which the texts of {own} and of {' or '.join(rivals)} both equal ar's text."
         return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
@@ -227,8 +227,8 @@ def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
-    """Claim that the gain grows with length: for each prompt, speed-up at the longest length is divided by speed-up at
-    the shortest length.
+    """Claim that the gain grows with the text length. For each prompt, the speed-up at the longest length is divided by
+    the speed-up at the shortest length.
     """
     lengths = on.course.experiment.lengths
     short, long = (

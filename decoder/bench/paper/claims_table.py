@@ -1,4 +1,4 @@
-"""Table of the paper's claims: verdict, measured quotient, the paper's own quotient, and remarks on that quotient."""
+"""Table of the paper's claims: verdicts, measured quotients, and the paper's quotients with remarks on them."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,8 @@ COLUMNS = (
     Column("source"),
 )
 WHAT = (
-    "Losslessness is tested by the share of equal texts, and every other claim by a quotient over the same prompts, "
-    "whose 95 % interval must lie on one side of the limit for a verdict."
+    "Losslessness is tested by the share of texts that equal ar's. Every other claim is tested by a quotient over the "
+    "same prompts; there is a verdict only if the quotient's 95 % interval lies on one side of the limit."
 )
 
 

@@ -16,7 +16,7 @@ from decoder.run.config import RunConfig
 
 
 def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
-    """Contenders for an experiment's lanes, in the same order; transformers' contenders run on the pair's own modules.
+    """Contenders for an experiment's lanes, in the order of the lanes; transformers uses the pair's own modules.
 
     Raises:
         ConfigError: A parameter of a lane is out of bounds.

@@ -1,4 +1,4 @@
-"""Errors in the paper's own numbers, as shown by its text, its authors' code and the authors' logs.
+"""Errors in the paper's own numbers, as shown by the paper's text, the authors' code and the authors' logs.
 
 Nothing in this module was measured by this project; `claims` compares measurements with the paper.
 """

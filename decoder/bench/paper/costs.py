@@ -8,7 +8,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def cost_curve(pair: Pair, tokens: int) -> CostCurve:
-    """Seconds of target and draft passes after about `tokens` tokens of text; minima of repeated measurements."""
+    """Seconds of target and draft passes after about `tokens` tokens of text: the lowest of repeated measurements."""
     series = repeated_costs(pair, tokens)
     return CostCurve(
         rows=ROWS,

@@ -25,7 +25,7 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Name of the preferred data set of all experiments except `main`, and the paper's name of its second data set."""
+"""Name of the data set that all experiments except `main` prefer, and the name of the paper's second data set."""
 PG19_CHARACTERS = 1000
 """The paper's maximum prompt length on PG-19, in characters."""
 ALL_LANES = (
@@ -56,7 +56,7 @@ ALL_LANES = (
 class Extent:
     """Size of the measurement: experiments, lanes, and numbers of prompts and tokens.
 
-    Default values are the paper's.
+    The default values are those of the paper.
     """
 
     experiments: tuple[str, ...] = NAMES
@@ -147,7 +147,7 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
     Args:
         extent: Size of the measurement.
         text_sets: Data sets, at least one.
-        sampled: Whether decoding samples tokens, rather than being greedy.
+        sampled: Whether tokens are sampled; otherwise, decoding is greedy.
 
     Raises:
         ConfigError: An experiment or lane is unknown, or the number of prompts or tokens is below 1.
@@ -177,7 +177,7 @@ def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]
 
 
 def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
-    """Experiment `prompt_length`: a few lanes on the same prompts, cut to each of several maximum lengths."""
+    """Experiment `prompt_length`: a few lanes on the same prompts, which are cut to several maximum lengths."""
     lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
     of_length = replace(extent, unit="characters")
     experiments = [

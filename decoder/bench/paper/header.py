@@ -1,7 +1,7 @@
 """Start of a new log, or check that an existing log can be resumed.
 
-An incomplete log is resumed only on the machine on which it was started, but by any commit of the source; a complete
-log can be shown on any machine.
+An incomplete log can be resumed only on the machine on which it was started, but the commit of the source may differ. A
+complete log can be shown on any machine.
 """
 
 from decoder.bench.machine import source_commit
@@ -46,7 +46,7 @@ def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: 
 
 
 def _note_version(log: PaperLog, before: Header, now: Header) -> None:
-    """Adds a record to the log if its latest results are from another commit or version of dynatui."""
+    """Adds a record to the log if the log's latest results are from another commit or version of dynatui."""
     first, this = ((each.commit or None, each.machine.versions["dynatui"]) for each in (before, now))
     last = [first, *((each.commit, each.version) for each in log.of(Resumed))][-1]
     if this != last:

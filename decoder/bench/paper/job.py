@@ -40,7 +40,7 @@ class OnPaper(OnPair):
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether it is an error if texts of `extent.length` tokens exceed the context; otherwise, texts are shortened."""
+    """Whether texts of `extent.length` tokens that exceed the context are an error; otherwise, texts are shortened."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
@@ -71,9 +71,9 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     """Context with loaded models, opened log and encoded prompts; in the context, other processes cannot use the log.
 
     Raises:
-        DecoderError: An option is invalid, a text does not fit into the context, the log belongs to another measurement
-            or machine, is locked by another process or cannot be written, or loading the models or using the device
-            fails.
+        DecoderError: An option is invalid, or a text does not fit into the context. The log belongs to another
+            measurement or machine, is locked by another process, or cannot be written. The models cannot be loaded, or
+            the device fails.
     """
     experiments = job.plan(job.extent).experiments
     sampling = Sampling(job.temperature, 0, job.top_p)
@@ -179,7 +179,9 @@ def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
-    """Extent with texts of at most `room` tokens; raises ConfigError if texts are longer and `must_fit` is set."""
+    """Extent with texts of at most `room` tokens; if longer texts are requested and `must_fit` is set, raises
+    ConfigError.
+    """
     if job.extent.length <= room:
         return job.extent
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"

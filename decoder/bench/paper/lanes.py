@@ -31,9 +31,9 @@ ASSISTANT = "assisted 20/.4"
 
 PAPER = DynaTree()
 SENSITIVE = replace(PAPER, tau_h=0.8, tau_l=0.4)
-"""Parameters that the paper's sweeps of breadth and depth start from."""
+"""Base parameters of the paper's sweeps of breadth and depth."""
 GRID_TREE = Fixed(n_max=128)
-"""Parameters that the paper's sweep of fixed trees starts from."""
+"""Base parameters of the paper's sweep of fixed trees."""
 
 
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
@@ -61,7 +61,7 @@ def sensitivity(
     breadths: tuple[tuple[int, int], ...],
     depths: tuple[tuple[int, int], ...],
 ) -> tuple[Lane, ...]:
-    """Lanes of DynaTree in which either thresholds, breadths or depths differ from the paper's values."""
+    """Lanes of DynaTree for the paper's sweeps of thresholds, breadths and depths; each lane belongs to one sweep."""
     return (
         *(
             _varied(f"tau_h={high:g} tau_l={low:g}", "thresholds", PAPER, {"tau_h": high, "tau_l": low})

@@ -2,7 +2,7 @@
 
 All functions are pure.
 
-Only texts that equal `ar`'s are compared. Confidence intervals are those of `decoder.bench.sampling.averages`.
+Only texts that equal the text of `ar` are compared. `decoder.bench.sampling.averages` computes confidence intervals.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from decoder.bench.sampling.request import Place
 from decoder.events import Figures
 
 Measure: TypeAlias = Callable[[Figures], float | None]
-"""Function that takes the figures of a turn and returns the compared quantity, or None if it is unknown."""
+"""Function that takes the figures of a turn and returns the compared quantity, or None if the quantity is unknown."""
 SPREAD_COVERAGE = 0.99
 """Nominal coverage of the bootstrap interval for a quotient of standard deviations.
 
@@ -44,7 +44,7 @@ class Course:
     """Index of the text length in the experiment's lengths."""
 
     def figures(self, lane: str, block: Block) -> Figures | None:
-        """Figures of a lane in a block; None if its text differs from `ar`'s, or the lane was not measured."""
+        """Figures of a lane in a block; None if the lane was not measured or its text differs from the text of `ar`."""
         by_lane = {turn.lane: turn.at[self.place] for turn in block.turns}
         own = by_lane.get(lane)
         return own if own and has_text_of(own, by_lane[BASELINE]) else None
@@ -54,7 +54,7 @@ class Course:
         return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
 
     def quotients(self, over: str, under: str, measure: Measure) -> Values:
-        """Quotient of two lanes' values of a quantity, for each prompt: the mean over the prompt's blocks."""
+        """Quantity of lane `over` divided by the quantity of lane `under`: mean over the blocks of each prompt."""
 
         def quotient(block: Block) -> float | None:
             above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
@@ -72,7 +72,7 @@ class Course:
 
 
 def courses(report: PaperReport, name: str) -> Iterator[Course]:
-    """Results of all experiments with this name that have a block, at their greatest text length."""
+    """Results of each experiment with this name and at least one block, at the experiment's greatest text length."""
     for number, experiment in enumerate(report.header.request.experiments):
         blocks = tuple(block for block in report.blocks if block.experiment == number)
         if experiment.name == name and blocks:
@@ -96,8 +96,8 @@ def mean_and_std(values: Values, seed: int) -> Interval | None:
 def spread_quotient(over: Values, under: Values, seed: int) -> Interval | None:
     """Quotient of two quantities' standard deviations over common prompts; None if a deviation is 0 or unknown.
 
-    Both deviations are recomputed for each bootstrap sample. With few prompts such an interval is too narrow, so its
-    nominal coverage is `SPREAD_COVERAGE`.
+    Both deviations are recomputed for each bootstrap sample. With few prompts, an interval with a nominal coverage of
+    95 % would be too narrow, so the nominal coverage is `SPREAD_COVERAGE`.
     """
     common = sorted(over.keys() & under.keys())
     both = np.array([[values[place] for place in common] for values in (over, under)])

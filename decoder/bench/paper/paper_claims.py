@@ -24,7 +24,7 @@ class PaperClaim(NamedTuple):
     paper: Mapping[str, float]
     """Quotient of the paper's own numbers, by data set."""
     limit: float = 1.0
-    """Value that the quotient must exceed; if `below` is set, value that it must stay below."""
+    """Limit of the quotient: the quotient must be below this limit if `below` is set, and above it otherwise."""
     below: bool = False
     doubt: Mapping[str, str] = MappingProxyType({})
     """Reasons not to rely on the paper's quotient, by data set."""

@@ -28,8 +28,8 @@ def marked(
 
     Args:
         rows: Rows of cells, some of which are published numbers.
-        usual_length: Text length T; numbers with another T get a note. If it is None, each number has the T of its row
-            and gets no such note.
+        usual_length: Usual text length T; published numbers with another T get a note. None if each number has the T of
+            its row; notes then leave T out.
     """
     shown = [cell for row in rows for cell in row if isinstance(cell, PublishedNumber)]
     known = marks(_remark(number, usual_length) for number in shown)
@@ -50,6 +50,6 @@ def _printed(number: PublishedNumber, mark: str) -> Printed:
 
 
 def _remark(number: PublishedNumber, usual_length: int | None) -> str:
-    """Remark on a published number: its T if unusual, its source if it is the logs, and doubts; empty if none apply."""
+    """Remark on a published number: an unusual T, the logs as its source, and doubts; empty if there is no remark."""
     length = f"at T={number.length}" if usual_length not in (None, number.length) else None
     return "; ".join(filter(None, (length, FROM_LOGS if number.source == LOGS else None, number.doubt)))

@@ -1,4 +1,4 @@
-"""The paper's own numbers, from the four versions of its text, v1 to v4, and from its authors' published logs.
+"""The paper's own numbers, from the four versions of the paper, v1 to v4, and from the authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
 later versions over earlier ones. This module does not depend on measurements.
@@ -77,7 +77,8 @@ class Key(NamedTuple):
     """Identity of a published number: its row, data set, quantity and setting."""
 
     row: str
-    """Name of a table row of the paper, or of a sweep's setting as given by `fixed_row` and similar functions."""
+    """Name of a row in a table of the paper; for a setting of a sweep, a name from `fixed_row` or a similar function.
+    """
     data_set: str
     figure: str
     """Key of the quantity: one of `report.FIGURE_KEYS`, `GAIN` or `MEMORY_GAIN`."""

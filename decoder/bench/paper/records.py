@@ -28,8 +28,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     at: tuple[Figures, ...]
     """Figures at each of `PaperExperiment.lengths`; only the last figures include the peak memory of the entire turn.
 
-    The figures compare the text with `ar`'s text in the same block, and state whether the first difference is a near
-    tie.
+    The figures compare the text with the text of `ar` in the same block, and state whether the first difference is a
+    near tie.
     """
     kv_bytes: int | None
     """Allocated bytes of the target's and the draft's KV caches; None if unknown."""
@@ -51,7 +51,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
-    """Record that the measurement was resumed by another commit or version of dynatui."""
+    """Record of a resumption: another commit or version of dynatui resumed the measurement."""
 
     at: str
     """Time of the resumption, UTC in ISO 8601."""
@@ -78,7 +78,7 @@ def blocks_of(log: PaperLog) -> list[Block]:
 
 
 def has_text_of(figures: Figures, plain: Figures) -> bool:
-    """Whether a lane's text equals plain decoding's, including its length.
+    """Whether a lane's text equals the text of plain decoding; the lengths of the texts must also be equal.
 
     If the text may differ by design, only the lengths are compared.
     """

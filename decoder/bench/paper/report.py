@@ -42,7 +42,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     prompts: int
     same: int
-    """Number of prompts whose text equals `ar`'s or may differ by design; speeds leave out all other prompts."""
+    """Number of prompts on which the lane's text equals the text of `ar` or may differ by design; speeds leave out all
+    other prompts.
+    """
     stats: dict[str, Interval]
     """Means over prompts for the keys of `FIGURE_KEYS`; unknown figures are missing.
 
@@ -81,8 +83,10 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
-        """Cell with these names; by default, the one with the greatest text length, and of those, with the greatest
-        prompt length. None if there is no such cell.
+        """Cell with these names, and with the text length `length` and the prompt length `most` if they are given.
+
+        If several cells match, the cell with the greatest text length is returned; if several cells have this text
+        length, the one with the greatest prompt length. None if no cell matches.
         """
         cells = [
             cell

@@ -27,7 +27,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     paper_name: str | None = None
     """Corresponding row of the paper's tables, as named in `published`; None if there is none."""
     own_text: bool = False
-    """Whether the lane's text may differ from `ar`'s by design; texts are then not compared."""
+    """Whether the lane's text may differ from the text of `ar` by design; if so, the texts are not compared."""
 
 
 class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):

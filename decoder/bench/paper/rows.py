@@ -75,7 +75,7 @@ def longest(shown: Sequence[Row]) -> list[Row]:
 
 
 def beside_the_paper(shown: Sequence[Row]) -> list[Row]:
-    """Rows of lanes that the paper also has, and of `auto`, the method without parameters to choose."""
+    """Rows of lanes that the paper also has, and rows of `auto`, which has no parameters to choose."""
     return [row for row in shown if row.lane.paper_name or row.lane.family == "auto"]
 
 
@@ -116,7 +116,7 @@ def printed(take: Callable[[Row], PublishedNumber | None], digits: int, scale: f
 
 
 def status(row: Row) -> str:
-    """Result of the comparison of the lane's texts with `ar`'s, in words."""
+    """Result of the comparison of the lane's texts with the texts of `ar`, in words."""
     if row.lane.own_text:
         return "may differ by design"
     different = row.cell.prompts - row.cell.same
@@ -124,7 +124,7 @@ def status(row: Row) -> str:
 
 
 def same_text() -> Spec:
-    """Column with the result of the comparison of the lane's texts with `ar`'s."""
+    """Column with the result of the comparison of the lane's texts with the texts of `ar`."""
     return Column("text"), status
 
 
@@ -161,8 +161,8 @@ def table(
         table_rows: Rows of the table.
         specs: Columns of the table; columns that are empty in all rows are left out.
         notes: Notes under the table; they follow the notes on the paper's numbers.
-        usual_length: Text length T; numbers of the paper with another T get a note. If it is None, each number has the
-            T of its row and gets no such note.
+        usual_length: Usual text length T; numbers of the paper with another T get a note. None if each number has the T
+            of its row; notes then leave T out.
     """
     cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]

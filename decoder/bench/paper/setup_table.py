@@ -23,7 +23,7 @@ AUTHORS = {
     "order": "one method after the other, each in a run of its own",
     "versions": "torch 2.0 or later, transformers 4.38 or later",
 }
-"""The authors' setup, by the name of the table's row."""
+"""Setup of the paper's authors, by name of the table row."""
 
 
 def setup(report: PaperReport) -> Table:

@@ -1,6 +1,6 @@
 """Summary of blocks: means over prompts with standard deviations and bootstrap intervals. All functions are pure.
 
-If a lane's text differs from `ar`'s, and not by design, the lane's times and speeds leave that prompt out.
+If a lane's text differs from the text of `ar` where it must not, the prompt is left out of the lane's times and speeds.
 """
 
 from collections import defaultdict
@@ -30,13 +30,13 @@ class Text:
     figures: Figures
     kv_bytes: int | None
     same: bool
-    """Whether the text equals `ar`'s or may differ by design."""
+    """Whether the text equals the text of `ar` or may differ by design."""
     depth: int | None
     """Number of tokens per round by which the paper's acceptance formula divides, see `paper_depth`."""
 
 
 Measure: TypeAlias = Callable[[Text], float | None]
-"""Function that takes a text and returns one of its figures, or None if it is unknown."""
+"""Function that takes a text and returns one figure of the text, or None if the figure is unknown."""
 
 
 def _plain(key: str, scale: float = 1.0) -> Measure:
@@ -76,7 +76,7 @@ TIMES: Mapping[str, Measure] = {
     "verify_ms": _per_round("verify_s", 1e3),
     "round_ms": _per_round("decode_s", 1e3),
 }
-"""Measures of times and speeds; a prompt is left out if its text differs from `ar`'s, and not by design."""
+"""Measures of times and speeds; a prompt is left out if its text differs from the text of `ar` where it must not."""
 COUNTS: Mapping[str, Measure] = {
     "paper_path_length": _plain("tokens_per_round"),
     "path_length": _plain("path_length"),
@@ -185,7 +185,7 @@ def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
 
 
 def _different(texts: Sequence[Text]) -> set[int]:
-    """Numbers of the prompts with a text that differs from `ar`'s, and not by design."""
+    """Numbers of the prompts with a text that differs from the text of `ar` where it must not."""
     return {text.prompt for text in texts if not text.same}
 
 

@@ -1,8 +1,8 @@
-"""The paper's tables with figures measured here, next to the paper's own numbers, if there are any.
+"""The paper's tables with figures measured here, next to the paper's own numbers where the paper has them.
 
 All functions are pure.
 
-Speeds are means over texts that equal `ar`'s; every row says on how many prompts the text differs.
+Speeds are means over texts that equal the text of `ar`; every row says on how many prompts the text differs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -103,7 +103,7 @@ def _per_lane(
 
 
 def _other_setting(experiment: PaperExperiment, shown: Sequence[Row]) -> tuple[str, ...]:
-    """Note on the text length and prompt length of the paper's numbers, if these differ from the experiment's."""
+    """Note on the text length and prompt length of the paper's numbers, if they differ from those of the experiment."""
     stands_for = next((row.text_set.stands_for for row in shown), None)
     if stands_for is None or stands_for not in published.MOST:
         return ()
@@ -227,7 +227,7 @@ def _ablation(report: PaperReport, experiment: PaperExperiment, notes: Sequence[
 
 
 def _gain(course: Course, lane: str, base: str) -> Interval | None:
-    """Gain in tokens/s over another lane in the same blocks, in %."""
+    """Gain in tokens/s over another lane, in %; the lanes are compared block by block."""
     if lane == base:
         return None
     quotient = mean_and_std(course.quotients(lane, base, speed), course.seed)

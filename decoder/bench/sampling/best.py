@@ -27,7 +27,7 @@ def tokens_of(request: SamplingRequest, records: Sequence[Expected], contest: Co
 def best_shape(
     request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
 ) -> tuple[DelayedTree, float]:
-    """Shape that maximises `aim` on these texts, and its block efficiency on them."""
+    """Shape that maximises `aim` on these texts, and the shape's block efficiency on these texts."""
     return max(tokens_of(request, records, contest).items(), key=lambda one: aim(*one))
 
 

@@ -1,4 +1,4 @@
-"""The paper's claims, each tested as a quotient of two means that exceeds 1 if the claim holds. All functions are pure.
+"""The paper's claims; each claim is tested by a quotient of two means. All functions are pure.
 
 A claim holds if the quotient's entire confidence interval lies above 1, and fails if the interval lies below 1.
 """
@@ -41,7 +41,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, float], seed: int) -> Ranking:
-    """Ranking of the verifiers by one measure, compared with the paper's ranking for every pair."""
+    """Ranking of the verifiers by one measure; the order of every pair is compared with the paper's order."""
     known = [name for name in reported if name in values]
     pairs = [(one, other) for one, other in combinations(known, 2) if reported[one] != reported[other]]
     ordered = [sorted(pair, key=lambda name: -reported[name]) for pair in pairs]
@@ -104,7 +104,7 @@ def of_measure(
 
 
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
-    """Claims, one per verifier: choosing the tree shape in each round is better than the best fixed delayed shape."""
+    """Claims, one per verifier: a selector that chooses a shape in each round is better than the best delayed shape."""
     for name, values in selected.items():
         says = f"{what}: {paper.NAMES[name]} with a selector, over the best delayed shape"
         yield _claim(says, values, static[name], seed)

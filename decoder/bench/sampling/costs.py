@@ -1,7 +1,8 @@
 """Expected time of a round with a given tree shape: the paper's equation 11.
 
-Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, it depends on the text
-length. Sampling and verification outside of the models are left out, since they do not affect the choice of a shape.
+Here the time of a forward pass depends on its number of rows (computed tokens); in the paper, this time depends on the
+text length. Sampling and verification outside of the models are left out, since they do not affect the choice of a
+shape.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
     first_s: float
     """Seconds of the first draft pass, over the last committed token."""
     level_s: tuple[float, ...]
-    """Seconds of each further draft pass, indexed by its number of rows."""
+    """Seconds of a later draft pass, indexed by the pass's number of rows."""
     verify_s: tuple[float, ...]
     """Seconds of the target pass, indexed by its number of rows, which include the root."""
 
@@ -32,7 +33,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def round_costs(measured: Sequence[Costs]) -> RoundCosts:
-    """Round costs from repeated measurements of a pair: the minimum of each time, since disturbances only add time.
+    """Round costs of a pair: each time is the lowest of repeated measurements, since disturbances only add time.
 
     Times are made non-decreasing in the number of rows.
     """
@@ -49,7 +50,9 @@ def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def _at(seconds: tuple[float, ...], rows: int) -> float:
-    """Seconds of a pass over `rows` rows; beyond the measured range, extrapolated linearly from its upper half."""
+    """Seconds of a pass over `rows` rows; beyond the measured range, the time is extrapolated linearly from the upper
+    half of the range.
+    """
     if rows < len(seconds):
         return seconds[rows]
     last, half = len(seconds) - 1, len(seconds) // 2

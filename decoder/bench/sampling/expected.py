@@ -81,7 +81,7 @@ def _selected(
 def _along_path(request: SamplingRequest, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
     """L1 distance of draft and target probabilities, and acceptance of each solver, by depth along one drafted path.
 
-    Both are shown in figure 1 of the paper.
+    Figure 1 of the paper shows the distance and the acceptances.
     """
     nodes = drawn.draws.trunk[: request.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]

@@ -83,8 +83,8 @@ def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[S
     """Measures all texts that the log lacks; `show` displays the progress.
 
     Raises:
-        DecoderError: An option is out of bounds, a prompt does not fit into the context, the log belongs to another
-            measurement or is locked by another process, or loading the models or using the device fails.
+        DecoderError: An option is out of bounds, or a prompt does not fit into the context. The log belongs to another
+            measurement, or is locked by another process. The models cannot be loaded, or the device fails.
         KeyboardInterrupt: The measurement was interrupted before the first record was complete.
     """
     require_whole_draft("dynatui bench sampling", job.target, job.draft)

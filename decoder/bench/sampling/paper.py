@@ -1,4 +1,4 @@
-"""The paper's averages by verifier, over its data sets, sampling settings and three pairs of large models.
+"""The paper's average for each verifier, over data sets, sampling settings and three pairs of large models.
 
 "The paper" is the one that `decoder.verify.lossless` cites; the numbers are in the column Average of its tables 2, 3, 6
 and 7. For the paper's delayed trees, a selector chooses the shape in each round.

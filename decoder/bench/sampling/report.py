@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     by_task: dict[str, float]
     by_sampling: dict[str, float]
     over_ar: Interval | None = None
-    """Tokens per second as a multiple of plain decoding's on the same texts; None in rows of block efficiency."""
+    """Tokens per second relative to plain decoding of the same texts; None in rows of block efficiency."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
 
 
 def _contenders_of(header: Header, log: SamplingLog) -> dict[Contest, dict[int, str]]:
-    """Name of the contender that decoded for a contest, by contest and by the sampling setting's number."""
+    """Name of the contender that decoded texts for a contest, by contest and then by number of the sampling setting."""
     selecting = header.request.selecting()
     names: dict[Contest, dict[int, str]] = {contest: {} for contest in header.request.contests()}
     for sampling, shapes in _decoded_shapes(header, log).items():
@@ -220,7 +220,7 @@ def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, floa
 
 
 def _decoded_shapes(header: Header, log: SamplingLog) -> dict[int, dict[Contest, DelayedTree]]:
-    """Shape with which the texts of a sampling setting were decoded, by the setting's number and by contest."""
+    """Shape with which texts were decoded, by number of the sampling setting and then by contest."""
     records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.of(Realised)}
     for record in log.of(Expected):
         if record.place.sampling in records:
@@ -284,7 +284,7 @@ def _claims(
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
-    """Values of the contests with one kind of drafting and any number of rollouts, by verifier."""
+    """Values by verifier, for the contests that have this kind of drafting and allow any number of rollouts."""
     return {
         contest.verifier: each for contest, each in values.items() if contest.drafting == drafting and contest.k is None
     }

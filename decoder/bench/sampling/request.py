@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Verifier with one kind of drafting; the verifier competes with the best shape that this drafting allows."""
+    """Verifier with one kind of drafting; in comparisons, it uses the best tree shape that this drafting allows."""
 
     verifier: str
     drafting: Drafting

@@ -80,7 +80,7 @@ def _heading(report: SamplingReport) -> str:
 
 
 def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
-    """Table of measured means over all texts and the paper's averages, in ascending order of the measured means."""
+    """Table of measured means over all texts beside the paper's averages; rows are in ascending order of the means."""
     reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
 
     def there(row: Row) -> float | None:
@@ -115,7 +115,7 @@ def divergence(by_depth: Divergence, k: int) -> Table:
     heads = [paper.NAMES.get(name, "bound") for name in by_depth.acceptance]
     rows = zip(map(str, range(len(by_depth.distance))), by_depth.distance, *by_depth.acceptance.values(), strict=True)
     return Table(
-        title=f"By depth of the draft tree (figure 1): L1 distance, acceptance among {k} draws",
+        title=f"L1 distance and acceptance among {k} draws, by depth of the draft tree (figure 1)",
         columns=(Column("depth", width=6), *(Column(head, "number", 3, 10) for head in ("L1", *heads))),
         rows=tuple(rows),
         notes=("bound: upper bound on the acceptance of any solver.",) * (BOUND in by_depth.acceptance),
@@ -173,7 +173,7 @@ def rankings(all_rankings: Sequence[Ranking]) -> str:
 
 
 def claims(rows: Sequence[Claim]) -> Table:
-    """Table of the paper's claims, each a quotient that exceeds 1 if the claim holds."""
+    """Table of the paper's claims; each claim has a quotient that exceeds 1 if the claim holds."""
     specs: list[Spec[Claim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
         (Column("paper", "number", 2, 6), lambda claim: claim.paper),

@@ -1,7 +1,7 @@
 """Heat maps of a sweep: speed over two axes, one map for each text length.
 
-If the grid has further axes, a cell shows the best setting along them. This module computes the content of the cells
-and does not paint them.
+If the grid has further axes, a cell shows the best setting over all values on these axes. This module computes the
+content of the cells and does not paint them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Cell:
     """Cell of a heat map: all settings with the values of its row and column."""
 
     speed: float | None
-    """Highest speed of the cell's settings, as a multiple of plain decoding's; None if none was measured."""
+    """Highest speed of the cell's settings, relative to plain decoding; None if no setting has a speed."""
     best: bool
     """Whether the cell contains the fastest setting of the entire sweep."""
     running: bool
@@ -43,11 +43,11 @@ class HeatMap:
     title: str
     """Title of the map, such as T=256."""
     rows: str
-    """Name of the axis whose values are the rows; `columns` is the name of the other axis."""
+    """Name of the axis whose values are the rows; `columns` is the name of the axis whose values are the columns."""
     columns: str
     heads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """Rows of the map: the row's value on its axis, and its cells."""
+    """Rows of the map; for each row, the value on the axis `rows` and the cells."""
 
 
 def legend(report: SweepReport) -> list[str]:

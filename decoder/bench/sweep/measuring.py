@@ -35,7 +35,7 @@ Prompts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Ready:
-    """Request, machine and measuring function of a worker, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after the worker has loaded the models."""
 
     request: SweepRequest
     machine: dict[str, Any]
@@ -67,8 +67,8 @@ def compared(
 ) -> Result:
     """Measures one setting against plain decoding (`ar`) and the reference parameters.
 
-    The result is `Refused` if the setting's trees do not fit in memory, a text differs from `ar`'s without a near tie
-    of two logits, or all texts differ.
+    The result is `Refused` if the setting's trees do not fit in memory, a text differs from the text of `ar` without a
+    near tie of two logits, or texts differ on all prompts.
     """
     space = space_named(request.space)
     config, plain = space.config(base, setting), space.plain_config(base, setting)
@@ -116,4 +116,4 @@ def _middle(samples: Samples, figure: Figure) -> float | None:
 
 def _why(difference: Difference) -> str:
     tie = {None: "one text is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
-    return f"the text of prompt {difference.prompt + 1} differs from ar's from token {difference.index} on: {tie}"
+    return f"the text of prompt {difference.prompt + 1} first differs from ar's at token {difference.index}: {tie}"

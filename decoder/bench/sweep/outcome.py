@@ -14,9 +14,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     speed: Median
-    """Speed as a multiple of `ar`'s on the same prompt; settings are ranked by its median over prompts."""
+    """Speed relative to `ar` on the same prompt; settings are ranked by the median of this ratio over prompts."""
     over_reference: Median | None
-    """Speed as a multiple of the reference's; None if the reference's texts differ from `ar`'s."""
+    """Speed relative to the reference; None if there is no prompt on which setting and reference both have a speed."""
     tokens_per_second: float
     tokens_per_round: float
     """Mean number of committed tokens per round: the paper's L-bar."""
@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     disturbed: int
     """Number of decoded texts whose times are disturbed, because threads waited too long for a processor."""
     near_ties: int = 0
-    """Number of prompts whose text differs from `ar`'s after a near tie of two logits."""
+    """Number of prompts whose text differs from the text of `ar` after a near tie of two logits."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ END_S = 3
 
 
 class ReadyWorker(Protocol):
-    """Request, machine and measuring function of a worker, made after its models are loaded."""
+    """Request, machine and measuring function of a worker, made after the worker has loaded the models."""
 
     @property
     def request(self) -> SweepRequest:
@@ -45,7 +45,7 @@ class ReadyWorker(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Arguments of every worker, sent to its process."""
+    """Arguments of every worker; they are sent to the worker's process."""
 
     prepare: Callable[[Note], ReadyWorker]
     """Function that loads the models, given a receiver of progress lines."""
@@ -66,7 +66,7 @@ class Joined:
 
 
 Message: TypeAlias = str | Joined | None
-"""Progress line of a worker, the notice that a worker joined, or None to let the reader refresh its display."""
+"""Progress line of a worker, the notice that a worker joined, or None, at which the reader can refresh its display."""
 
 
 def working(task: Task, workers: int, every_s: float) -> Generator[Message, None, None]:
@@ -119,7 +119,7 @@ def _require_success(process: SpawnProcess) -> None:
 
 
 def _end(processes: list[SpawnProcess]) -> None:
-    """Sends SIGTERM, on which workers return their claims, and kills those that still run after `END_S` seconds."""
+    """Sends SIGTERM, at which workers return their claims; kills the workers that still run after `END_S` seconds."""
     for process in processes:
         process.terminate()
     until = time.monotonic() + END_S
@@ -146,7 +146,7 @@ def _worker(task: Task, pipe: Connection) -> None:
     except DecoderError as error:
         pipe.send(error)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, SIGTERM must not interrupt the end
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM must not interrupt the end of the process
 
 
 def _end_with_parent() -> None:

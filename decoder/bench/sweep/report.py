@@ -17,7 +17,7 @@ State = Literal["waiting", "running", "done", "refused"]
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one setting, and its result once it was measured."""
+    """State of one setting, and the setting's result if it was measured."""
 
     setting: Setting
     state: State
@@ -26,7 +26,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason why the setting has no speed; None unless the state is refused."""
     worker: str | None = None
-    """Machine and process that last measured the setting, or is measuring it."""
+    """Machine and process of the worker that is measuring the setting, or that measured it last."""
     number: int | None = None
     """Number of the claim that led to the result; claims are numbered over the whole study. None without a result."""
     deaths: int = 0
@@ -39,7 +39,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speed(self) -> float | None:
-        """Median speed as a multiple of plain decoding's; None without a result."""
+        """Median speed relative to plain decoding; None without a result."""
         return self.outcome.speed.value if self.outcome else None
 
 
@@ -49,7 +49,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     study: str
     storage: str
-    """URL of the database, with its password removed."""
+    """URL of the database, without the password."""
     request: SweepRequest = msgspec.field(name="asked")
     machines: dict[str, dict[str, Any]]
     """Descriptions of the machines on which workers ran, by host name."""

@@ -71,7 +71,7 @@ class Space:
     about: str
     method: str
     axes: Mapping[str, tuple[Number, ...]]
-    """Default values on each axis: first the rows of a heat map, then its columns, and last `LENGTH`."""
+    """Default values by axis: first the axis of a heat map's rows, then the axis of its columns, and last `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
     """Function that takes the base parameters and a setting's values, and returns the parameters that change."""
     possible: Callable[[Values], bool] = lambda _: True
@@ -82,7 +82,7 @@ class Space:
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
-        """All valid settings, ordered with the last axis varying fastest.
+        """All valid settings, in an order in which the values of the last axis change fastest.
 
         Raises:
             ConfigError: No setting is valid, or there are more than `MOST_SETTINGS`.
@@ -185,7 +185,7 @@ def space_named(name: str) -> Space:
 
 
 def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """Base parameters: those of the preset, or by default the paper's; raises a ConfigError for an unknown preset."""
+    """Parameters of the preset, or the paper's if `preset` is None; raises ConfigError if the preset is unknown."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")
         usual = METHODS[space.method].own
@@ -208,7 +208,7 @@ def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Parses comma-separated values of an axis, as integers if its defaults are integers.
+    """Parses comma-separated values of an axis, as integers if the axis's default values are integers.
 
     Raises:
         ConfigError: The axis does not exist, or a value is not a number.

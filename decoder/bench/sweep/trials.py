@@ -23,7 +23,7 @@ from decoder.bench.sweep.spaces import Setting
 from decoder.errors import ConfigError, DatabaseError, quoted, require, shortened
 
 LIVES = 5
-"""A setting is refused after this many workers have died while measuring it."""
+"""Number of workers that must die while measuring a setting before the setting is refused."""
 HEARTBEAT_S, GRACE_S = 10, 60
 """Seconds between two prolongations of a lease, and the duration of a lease in seconds."""
 TABLES = (
@@ -102,7 +102,7 @@ def joined(
     """Study of a request; if it does not exist, it is created with all its settings.
 
     Raises:
-        ConfigError: The study of that name has another request.
+        ConfigError: The study of this name was created for another request.
         DatabaseError: The database cannot be used.
     """
     study = request.study if study is None else study
@@ -192,7 +192,7 @@ def prolonged(sweep: Sweep, claim: Claim) -> None:
 
 
 def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
-    """Stores a result; False if the lease had expired and another worker claimed the setting."""
+    """Stores a result and returns True. If the lease expired and the setting was claimed again, returns False."""
     state = "done" if isinstance(result, Outcome) else "refused"
     with _of(sweep) as transaction:
         changed = transaction.change(

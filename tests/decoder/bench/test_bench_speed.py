@@ -165,7 +165,7 @@ def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]
     assert " 98.7" in text
     assert "  syncs" in text
     assert "  1.25" in text
-    assert "generate dynamic, prompt 10, from token 255 on: NO TIE, gap 0.12" in text
+    assert "generate dynamic, prompt 10, first at token 255: NO TIE, gap 0.12" in text
     speeds = next(line for line in text.splitlines() if line.startswith("generate dynamic"))
     assert speeds.split()[2:] == [
         "12345.7",

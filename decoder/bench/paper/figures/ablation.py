@@ -21,7 +21,7 @@ from decoder.bench.paper.figures.style import ACCENT, DARK, LOOKS, Look, name_ax
 from decoder.bench.paper.report import Cell, PaperReport
 
 STAGES = {"Fixed D5B2": "", "Phase 1": "+ breadth", "Phase 2": "+ depth", DYNATREE: "+ history"}
-"""Rows of the paper's ablation, each with the rule added in this row; D5 in the first row is DynaTree's base depth."""
+"""Rows of the paper's ablation, and the rule that each row adds; D5 in the first row is DynaTree's base depth."""
 COLOURS = (LOOKS["fixed"].colour, "#ecc5b8", "#dc9079", ACCENT)
 
 
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
 
 
 def ablation_progression(report: PaperReport) -> Figure | None:
-    """Two panels over the steps of the ablation: speed and rounds per text; tokens per round and acceptance."""
+    """Two panels over the steps of the ablation: (a) speed and rounds per text, (b) tokens per round and acceptance."""
     cells = longest(longest_prompts(cells_of(report, "main")))
     stages = _stages(report, cells)
     if len(stages) < 2 or not any(SPEED in stage.cell.stats for stage in stages):
@@ -77,7 +77,7 @@ def _speed(axes: Axes, stages: list[Stage]) -> None:
 
 
 def _progress(axes: Axes, stages: list[Stage]) -> None:
-    """Draws tokens per round and acceptance; for steps of equal depth, the two are nearly proportional."""
+    """Draws tokens per round and acceptance; for steps of equal depth, these quantities are nearly proportional."""
     name_axes(axes, title="(b) tokens a round and acceptance", x="", y="L-bar, tokens a round (solid)")
     _line(axes, stages, "tokens_per_round", "-", ACCENT)
     confine(axes, 0.3, 1)

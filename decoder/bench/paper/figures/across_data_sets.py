@@ -27,7 +27,9 @@ Groups = Sequence[Mapping[str, Cell]]
 
 
 def main_results_bars(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of the paper's four methods on the longest texts: each method's fastest lane per data set."""
+    """Speed and speed-up of the paper's four methods on the longest texts; on each data set, a method is shown by its
+    fastest lane.
+    """
     cells = _main(report, longest)
     by_group: dict[str, dict[str, Cell]] = {}
     for data_set, these in cells.items():
@@ -79,7 +81,7 @@ def _take(group: dict[str, Cell], data_set: str, lane: Lane, cells: Sequence[Cel
 
 
 def _speeds(report: PaperReport, first: Axes, second: Axes, groups: Groups) -> None:
-    """Draws two panels: speed in tokens/s, and speed as a multiple of plain decoding's (`ar`)."""
+    """Draws two panels: speed in tokens/s, and speed relative to plain decoding (`ar`)."""
     _grouped(report, first, groups, SPEED, "{:.0f}")
     _grouped(report, second, groups, SPEEDUP, "{:.2f}x")
     name_axes(first, title="(a) throughput", x="", y="speed (tokens/s)")

@@ -38,9 +38,9 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""Functions that draw the paper's figures 3 to 8, figures of its first version and one further figure, by file name."""
+"""Functions by file name; they draw the paper's figures 3 to 8, figures of the paper's first version, and one more."""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
-"""File metadata by format; SVG files get no date, which would make equal figures differ."""
+"""File metadata by format; SVG files get no date, since a date would make equal figures differ."""
 
 
 def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
@@ -51,7 +51,7 @@ def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
 
 
 def _drawn(function: Drawn, report: PaperReport) -> dict[str, bytes]:
-    """Bytes of a figure by format; empty if its cells were not measured."""
+    """Bytes of a figure by format; empty if the figure's cells were not measured."""
     contents: dict[str, bytes] = {}
     with style.context([dict(SETTINGS)], after_reset=True):
         if figure := function(report):

@@ -11,7 +11,7 @@ from decoder.bench.paper.request import Lane
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 FIRST_DATA_SET = "WikiText-2"
-"""The paper's name of the data set that is shown in its figures with only one data set."""
+"""Name of the data set that the paper shows in figures with only one data set."""
 DYNATREE = "DynaTree"
 """Name of the row for the complete method in the paper's tables."""
 EARLY_LENGTH = 500
@@ -51,7 +51,7 @@ def longest(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def early(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells with the text length nearest to that in the paper's first version."""
+    """Cells with the text length nearest to the text length of the paper's first version."""
     known = list(cells)
     length = min((cell.length for cell in known), key=lambda length: abs(length - EARLY_LENGTH), default=0)
     return [cell for cell in known if cell.length == length]

@@ -1,4 +1,4 @@
-"""Sweep of fixed trees, in two figures of six panels: figure 7 of the paper, and a figure of its first version."""
+"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7 and one of the paper's first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ SPEEDUP_UNIT = "speed (x ar)"
 
 
 def fixed_tree_sweep(report: PaperReport) -> Figure | None:
-    """Six panels on the longest texts: speed-up over each parameter, speed-up and l-bar as heat maps, acceptance."""
+    """Six panels on the longest texts: speed-up over each parameter, heat maps of speed-up and of l-bar, acceptance."""
     cells = longest(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -38,14 +38,14 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
     figure, (upper, (speedup, path, acceptance)) = sheet(2, 3, width=13, height=7.4)
     _along_sides(upper, trees)
     heat_map(speedup, at_best_threshold(trees, SPEEDUP), "{:.2f}".format)
-    name_axes(speedup, title=f"(d) {SPEEDUP_UNIT}, each at its fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    name_axes(speedup, title=f"(d) {SPEEDUP_UNIT} at each cell's fastest τ", x=SIDES["branching"], y=SIDES["depth"])
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
     return sign(figure, report, cells, _remark(trees))
 
 
 def param_sweep(report: PaperReport) -> Figure | None:
-    """Six panels at the text length of the paper's first version; (d) has the fastest tree of every text length."""
+    """Six panels at the text length of the paper's first version; (d) shows the fastest tree at each text length."""
     cells = early(grid_cells(report))
     trees = grid(report, cells)
     if not trees:
@@ -55,7 +55,7 @@ def param_sweep(report: PaperReport) -> Figure | None:
     _fastest_by_length(over_length, report)
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
-    return sign(figure, report, cells, f"{_remark(trees)}; (d) is of all lengths")
+    return sign(figure, report, cells, f"{_remark(trees)}; (d) shows all text lengths")
 
 
 def described(tree: Tree) -> str:
@@ -92,7 +92,7 @@ def _path_lengths(axes: Axes, trees: Grid) -> None:
     lengths = at_best_threshold(trees, "paper_path_length")
     if lengths:
         heat_map(axes, lengths, "{:.2f}".format)
-    name_axes(axes, title="(e) l-bar (tokens a round), each at its fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    name_axes(axes, title="(e) l-bar (tokens a round) at each cell's fastest τ", x=SIDES["branching"], y=SIDES["depth"])
 
 
 def _acceptance(axes: Axes, trees: Grid) -> None:

@@ -106,7 +106,7 @@ def logarithmic(axes: Axes, places: Sequence[float]) -> None:
 
 
 def confine(axes: Axes, bottom: float, top: float) -> None:
-    """Scales the y axis so that data and ticks lie between the fractions `bottom` and `top` of its height."""
+    """Scales the y axis so that data and ticks lie between the fractions `bottom` and `top` of the axis's height."""
     low, high = axes.get_ylim()
     whole = (high - low) / (top - bottom)
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
@@ -172,8 +172,8 @@ def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
 
 
 def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
-    """Cost of a candidate rectangle: high if it exceeds the axes, medium for each name and low for each mark that it
-    overlaps.
+    """Cost of a candidate rectangle: 100 if the rectangle extends beyond the axes, plus 10 for each name and 1 for each
+    mark that the rectangle overlaps.
     """
     outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
@@ -186,7 +186,7 @@ def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
 
 
 def _ends(stat: Interval) -> tuple[float, float]:
-    """Lower and upper end of the whisker; both are the mean if there is no interval."""
+    """Lower and upper end of the whisker; if there is no interval, each end is the mean."""
     low = stat.value if stat.low is None else min(stat.value, stat.low)
     high = stat.value if stat.high is None else max(stat.value, stat.high)
     return low, high

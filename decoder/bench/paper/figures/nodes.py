@@ -1,4 +1,4 @@
-"""Speed-up against the number of verified nodes, and the time of a target pass by rows on the same machine."""
+"""Figure of speed-up against the number of verified nodes, with the time of a target pass by number of rows."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -28,7 +28,7 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: a lane in several experiments is drawn with its results from the first one."""
+"""Experiments in order of precedence: if a lane is in several experiments, its results are from the first of them."""
 COST = Look(DARK, "|", ":")
 
 

@@ -1,4 +1,4 @@
-"""Figures over the number of new tokens, like figure 5 of the paper and the length scaling of its first version."""
+"""Figures with text length on the x axis, like the paper's figure 5 and a figure of the paper's first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

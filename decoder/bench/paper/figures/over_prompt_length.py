@@ -1,4 +1,4 @@
-"""Figures of speed by maximum prompt length, like the paper's figure 8 and a similar figure of its first version."""
+"""Figures of speed by maximum prompt length, like the paper's figure 8 and a figure of the paper's first version."""
 
 from collections.abc import Sequence
 

@@ -36,7 +36,9 @@ UNSURE = "τl: the draft is unsure below this probability"
 
 
 def parameter_sensitivity(report: PaperReport) -> Figure | None:
-    """Three panels: speed over thresholds as a scatter plot, and over pairs of breadths and of depths as lines."""
+    """Three panels of speed: a scatter plot over thresholds, a line over pairs of breadths, and a line over pairs of
+    depths.
+    """
     cells = longest(longest_prompts(cells_of(report, "sensitivity")))
     lanes = lanes_of(report, cells)
     trees = [lane for lane in lanes if lane.method == "dynatree" and stat_of(lane, cells, SPEED)]
@@ -50,7 +52,7 @@ def parameter_sensitivity(report: PaperReport) -> Figure | None:
         _baselines(axes, lanes, cells)
         axes.margins(y=0.25)
     figure.legend(*middle.get_legend_handles_labels(), loc="outside upper right", ncols=3)
-    name_axes(left, title="(a) thresholds", x="τh: the draft is sure from this probability on", y=UNSURE)
+    name_axes(left, title="(a) thresholds", x="τh: the draft is sure at or above this probability", y=UNSURE)
     name_axes(middle, title="(b) breadth", x="(B_min, B_max), children of a node", y="speed (tokens/s)")
     name_axes(right, title="(c) depth", x="(D0, D_max), levels", y="speed (tokens/s)")
     return sign(figure, report, cells)
@@ -72,7 +74,7 @@ def _depths_of(parameters: dict[str, Any]) -> Pair:
 def _pairs(
     trees: Lanes, cells: Sequence[Cell], varied: tuple[str, ...], read: Callable[[dict[str, Any]], Pair]
 ) -> Measured:
-    """Speeds by two parameters, of the largest group of lanes that are equal in all other parameters."""
+    """Speeds by the values of two parameters, for the largest group of lanes that are equal in all other parameters."""
     groups: dict[str, dict[Pair, Interval]] = {}
     for lane in trees:
         if stat := stat_of(lane, cells, SPEED):
@@ -86,7 +88,7 @@ def _others(lane: Lane, varied: tuple[str, ...]) -> str:
 
 
 def _thresholds(figure: Figure, axes: Axes, measured: Measured) -> None:
-    """Draws a point for every pair of thresholds, with its speed as colour and number."""
+    """Draws a point for every pair of thresholds; the point's colour and a number show the speed."""
     x, y = [high for (high, _), _ in measured], [low for (_, low), _ in measured]
     speeds = means([stat for _, stat in measured])
     drawn = axes.scatter(x, y, c=speeds, cmap=COLOURS_OF_VALUES, s=130, edgecolors="black", zorder=3)

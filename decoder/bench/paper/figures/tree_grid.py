@@ -1,4 +1,4 @@
-"""Grid of fixed trees by depth, branching and threshold, its fastest tree, and curves over one parameter.
+"""Grid of fixed trees by depth, branching and threshold; the grid's fastest tree; and curves over one parameter.
 
 All functions are pure.
 """
@@ -64,7 +64,7 @@ def values(trees: Grid, side: Side) -> list[float]:
 
 
 def at_best_threshold(trees: Grid, key: str) -> Table:
-    """Quantity `key` by depth and branching; each value is from the threshold with the greatest speed-up."""
+    """Quantity `key` by depth and branching, in each case at the threshold with the greatest speed-up."""
     fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
     return {place: cell.stats[key].value for place, cell in fastest.items() if key in cell.stats}
 
