@@ -17,7 +17,9 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""Sizes of the speed trial: weights that exceed a core's caches, and the rows of a small tree's verification."""
+"""Sizes of the speed trial. The weights exceed a core's caches; there are as many rows as in the verification of a
+small tree.
+"""
 
 
 class Linear(Protocol):
@@ -27,11 +29,11 @@ class Linear(Protocol):
         """Output rows of the layer, in the dtype of the implementation."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Sum of `residual` and the layer's output rows, in the dtype of `residual`, which may be overwritten."""
+        """Sum of `residual` and the layer's output rows, in the dtype of `residual`; `residual` may be overwritten."""
 
 
 class PublicLinear:
-    """A `Linear` by torch's public `linear`, for every release, device and dtype."""
+    """A `Linear` that calls torch's public `linear`, which exists in every release and for every device and dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self._weight = weight.to(dtype)
@@ -73,7 +75,7 @@ class OneDnnLinear:
 
 
 class FbgemmLinear:
-    """A `Linear` by FBGEMM, with float16 weights and float32 rows.
+    """A `Linear` that FBGEMM computes, with float16 weights and float32 rows.
 
     Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than a call
     of oneDNN's operator, and needs no conversion of rows and products.
@@ -131,8 +133,8 @@ def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
                 return maker(weight, bias, dtype)
             except NotImplementedError:
                 continue
-    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save; so float32 is
-    # used in its place.
+    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save, so float32 is
+    # used instead of float16.
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
