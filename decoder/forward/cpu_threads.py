@@ -79,7 +79,7 @@ def choose_threads(
     most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
-    # The thread counts are tried in turn, so that other load on the machine affects all of them equally.
+    # The thread counts are tried in turn, so that other load on the machine affects all counts equally.
     for repeat in range(REPEATS + 1):
         for count in counts:
             # The first run with each thread count is a warm-up: its time is dropped after the second run.
@@ -109,7 +109,7 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 
 
 def usable_cores() -> int:
-    """Number of CPUs that this process may use, at most the CPU quota of its container.
+    """Number of CPUs that this process may use, limited by the CPU quota of its container.
 
     Counts every hardware thread of a core, whereas torch's default number of threads counts every core once where
     possible.

@@ -154,7 +154,7 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 
 def cache_argument(module: Any) -> str:
-    """Name of a module's argument for the cache, and of the cache in its output; transformers 5.24 renamed both."""
+    """Name of the cache, as an argument of a module and in the module's output; transformers 5.24 renamed it."""
     return next((name for name in CACHES if name in _arguments(module)), CACHES[0])
 
 
@@ -323,7 +323,7 @@ def _shape(tensor: Tensor) -> Tensor:
 
 
 def sizes_of(module: Any) -> dict[str, int]:
-    """Integers in a module's configuration, by name; some of them may limit its attention."""
+    """Integers in a module's configuration, by name; some of these integers may limit the module's attention."""
     named = module.config.get_text_config().to_dict()
     return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
 

@@ -120,7 +120,9 @@ class KvCache:
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies the rows with indices `rows` to index `first` and the indices after it; `keep` and `drop` use it."""
+        """Copies the rows with indices `rows` to index `first` and the next indices. `keep` and `drop` call this
+        method.
+        """
         for tensor, axis in self._tensors():
             index = torch.tensor(rows, dtype=torch.long, device=tensor.device)
             tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))

@@ -1,4 +1,4 @@
-"""Judges in float32, with the same sampling noise, whether a text's first difference from plain decoding is a near tie.
+"""Judges whether a text's first difference from plain decoding is a near tie, by float32 scores with the same noise.
 
 In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
 scores differ by less than the rounding error may swap ranks. If the scores differ by more, the first difference is a
@@ -107,8 +107,8 @@ class Judge:
         reference: Iterator[Float[Tensor, "P V"]],
         own: Sequence[Iterator[Float[Tensor, "P V"]]],
     ) -> Verdict:
-        """Verdict from the reference's scores; the largest difference between the reference's logits and the other
-        logits counts as the rounding error.
+        """Verdict from the reference's scores; the largest difference between the reference's logits and the logits in
+        `own` counts as the rounding error.
         """
         error, scores = 0.0, torch.empty(0)
         for exact, *rounded in zip(reference, *own, strict=True):

@@ -69,7 +69,7 @@ text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
-    """Raises PairError for a checkpoint without a language model, or with one that the engine cannot decode."""
+    """Raises PairError for a checkpoint without a language model, or with a model that the engine cannot decode."""
     if isinstance(config, GgufFile):
         check_gguf(name, config)
         return
@@ -355,7 +355,9 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """Result of an attempt to run the model; if it fails, raises PairError; `fault` says what the model cannot do."""
+    """Result of an attempt to run the model. Raises PairError if the attempt fails; `fault` says what the model cannot
+    do.
+    """
     try:
         # Copied to the host, since a device reports errors only when the host waits for it.
         return attempt().cpu()

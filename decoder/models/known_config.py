@@ -131,7 +131,7 @@ THETA, PARTIAL = 10000.0, 0.25
 
 
 def decoded(content: bytes, kind: Any) -> Any:
-    """Contents of a JSON file as an object of the type `kind`; None if they are not of this type."""
+    """Contents of a JSON file as an object of the type `kind`; None if the contents do not have this type."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

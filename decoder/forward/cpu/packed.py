@@ -1,4 +1,4 @@
-"""Matrix products with weights packed for this CPU; the only module that uses undocumented operators of torch.
+"""Matrix products with weights packed for this CPU. Only this module uses undocumented operators of torch.
 
 With plain weights, the time of a product grows with the number of rows, so that verifying a draft tree is slower than
 plain decoding; with packed weights, eight rows take little longer than one row. If torch or the CPU lacks an operator,
@@ -126,7 +126,7 @@ Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
-    """A linear layer in the fastest form on this CPU, with weights in `dtype` or a more precise one."""
+    """A linear layer in the fastest form on this CPU, with weights in `dtype` or in a more precise dtype."""
     for maker in (FbgemmLinear, OneDnnLinear):
         if works(maker, dtype):
             try:

@@ -54,7 +54,7 @@ class Family:
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves them by head."""
+    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves all three by head."""
     outward: str
     up: tuple[str, ...]
     """Names of the MLP's first matrix, or of its gate matrix and its first matrix."""
@@ -150,7 +150,7 @@ class Matrix:
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
-        """Reads a linear layer's weight and bias, and folds the affine part of the norm before it into them."""
+        """Reads a linear layer's weight and bias, and folds the affine part of the norm `norm` into both."""
 
         def found(part: str) -> Tensor | None:
             weight = weights.get(part)

@@ -21,7 +21,9 @@ TIMED_ROWS = 256
 
 
 class Contexts:
-    """Contexts of one model. Unused contexts are kept, since a new one takes longer than a round of a small model."""
+    """Contexts of one model. Unused contexts are kept, since making a context takes longer than a round of a small
+    model.
+    """
 
     def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
         """Makes contexts of `sequences` sequences each; see `Context` for `half`."""

@@ -72,8 +72,8 @@ class DraftedRows(ABC):
         """Adds new rows, which are not in the cache yet; returns their numbers.
 
         Raises:
-            ValueError: The position of a row does not follow its parent's; llama.cpp would compute such a row wrongly,
-                or refuse it.
+            ValueError: The position of a row is not the next one after its parent's position; llama.cpp would compute
+                such a row wrongly, or refuse it.
         """
         first = len(self.rows)
         for token, position, parent in zip(tokens, positions, parents, strict=True):

@@ -24,7 +24,7 @@ MOST_PENDING = 16
 
 
 class StateCache(LlamaCache):
-    """A cache of states, and of keys and values where some layers attend to them."""
+    """A cache of states, and of the keys and values of layers that attend."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)

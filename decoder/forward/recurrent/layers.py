@@ -173,8 +173,8 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """`StateLayers` for a module's family. If the family defines its own cache class, its modules accept no other; then
-    the result is a subclass of both classes.
+    """`StateLayers` for a module's family. If the family defines a cache class of its own, its modules accept only this
+    class; the result is then a subclass of `StateLayers` and of this class.
     """
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]

@@ -44,7 +44,7 @@ def with_parents(parents: Sequence[int], visible: Bool[NDArray[np.bool_], "N M"]
 
 
 def path_to(row: int, parents: Sequence[int]) -> list[int]:
-    """Rows of the path from the text to `row`, which is the last of them."""
+    """Rows of the path from the text to `row`; `row` is the last of them."""
     path = []
     while row != NO_PARENT:
         path.append(row)

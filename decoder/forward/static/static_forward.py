@@ -63,7 +63,7 @@ def static_forward(model: "LanguageModel") -> StaticForward:
 def static_in_place(model: "LanguageModel") -> StaticForward:
     """The fastest static form of a model; if possible, it replaces the module layer by layer, to save memory.
 
-    The model then uses this form for all passes, and loads its module only when it is needed.
+    The model then uses this form for all passes, and loads its module only when the module itself is needed.
     """
     if isinstance(model.runs_by, NativeStatic):
         return model.runs_by

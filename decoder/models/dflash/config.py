@@ -220,7 +220,7 @@ def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
 
 
 def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; flat configurations list the layers before them, so 1 is added."""
+    """Target layers whose inputs the head reads; flat configurations list the layers before these, so 1 is added."""
     if dialect.fixed_window:
         field, layers = "aux_hidden_state_layer_ids", options.aux_hidden_state_layer_ids
         if not layers:
