@@ -15,12 +15,12 @@ ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
 TWICE = frozenset({"mimo_v2_flash"})
 """Model types whose sliding layers have twice as many key-value heads as the configuration states."""
 INDEXED = frozenset({"indexed_attention", "minimax_m3_sparse"})
-"""Layer types that may cache the keys of an indexer besides keys and values."""
+"""Layer types that may cache the keys of an indexer in addition to the keys and values of attention."""
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Two sizes of a text's keys and values, in bytes: with all rows, as our cache stores them; and with ring buffers,
-    which would store only the rows of the window in layers that have one.
+    """Two sizes of a text's keys and values, in bytes. The first size is that of all rows, as our cache stores them.
+    The second size is that of ring buffers, which would store only a window's rows in layers with a window.
 
     Args:
         config: Configuration of a model.
@@ -48,8 +48,8 @@ def _row_sizes(config: Any) -> Sequence[int]:
 
 
 def _latents(config: Any, layers: int) -> list[int]:
-    """How many numbers each layer caches for one token in latent attention, which caches one vector in place of keys
-    and values; empty if the model has no latent attention.
+    """How many numbers each layer caches for one token if the model has latent attention, which caches one vector in
+    place of keys and values; empty for other models.
     """
     if not any(by_layers(config, "kv_lora_rank")):
         return []

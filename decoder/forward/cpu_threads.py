@@ -1,7 +1,7 @@
 """Number of CPU threads, chosen by a short trial within the cores that the process may use.
 
-With more threads than free cores, threads wait for each other in every matrix product, which makes it several times
-slower. Small models are slower with a second thread even if a core is free.
+With more threads than free cores, threads wait for each other in every matrix product, and the product takes several
+times as long. Small models are slower with a second thread even if a core is free.
 """
 
 import os
@@ -79,7 +79,7 @@ def choose_threads(
     most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
-    # The thread counts are tried in turn, so that other load on the machine affects all of them equally.
+    # The thread counts are tried in turn, so that other load on the machine affects all counts equally.
     for repeat in range(REPEATS + 1):
         for count in counts:
             # The first run with each thread count is a warm-up: its time is dropped after the second run.
@@ -91,7 +91,9 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """The smallest number of threads such that no larger number cuts its time to less than `WORTH` times that time."""
+    """Finds the number of threads to use. Starts from the smallest number, and takes a larger number only if it cuts
+    the time to less than `WORTH` times the time of the number taken before.
+    """
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:
@@ -107,9 +109,10 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 
 
 def usable_cores() -> int:
-    """Number of CPUs that this process may use, at most the CPU quota of its container.
+    """Number of CPUs that this process may use, limited by the CPU quota of its container.
 
-    Hardware threads of one core count separately; torch's default number of threads counts them once where possible.
+    Counts every hardware thread of a core, whereas torch's default number of threads counts every core once where
+    possible.
     """
     import loky  # noqa: PLC0415 - importing takes 10 ms, wasted if OMP_NUM_THREADS is set
 

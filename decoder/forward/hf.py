@@ -73,7 +73,8 @@ class Layers(Cache):
             positions: Positions of the new rows; None: the new rows directly follow the cached rows.
             put_indexer: Stores the new keys of a layer's indexer.
             key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
-            starts: First row that a layer's attention reads, by layer number; row 0 for layers that are missing.
+            starts: First row that a layer's attention reads, by layer number; row 0 for layers that are not in the
+                mapping.
         """
         super().__init__(layers=[])
         self._put, self._put_indexer, self._rows, self._positions = put, put_indexer, rows, positions
@@ -101,9 +102,11 @@ class Layers(Cache):
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass; for a layer, each new row's position minus its index in the pass.
+        """Number of cached rows before the pass. For a single layer, if positions are known: for each new row, its
+        position minus its index in the pass.
 
-        Layers that scale queries by position (Llama 4) add the row's index to this number.
+        Layers that scale queries by position (Llama 4) add each row's index to this number, which gives the row's
+        position.
         """
         if layer_idx is None or self._positions is None:
             return self._rows
@@ -113,7 +116,7 @@ class Layers(Cache):
 def appending(
     cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
 ) -> Layers:
-    """`Layers` for one pass, which writes its rows after the rows of `cache` in use; does not change `cache.used`.
+    """`Layers` for one pass, which writes new rows after the rows in use of `cache`; `cache.used` is not changed.
 
     After the first pass, the caller must call `cache.settle`.
 
@@ -151,7 +154,7 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 
 def cache_argument(module: Any) -> str:
-    """Name of a module's argument for the cache, and of the cache in its output; transformers 5.24 renamed both."""
+    """Name of the cache, as an argument of a module and in the module's output; transformers 5.24 renamed it."""
     return next((name for name in CACHES if name in _arguments(module)), CACHES[0])
 
 
@@ -229,9 +232,10 @@ class ModuleForward:
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """The module's output of one pass; `biases` has, for each layer type, what is added to its attention scores.
+        """The module's output of one pass; `biases` has, for each layer type, the bias that is added to its attention
+        scores.
 
-        If the options have `inputs_embeds`, the module reads the rows in it in place of the tokens.
+        If the options contain `inputs_embeds`, the module reads these rows in place of the tokens.
         """
         masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
         given = {} if "inputs_embeds" in options else {"input_ids": tokens[None]}
@@ -274,10 +278,10 @@ class ModuleForward:
 def has_room(module: Any, text: int, rows: int) -> bool:
     """Whether a module can compute `rows` rows together after a text of `text` tokens; True if unknown.
 
-    Some families store a mask, or token types, as long as their longest text, and fail beyond this length. Computing a
-    text of this length would take minutes and gigabytes, but takes almost no time on torch's meta device, whose tensors
-    have only shapes. If a module's control flow depends on tensor values, the module fails on the meta device even for
-    a few rows, and the answer is unknown.
+    Some families store a mask, or token types, as long as their longest text, and fail beyond this length. Whether a
+    module fails is tried on torch's meta device, whose tensors have only shapes. There a pass takes almost no time;
+    with real tensors, it would take minutes and gigabytes. If a module's control flow depends on tensor values, the
+    module fails on the meta device even for a few rows, and the answer is unknown.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -319,13 +323,15 @@ def _shape(tensor: Tensor) -> Tensor:
 
 
 def sizes_of(module: Any) -> dict[str, int]:
-    """Integers in a module's configuration, by name; some of them may limit its attention."""
+    """Integers in a module's configuration, by name; some of these integers may limit the module's attention."""
     named = module.config.get_text_config().to_dict()
     return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module with the same weights and buffers, and with `size` as configuration value `name`; None if impossible."""
+    """A module with the same weights and buffers, and with `name` set to `size` in the configuration; None if this is
+    impossible.
+    """
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)

@@ -1,6 +1,7 @@
 """The Hugging Face module of a model: loaded on first use, and dropped from memory if it can be loaded again.
 
-Models of native families run without the module; only transformers' own methods and the judge of near ties need it.
+Models of native families run without the module; for them, only transformers' own methods and the judge of near ties
+need it.
 """
 
 import functools
@@ -103,7 +104,7 @@ class HfModule:
         return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
 
     def choose_paths(self) -> None:
-        """Makes all forward forms that are made from now on compute draft trees as whole paths."""
+        """From now on, `forward_form` returns forms that compute draft trees as whole paths."""
         self._tried_by_paths = True
 
     @property

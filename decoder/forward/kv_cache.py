@@ -21,8 +21,8 @@ Part = tuple[str, int]
 class KvCache:
     """A preallocated KV cache whose rows can be kept or dropped one by one.
 
-    Its tensors are filled with zeros, since in uninitialised memory a NaN in a masked row would turn the output into
-    NaN. If shapes are unknown before the first pass, `store` has no heads until `settle`.
+    Its tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
+    output NaN. If shapes are unknown before the first pass, `store` has no heads until `settle`.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -93,7 +93,7 @@ class KvCache:
         return rows
 
     def settle(self) -> None:
-        """After the first pass, which has shown the shapes of rows, allocates all rows; later, does nothing.
+        """Allocates all rows after the first pass, which has shown the shapes of rows; does nothing after later passes.
 
         If keys and values have the same shape in all layers, they share one tensor, `store`.
         """
@@ -120,7 +120,9 @@ class KvCache:
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies the rows with indices `rows` to index `first` and the indices after it; `keep` and `drop` use it."""
+        """Copies the rows with indices `rows` to index `first` and the next indices. `keep` and `drop` call this
+        method.
+        """
         for tensor, axis in self._tensors():
             index = torch.tensor(rows, dtype=torch.long, device=tensor.device)
             tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
@@ -145,7 +147,7 @@ class KvCache:
         return self.used
 
     def drop(self, first: int, count: int) -> None:
-        """Drops `count` rows from index `first` on, committed or drafted; later rows move to lower indices."""
+        """Drops `count` committed or drafted rows, the first at index `first`; later rows move to lower indices."""
         self.place(first, range(first + count, self.used))
         self.length -= max(0, min(count, self.length - first))
         self.used -= count

@@ -1,6 +1,6 @@
 """A language model as the engine sees it: it computes logits from token rows, with one forward form at a time.
 
-Knows neither where models come from nor whether a pair is compatible (see `decoder.models`), and nothing of drafting.
+`decoder.models` loads models and checks whether a pair is compatible. This module knows nothing of drafting.
 """
 
 import copy
@@ -37,8 +37,8 @@ class LanguageModel:
     """
 
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """Makes a model. On a CPU its native form computes the passes, if it has one; otherwise its Hugging Face module
-        does, which is loaded at the first pass.
+        """Makes a model. On a CPU, the native form computes the passes if the model has one. In all other cases the
+        Hugging Face module computes them; it is loaded at the first pass.
 
         Args:
             name: Hub id or folder name.
@@ -54,9 +54,9 @@ class LanguageModel:
         self.eos: Any = traits.eos
         self.hf = hf
         self.precision = traits.precision or str(traits.dtype).removeprefix("torch.")
-        """Dtype of the weights in words, for example float16, or their quantisation."""
+        """Dtype of the weights (for example float16), or their quantisation, in words."""
         self.computed_by = ""
-        """Library that computes the passes in place of torch; empty if torch does."""
+        """Library that computes the passes in place of torch; empty if torch computes them."""
         self._keeps_states = False
         self.ranks: TensorParallelGroup | None = None
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
@@ -129,7 +129,7 @@ class LanguageModel:
         return twin
 
     def run_by_paths(self) -> None:
-        """Lets the module compute draft trees as whole paths from now on, which is slower."""
+        """From now on, the module computes draft trees as whole paths, which is slower."""
         self.hf.choose_paths()
         self.run_by_module()
 
@@ -204,7 +204,7 @@ class LanguageModel:
         return self.with_forward(tapped(self.runs_by, states))
 
     def streaming(self, sinks: int, window: int) -> "LanguageModel":
-        """The same model, in which each token attends to a text's first `sinks` and latest `window` tokens only.
+        """The same model, in which each token attends only to a text's first `sinks` and latest `window` tokens.
 
         Raises:
             PairError: The model's positions are not rotary, or it caches states or whole paths in place of rows.

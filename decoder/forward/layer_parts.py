@@ -44,7 +44,7 @@ def gated(
 def over_target_ids(own: Float[Tensor, "N D"], tokens: Int[Tensor, "D"] | None, words: int) -> Float[Tensor, "N V"]:
     """Converts logits over a head's own token ids to logits over the target's `words` token ids.
 
-    `tokens` has the target's token id for each of the head's own ids; None if both have the same ids.
+    `tokens` has the target's token id for each of the head's own ids; None if head and target have the same ids.
     """
     if tokens is None:
         return own

@@ -46,13 +46,15 @@ class LayerStates:
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores the rows of a pass, one tensor per layer; they replace all rows from cache row `first` on."""
+        """Stores the rows of a pass, one tensor per layer; they replace cache row `first` and all later rows."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """Returns the rows with these indices, layers concatenated, which now belong to the text; drops all others."""
+        """Returns the rows with these indices, counted from the first stored row, with layers concatenated. The
+        returned rows now belong to the text; all other stored rows are dropped.
+        """
         states, self._held = self._held, None
         assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)

@@ -1,8 +1,9 @@
-"""Judges in float32, with the same sampling noise, whether a text's first difference from plain decoding is a near tie.
+"""Judges whether a text's first difference from plain decoding is a near tie, by float32 scores with the same noise.
 
 In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
-scores differ by less than the rounding error may swap ranks. Any other difference is a bug. A float32 copy may not fit
-in memory beside the model, so one layer at a time is converted; if even one layer does not fit, the CPU computes.
+scores differ by less than the rounding error may swap ranks. If the scores differ by more, the first difference is a
+bug. A float32 copy may not fit in memory beside the model, so one layer at a time is converted; if even one layer does
+not fit, the CPU computes.
 """
 
 import math
@@ -40,8 +41,8 @@ class Verdict:
     near_tie: bool
     """Whether the scores differ by at most twice the largest rounding error of a logit in the model's dtype.
 
-    The score of a sampled token is its logit plus the position's noise. Also True if an error of that size decides
-    whether top-k or top-p keeps one of the two tokens.
+    The score of a sampled token is its logit plus the position's noise. Also True if a rounding error of that size
+    decides whether top-k or top-p keeps one of the two tokens.
     """
     gap: float
     """Absolute difference of the two scores."""
@@ -106,8 +107,8 @@ class Judge:
         reference: Iterator[Float[Tensor, "P V"]],
         own: Sequence[Iterator[Float[Tensor, "P V"]]],
     ) -> Verdict:
-        """Verdict from the reference's scores; the largest difference between the reference's logits and the other
-        logits counts as the rounding error.
+        """Verdict from the reference's scores; the largest difference between the reference's logits and the logits in
+        `own` counts as the rounding error.
         """
         error, scores = 0.0, torch.empty(0)
         for exact, *rounded in zip(reference, *own, strict=True):
@@ -205,7 +206,7 @@ def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[Non
 
 
 def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
-    """Pairs of a submodule and the modules whose weights a call of it needs; each weight is in exactly one pair."""
+    """Pairs (submodule, modules whose weights a call of the submodule needs); each weight is in exactly one pair."""
     yield module, [module]
     for child in module.children():
         if isinstance(child, nn.ModuleList):

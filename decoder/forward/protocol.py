@@ -65,12 +65,13 @@ class GuidedHead(StatesReader, Protocol):
             tokens: Token ids of the new rows, N of them.
             hidden: Hidden state at the position before each token: `fused` target states, or `carried` rows of the
                 head.
-            positions: Text position of each hidden state, one less than its token's; siblings have the same position.
+            positions: Text position of each hidden state: the position of the row's token minus 1; siblings have the
+                same position.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Hidden states that are input for drafted rows, computed from the outputs at the parents of these rows."""
+        """Hidden states for the input of drafted rows, computed from the outputs at the parents of these rows."""
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
         """Logits of the token after each row, from the rows' outputs; columns are the target's token ids."""

@@ -112,8 +112,8 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """Context with a plain cache of the stored rows, numbered by their index in the store; at its end, the changes
-        of the plain cache are made here too.
+        """Context with a plain cache of the stored rows, numbered by their index in the store; when the context ends,
+        the changes of the plain cache are applied to this cache.
         """
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows

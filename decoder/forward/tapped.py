@@ -1,6 +1,6 @@
 """Forward forms that write their layer inputs to `LayerStates` in every pass; the bits of logits are unchanged.
 
-Every pass computes these rows anyway, so keeping them costs only a copy. Does not know which code reads them.
+Every pass computes its layer inputs anyway, so keeping them costs only a copy. Does not know which code reads them.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ def longest_text(config: Any) -> int:
     """Length of the longest text, in tokens, for which rotary frequencies stay the same.
 
     For texts beyond the original context length, longrope uses other frequencies at all positions, but cached keys keep
-    the old ones; the generated text would then depend on the number of rows in each pass.
+    the old frequencies; the generated text would then depend on the number of rows in each pass.
     """
     named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)

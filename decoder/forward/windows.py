@@ -113,7 +113,7 @@ def layer_types(config: Any) -> Sequence[str]:
     """Type of each layer; a configuration that names no types has one type for all layers."""
     if named := getattr(config, "layer_types", None):
         return tuple(named)
-    # A window size that the family does not declare, for example from a converted checkpoint, limits nothing.
+    # A window size that the family does not declare, for example from a converted checkpoint, is ignored.
     declared = "sliding_window" in inspect.signature(type(config).__init__).parameters
     window = declared and getattr(config, "use_sliding_window", True) and any(by_layers(config, "sliding_window"))
     return (SLIDING if window else FULL,) * (getattr(config, "num_hidden_layers", None) or 1)

@@ -1,8 +1,9 @@
 """Refuses models that the engine cannot decode exactly, with an error of one sentence, before any text is decoded.
 
-Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all others: it computes a few
-tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree mask. Behaviour
-beyond some size of the configuration, an attention window for example, is probed with that size reduced to 2 tokens.
+Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all other incompatibilities: it
+computes a few tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree
+mask. Some behaviour shows only in a text that is longer than a size in the configuration, for example an attention
+window. To probe it, this size is reduced to 2 tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +69,7 @@ text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
-    """Raises PairError for a checkpoint without a language model, or with one that the engine cannot decode."""
+    """Raises PairError for a checkpoint without a language model, or with a model that the engine cannot decode."""
     if isinstance(config, GgufFile):
         check_gguf(name, config)
         return
@@ -103,7 +104,7 @@ def check_architecture(name: str, config: Any) -> None:
 
 
 def _check_windows(name: str, config: Any) -> None:
-    """Refuses attention limits that masks by position do not express, or whose size is not a positive integer."""
+    """Refuses attention limits that a mask by position cannot express, or whose size is not a positive integer."""
     for kind, limit in LIMITS.items():
         sizes = window_sizes(config, kind) if kind in attention_types(config) else set()
         if wrong := [size for size in sizes if not (isinstance(size, int) and size >= 1)]:
@@ -139,8 +140,8 @@ def _check_sizes(name: str, config: Any) -> None:
 
 
 def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """The target's tokenizer, and the draft's if it differs; None for the latter if both models share a tokenizer, or
-    if there is no draft.
+    """The target's tokenizer and the draft's tokenizer. The second is None if both models share a tokenizer, or if
+    there is no draft.
     """
     first = load_tokenizer(target)
     if draft is None:
@@ -152,10 +153,11 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Compares a small tree's logits with the logits of its paths as plain text, also beyond the configured sizes.
+    """Compares the logits of a small tree with the logits of its paths as plain text. If a module is loaded, repeats
+    this with each size in the module's configuration reduced.
 
-    If the logits differ for the tree but not for its paths computed as a whole, the model is set to compute whole
-    paths, which is slower.
+    If the logits differ for the tree, but agree if its paths are computed as whole paths, the model is set to compute
+    whole paths, which is slower.
 
     Args:
         model: The model under test.
@@ -175,7 +177,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a model whose logits for a tree differ from those for plain text computes equal logits by whole paths."""
+    """Whether a model, whose logits for a tree differ from those for plain text, gives equal logits by whole paths."""
     if model.hf.by_paths:
         return False
     try:
@@ -187,7 +189,7 @@ def _computes_paths(model: LanguageModel) -> bool:
 
 
 def _check_counting(model: LanguageModel) -> None:
-    """Refuses a module that computes other logits with given positions than with positions that it counts itself."""
+    """Refuses a module whose logits with given positions differ from its logits without given positions."""
     if not imported("decoder.forward.hf").takes_positions(model.hf.module):
         return
     places = torch.arange(len(TEXT), device=model.device)[None]
@@ -301,10 +303,9 @@ def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tens
 
 
 def _check_beyond_sizes(model: LanguageModel) -> None:
-    """Probes a tree that exceeds each size in a module's configuration, one size at a time, reduced to `PASSED`.
-
-    A few tokens then exceed an attention window of any size. Sizes of at least the context length are skipped, since
-    no text exceeds them.
+    """Probes a module with each size in its configuration reduced to `PASSED`, one size at a time. The few tokens of
+    the probe then exceed the size, for example that of an attention window. Sizes of at least the context length are
+    skipped, since no text exceeds them.
     """
     if model.runs_without_module or takes_paths(model.hf.module.config.get_text_config()):
         return  # All sizes of these families are known; a resized RWKV would also divide the shared weights in place.
@@ -354,7 +355,9 @@ def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Ten
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """Result of an attempt to run the model; if it fails, raises PairError; `fault` says what the model cannot do."""
+    """Result of an attempt to run the model. Raises PairError if the attempt fails; `fault` says what the model cannot
+    do.
+    """
     try:
         # Copied to the host, since a device reports errors only when the host waits for it.
         return attempt().cpu()

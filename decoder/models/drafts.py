@@ -10,7 +10,8 @@ from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether the named draft is suffix lookup or a drafting head, not a whole model; None stands for the embedded one.
+    """Whether the named draft is suffix lookup or a drafting head, not a whole model; None stands for the embedded
+    draft.
 
     Raises:
         ModelError: The draft is a head with an invalid configuration.

@@ -20,7 +20,7 @@ QWEN3_HEAD = 128
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Fields that distinguish heads from other checkpoints, and from each other."""
+    """Fields that distinguish heads from other checkpoints, and kinds of heads from each other."""
 
     architectures: list[str] | None = None
     speculators_model_type: str | None = None

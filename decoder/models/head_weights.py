@@ -90,7 +90,8 @@ def read_weights(
         kind: Kind of the head, for messages, for example "EAGLE-3 head".
         wanted: Shapes of required weights, by name.
         optional: Shapes of optional weights, by name.
-        own_name: A weight's name in `wanted` or `optional`, from its name in a file; None if the weight is not used.
+        own_name: Function that turns a weight's name in a file into its name in `wanted` or `optional`; None if the
+            weight is not used.
 
     Raises:
         ModelError: The weights cannot be read, or do not have these names and shapes.
@@ -141,7 +142,7 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
 
 def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor | None:
     """For each of the head's token ids, the target's token id below `words`, computed from the differences in `d2t`;
-    shape (D,). None if there is no `d2t`, so that the ids are the same.
+    shape (D,). None if there is no `d2t`; head and target then have the same ids.
     """
     if (offsets := tensors.get("d2t")) is None:
         return None

@@ -23,7 +23,7 @@ from decoder.models.known_config import Count, Known, Number, Token, architectur
 from decoder.models.load_progress import Share, Tell
 
 UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
-"""Names of buffers that older checkpoints contain besides the weights."""
+"""Pattern of the names of buffers that older checkpoints contain in addition to the weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
 FILES = {"F64", "F32", "F16", "BF16"}
 """Supported dtypes of weights, by their names in safetensors files."""
@@ -69,8 +69,8 @@ def known_architecture(name: str) -> Architecture | None:
 
 
 def known_ends(name: str) -> Ends | None:
-    """End-of-text tokens from generation_config.json, or from config.json if the former is missing; None if a field is
-    unknown.
+    """End-of-text tokens from generation_config.json, or from config.json if there is no generation_config.json; None
+    if a field is unknown.
     """
     content = content_of(name, "generation_config.json")
     if content is None:
@@ -128,8 +128,8 @@ class _UnknownError(Exception):
 
 
 def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """(architecture's name, name in the file) of each weight in a file; raises `_UnknownError` for a weight with an
-    unexpected name, shape or dtype.
+    """Yields a pair (name in the architecture, name in the file) for each weight in a file; raises `_UnknownError` for
+    a weight with an unexpected name, shape or dtype.
     """
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":

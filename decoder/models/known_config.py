@@ -131,7 +131,7 @@ THETA, PARTIAL = 10000.0, 0.25
 
 
 def decoded(content: bytes, kind: Any) -> Any:
-    """Contents of a JSON file as an object of the type `kind`; None if they are not of this type."""
+    """Contents of a JSON file as an object of the type `kind`; None if the contents do not have this type."""
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -167,7 +167,9 @@ def _fits(config: Any) -> bool:
 
 
 def _windowed(config: Any) -> dict[str, Any] | None:
-    """Window size and layer types, with transformers' defaults for missing ones; None if they are inconsistent."""
+    """Window size and layer types, with transformers' defaults for missing values; None if size and types are
+    inconsistent.
+    """
     size = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
@@ -179,8 +181,8 @@ def _windowed(config: Any) -> dict[str, Any] | None:
 
 
 def rotary(config: Any) -> Mapping[str, Any] | None:
-    """Settings of rotary positions, by the names that transformers uses now, also if the configuration has older names;
-    None if a setting is unknown.
+    """Settings of rotary positions, by transformers' present names even if the configuration has older names; None if a
+    setting is unknown.
     """
     theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
     share = getattr(config, "rotary_pct", None)

@@ -28,7 +28,7 @@ def downloading(name: str, tell: Tell) -> Iterator[None]:
 
 
 class Share:
-    """Reports the share of a model's weights read so far, at most once each `_EVERY_S` seconds."""
+    """Reports the share of a model's weights read so far, at most once in `_EVERY_S` seconds."""
 
     def __init__(self, total: int, tell: Tell) -> None:
         self._total, self._tell = total, tell
@@ -42,7 +42,7 @@ class Share:
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Reports by how many bytes the folders exceed the initial `first` bytes, whenever this number has grown."""
+    """Whenever the folders have grown, reports by how many bytes they exceed their initial size of `first` bytes."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)

@@ -35,7 +35,7 @@ REMEDY = "name a draft model, or give --draft lookup"
 
 @dataclass(frozen=True)
 class MtpShape:
-    """Stands for the configuration of an MTP layer, which has the target's configuration and none of its own."""
+    """Takes the place of an MTP layer's configuration, since an MTP layer has no configuration except the target's."""
 
     kind: ClassVar[str] = "MTP layer"
 
@@ -51,7 +51,7 @@ class Layout:
     projection: str
     norm: str
     copies: tuple[str, ...] = ()
-    """Names of weights that are not read, since they are copies of the target's own."""
+    """Names of weights that are not read, since they are copies of the target's weights."""
 
     def own(self, name: str) -> str | None:
         """Name that a weight of the decoder layer or of its final norm has in a module with one layer; None for all
@@ -173,8 +173,8 @@ def _one_layer(config: Any) -> Any:
         if getattr(config, field, None)
     }
     changes = {"num_hidden_layers": 1, "vocab_size": 1, "pad_token_id": None, **kinds}
-    # If the kind of a layer follows from its number, the MTP layer, here number 0, is sparse like the target's later
-    # layers.
+    # In some families, the kind of a layer follows from its number. There these settings make the MTP layer, here
+    # number 0, sparse like the target's later layers.
     changes |= {"first_k_dense_replace": 0, "mlp_only_layers": [], "decoder_sparse_step": 1}
     changed = copy.deepcopy(config)
     for field, value in changes.items():
@@ -196,7 +196,7 @@ def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
 
 
 def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
-    """The weights of the MTP layer, without copies of the target's own, by their names in the checkpoint."""
+    """The weights of the MTP layer, without copies of the target's weights, by their names in the checkpoint."""
     around = layout.embedding_norm, layout.state_norm, layout.projection
 
     def kept(there: str) -> str | None:

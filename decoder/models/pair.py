@@ -47,7 +47,8 @@ class Pair:
         """The same pair, in which tokens attend only to the first `sinks` and the latest `window` tokens of a text.
 
         Raises:
-            PairError: The positions of a model are not rotary, or it caches states or whole paths in place of rows.
+            PairError: The positions of a model are not rotary, or the model caches states or whole paths in place of
+                rows.
             ConfigError: The draft has its own tokenizer.
         """
         target, draft = self.target.streaming(sinks, window), self.draft and self.draft_model.streaming(sinks, window)
@@ -100,7 +101,7 @@ class Pair:
 
     @property
     def draft_dtype(self) -> str:
-        """Dtype of the draft model or head; the target's if suffix lookup drafts."""
+        """Dtype of the draft model or head; the target's dtype if suffix lookup drafts."""
         if self.head:
             return str(self.head.dtype).removeprefix("torch.")
         return (self.draft or self.target).precision

@@ -1,8 +1,8 @@
 """Quantised checkpoints in Hugging Face's layout: what the configuration says, and whether this machine loads them.
 
 For each method of quantisation, transformers needs other packages. The weights stay quantised, or are converted to the
-model's dtype if the device cannot compute with quantised ones. Reads only configurations; imports transformers only for
-the configuration of a quantised model.
+model's dtype if the device cannot compute with quantised weights. Reads only configurations; imports transformers only
+for the configuration of a quantised model.
 """
 
 import re
@@ -35,11 +35,11 @@ class Method:
     gpu: bool = False
     """Whether the method's kernels run only on GPUs."""
     bits: int | None = None
-    """Number of bits of a weight, if it is the same in all checkpoints."""
+    """Number of bits of a weight; None if checkpoints of this method differ in it."""
     converts: bool = False
     """Whether transformers can convert the weights to the model's dtype while it loads them."""
     unpacks: bool = False
-    """Whether the first pass replaces the weights by larger ones in the model's dtype."""
+    """Whether the first pass replaces the weights by larger weights in the model's dtype."""
     own_dtype: bool = False
     """Whether weights that the checkpoint leaves unquantised keep the dtype that they have in the file."""
     loads: bool = True

@@ -90,7 +90,7 @@ OTHERS = (
 )
 """Files with further settings of a tokenizer; if a folder has any of them, transformers reads the tokenizer."""
 PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
-"""Fields by which two `AddedToken` objects are compared; the library tokenizers would compare only `content`."""
+"""Fields by which two `AddedToken` objects are compared; the library `tokenizers` would compare only `content`."""
 MOST_WORDS = 100_000
 """Largest vocabulary of a tokenizer read here; transformers corrects some tokenizers with larger vocabularies."""
 

@@ -1,7 +1,7 @@
 """Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
 
-Messages are in CPU memory, whatever the model's device. Messages have process groups of their own, and no group has a
-timeout that matters, since the user may pause a run. Does not know the content of messages.
+Messages are in CPU memory, whatever the model's device. Messages have process groups of their own. The timeouts of all
+groups are practically endless, since the user may pause a run. Does not know the content of messages.
 """
 
 import os

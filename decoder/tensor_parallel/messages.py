@@ -95,7 +95,9 @@ def decode(words: Words) -> Message:
 
 
 def split_frame(words: Words) -> tuple[Words, Words]:
-    """Splits a message into a frame of fixed size, which begins with the message's length, and the remaining words."""
+    """Splits a message into a frame and the remaining words. The frame has a fixed size and begins with the message's
+    length.
+    """
     frame = np.zeros(FRAME, dtype=np.int64)
     first = words[: FRAME - 1]
     frame[0] = len(words)

@@ -23,7 +23,7 @@ class Ranks:
     count: int
     """Number of ranks on all machines."""
     local: int
-    """Rank of the process among the processes on this machine; also the index of its device."""
+    """Rank of the process among the processes on this machine, and index of the process's device."""
     local_count: int
     """Number of ranks on this machine."""
 

@@ -27,7 +27,7 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
     """Device of this rank; `name` is auto, cpu or cuda.
 
     Raises:
-        ConfigError: `name` is something else, or this machine has fewer devices than ranks.
+        ConfigError: `name` is none of these words, or this machine has fewer devices than ranks.
         DeviceError: There is no such device.
     """
     if name.startswith("cuda:"):

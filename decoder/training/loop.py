@@ -68,8 +68,8 @@ def distillation_loss(target: Any) -> Loss:
 
 
 def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices and AdamW for the other parameters. The option "peak" of each parameter group is its
-    peak learning rate.
+    """Muon for the hidden matrices and AdamW for the other parameters. The option "peak" of each parameter group is the
+    group's peak learning rate.
     """
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not re.search("embed|lm_head", name)]
     chosen = {id(p) for p in hidden}

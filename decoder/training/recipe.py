@@ -82,7 +82,7 @@ class HeadRecipe:
     steps: int
     """Number of drafted levels that are unrolled in training."""
     step_weight: float
-    """Weight of a level's loss, divided by the weight of the preceding level's loss."""
+    """Ratio of a level's weight in the loss to the weight of the level before."""
 
 
 SEED = 0

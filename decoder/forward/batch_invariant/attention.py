@@ -1,8 +1,8 @@
 """Attention that is summed in float64 and rounded once, for native models and Hugging Face modules.
 
-In a draft tree, a path's keys lie at other places in the KV cache than in plain text, so attention sums them in another
-order. In float64 this changes about the sixteenth digit; after rounding to half precision the bits are equal, except
-with negligible probability.
+In a draft tree, the keys of a path lie at other places in the KV cache than the keys of the same tokens in plain text,
+so attention sums them in another order. In float64 this changes about the sixteenth digit; after rounding to half
+precision the bits are equal, except with negligible probability.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,12 +32,16 @@ EXTRAS = ("softcap", "s_aux", "position_bias")
 
 
 def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
-    """The same model with attention in float64, rounded to `dtype`; stores keys and values in float64 for speed."""
+    """The same model with attention computed in float64 and rounded to `dtype`; its cache stores keys and values in
+    float64, so that no pass converts them.
+    """
     return replace(model, attention=partial(_of_native, dtype=dtype), stored=torch.float64)
 
 
 class ExactModule:
-    """A Hugging Face module as a `Forward` with attention in float64; the module is changed only during passes."""
+    """A Hugging Face module as a `Forward` with attention in float64; the module's own attention function is replaced
+    only during passes.
+    """
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Raises PairError if the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
@@ -106,7 +110,7 @@ def _of_module(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "1 N GH D"], None]:
-    """Attention function that transformers calls; the query heads of a key-value head are stacked as further rows."""
+    """Attention function that transformers calls. Query heads that share a key-value head are stacked as rows."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
             f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not support; "

@@ -2,8 +2,8 @@
 
 The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. These
 digits may decide a near tie. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
-when a target is loaded, on this machine, with the target's weights and the current number of threads. Knows nothing of
-attention and trees.
+when a target is loaded, on this machine, with the target's weights and the current number of threads. Attention itself
+must already be independent of the order of keys (see `attention`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,8 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
-"""Largest number of rows in a pass: on a CPU without padding, on a CPU where passes are padded, and on CUDA."""
+"""Largest number of rows in a pass: on a CPU where passes are not padded, on a CPU where they are padded, and on CUDA.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def parts(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
-    """The mask extended by `padding` rows, each visible only to itself."""
+    """The mask extended by `padding` rows, each of which attends only to itself."""
     rows, recent = visible.shape
     wider = np.zeros((rows + padding, recent + padding), dtype=np.bool_)
     wider[:rows, :recent] = visible
@@ -110,7 +111,8 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
     agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # The smaller sizes may have agreed by chance; if the tree disagrees, all passes are padded to the largest size.
+    # The smaller sizes may have agreed by chance. If a tree's bits then differ from those of plain text, all passes are
+    # padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
         if Trial(exact, words).tree_agrees():
@@ -159,7 +161,9 @@ class Trial:
         return (*smaller, widest)
 
     def tree_agrees(self) -> bool:
-        """Whether logits of a small tree's nodes have the same bits as when their paths are decoded token by token."""
+        """Whether the logits at each node of a small tree have the same bits as when the node's path is decoded as
+        plain text.
+        """
         tokens, paths = self._tokens[:7], [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 3, 6]]
         visible = np.zeros((7, 7), dtype=np.bool_)
         for node, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""Matrix products with weights packed for this CPU; the only module that uses undocumented operators of torch.
+"""Matrix products with weights packed for this CPU. Only this module uses undocumented operators of torch.
 
 With plain weights, the time of a product grows with the number of rows, so that verifying a draft tree is slower than
 plain decoding; with packed weights, eight rows take little longer than one row. If torch or the CPU lacks an operator,
@@ -17,7 +17,9 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""Sizes of the speed trial: weights that exceed a core's caches, and the rows of a small tree's verification."""
+"""Sizes of the speed trial. The weights exceed a core's caches; there are as many rows as in the verification of a
+small tree.
+"""
 
 
 class Linear(Protocol):
@@ -27,11 +29,11 @@ class Linear(Protocol):
         """Output rows of the layer, in the dtype of the implementation."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Sum of `residual` and the layer's output rows, in the dtype of `residual`, which may be overwritten."""
+        """Sum of `residual` and the layer's output rows, in the dtype of `residual`; `residual` may be overwritten."""
 
 
 class PublicLinear:
-    """A `Linear` by torch's public `linear`, for every release, device and dtype."""
+    """A `Linear` that calls torch's public `linear`, which exists in every release and for every device and dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self._weight = weight.to(dtype)
@@ -73,7 +75,7 @@ class OneDnnLinear:
 
 
 class FbgemmLinear:
-    """A `Linear` by FBGEMM, with float16 weights and float32 rows.
+    """A `Linear` that FBGEMM computes, with float16 weights and float32 rows.
 
     Also used for bfloat16 weights, since float16 is more precise within its range. A call takes less time than a call
     of oneDNN's operator, and needs no conversion of rows and products.
@@ -124,15 +126,15 @@ Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
-    """A linear layer in the fastest form on this CPU, with weights in `dtype` or a more precise one."""
+    """A linear layer in the fastest form on this CPU, with weights in `dtype` or in a more precise dtype."""
     for maker in (FbgemmLinear, OneDnnLinear):
         if works(maker, dtype):
             try:
                 return maker(weight, bias, dtype)
             except NotImplementedError:
                 continue
-    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save; so float32 is
-    # used in its place.
+    # Without packed weights, float16 arithmetic on a CPU costs more time than the smaller weights save, so float32 is
+    # used instead of float16.
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 

@@ -1,8 +1,8 @@
 """Corrections of a DFlash head: after the block's pass, a row's logits are corrected for the token before the row.
 
 A pass computes all rows of a block at once, so no row depends on the tokens that are chosen for the rows before it. A
-correction computes a row's logits for each token that may come before it, at the cost of small matrix products. Knows
-neither trees nor texts.
+correction computes a row's logits for each token that may come before the row, at the cost of small matrix products.
+Knows neither trees nor texts.
 """
 
 from collections.abc import Callable, Mapping

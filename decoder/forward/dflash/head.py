@@ -103,8 +103,8 @@ class BlockHead:
         cache.length = cache.used = end
 
     def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[Block]:
-        """Computes several blocks in one pass. The blocks begin at `anchors`, the last tokens of the text, one block at
-        each token. The text's last token must not have a row in the cache yet. A block sees the rows of the text before
+        """Computes several blocks in one pass. `anchors` are the last tokens of the text, and one block begins at each
+        of them. The text's last token must not have a row in the cache yet. A block sees the rows of the text before
         it, and its own rows.
         """
         shape, count = self.shape, len(anchors)
@@ -136,8 +136,8 @@ class BlockHead:
     def logits(
         self, row: Row, tokens: Sequence[int], memory: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "M V"], Float[Tensor, "N R"]]:
-        """Logits of a block's row after each of N tokens, over the target's token ids; a single row of logits if the
-        row does not depend on the token before. Also returns the memory of the N paths for the next row.
+        """Logits of a block's row after each of N possible previous tokens, over the target's token ids; a single row
+        of logits if the head has no correction. Also returns the memory of the N paths for the next row.
         """
         if self._correct is None:
             own = row.logits[None]
@@ -173,7 +173,7 @@ class BlockHead:
     def _store(
         self, layer: int, rows: Float[Tensor, "N X"], cache: KvCache, first: int, positions: Sequence[int]
     ) -> None:
-        """Writes keys and values of rows, whose text positions are `positions`, to the cache from row `first` on."""
+        """Writes the keys and values of rows at text positions `positions` to the cache rows that begin at `first`."""
         at, heads = f"layers.{layer}.self_attn", self.shape.layer.num_key_value_heads
         keys = self._normed(self._heads(rows, f"{at}.k", heads), f"{at}.k_norm")
         kept = cache.store[layer, :, :, first : first + len(rows)]
@@ -181,7 +181,9 @@ class BlockHead:
         kept[1] = self._heads(rows, f"{at}.v", heads)
 
     def _mask(self, layer: int, layout: "_Layout") -> Bool[Tensor, "R S"] | None:
-        """Attention mask: which rows of text and blocks each row of the blocks sees; None if each row sees all rows."""
+        """Attention mask: the rows of the text and of the blocks that each block row sees; None if each row sees all
+        rows.
+        """
         window, causal = self.shape.window(layer), self.shape.causal[layer]
         if window is None and not causal and len(layout.starts) == 1:
             return None
@@ -238,8 +240,8 @@ class BlockHead:
 
 
 def convolved(rows: Float[Tensor, "R X"], kernels: Float[Tensor, "R T X"], size: int) -> Float[Tensor, "R X"]:
-    """Causal convolution over the rows of blocks of `size` rows: row i becomes the sum of row i - t times kernel t of
-    row i, over all t for which row i - t is in the same block.
+    """Causal convolution over the rows of blocks of `size` rows: output row i is a sum over all t for which row i - t
+    is in the same block; the terms are `kernels[i, t] * rows[i - t]`.
     """
     taps = kernels.shape[1]
     padded = functional.pad(rows.unflatten(0, (-1, size)), (0, 0, taps - 1, 0))

@@ -75,8 +75,8 @@ class BlockShape:
     first row, which is the text's last token, predicts no token.
     """
     fixed_window: bool = False
-    """Whether, in sliding layers, all rows of a block see the same window of text, which ends before the block, and the
-    window does not apply within the block; otherwise each row has its own window.
+    """How a window applies in sliding layers. If true, all rows of a block see the same window of text, which ends
+    before the block, and the window hides no row of the block. If false, each row has its own window.
     """
     embedding_scale: float = 1.0
     """Factor by which embedded tokens are multiplied."""
@@ -117,8 +117,9 @@ class BlockShape:
 
 
 def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
-    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none. These are as many
-    layers as the head has, evenly spaced from layer 2 on; for a head of one layer, a layer in the middle.
+    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none. A head of several
+    layers reads as many target layers as it has itself, evenly spaced from layer 2 to layer `target_layers` - 2. A head
+    of one layer reads a layer in the middle.
     """
     if layers == 1:
         return (target_layers // 2 + 1,)

@@ -94,7 +94,7 @@ class Head:
 
     @cached_property
     def masks(self) -> tuple[list[int], Float[Tensor, "N X"]]:
-        """Token ids and hidden states of P-EAGLE's mask rows, one for each level after the first."""
+        """Token ids and hidden states of P-EAGLE's mask rows: one row for each level after the first."""
         count, token = self.shape.guesses - 1, self.shape.mask_token
         if token is None:
             return [], self.no_hidden(0)

@@ -13,7 +13,7 @@ KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
 LAYER = "layers.0"
 """Prefix of the names of the first layer's weights."""
 MASK = "mask_hidden"
-"""Name of the weight that P-EAGLE's mask rows have in place of target states."""
+"""Name of the weight that P-EAGLE's mask rows read in place of target states."""
 USUAL_STATES = 3
 """Number of target layers whose inputs a head reads if its configuration does not list any."""
 
@@ -31,7 +31,7 @@ class HeadShape:
     target_layers: tuple[int, ...] | None = None
     """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
     norm_before_residual: bool = False
-    """Whether the residual starts from the normalised hidden row; otherwise from the hidden row itself."""
+    """Whether the residual starts from the normalised hidden row; otherwise it starts from the hidden row itself."""
     norm_before_fc: bool = False
     """Whether the concatenated target states are normalised before the first linear layer."""
     fc_norm: bool = False

@@ -44,7 +44,9 @@ class Unguided:
 
 
 class UnguidedParallel:
-    """A P-EAGLE head whose hidden states are zeros: `read` runs a pass, and `forward` runs none."""
+    """A P-EAGLE head whose hidden states are zeros. `read` runs a pass; `forward` runs no pass, and returns logits of
+    the latest `read`.
+    """
 
     def __init__(self, head: Head) -> None:
         self._head = head

@@ -21,7 +21,7 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Supported kinds of rotary positions, all independent of the text length, with the parameters of each kind."""
+"""Supported kinds of rotary positions, with the parameters of each kind; no kind depends on the length of the text."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ class Architecture:
 
 
 def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
-    """Llama 3's frequency scaling: long wavelengths are stretched, short ones kept, and others interpolated."""
+    """Llama 3's frequency scaling: long wavelengths are stretched, short wavelengths are kept, and those in between are
+    interpolated.
+    """
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]
     waves = 2 * math.pi / turns
@@ -134,4 +136,4 @@ class Traits:
     source: Source | None
     """Weights; None if only the model's Hugging Face module can compute its passes."""
     precision: str = ""
-    """Weights and dtype in words, if the weights are quantised; empty if they are not."""
+    """Quantisation of the weights and dtype of the passes, in words; empty if the weights are not quantised."""

@@ -20,16 +20,16 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import Windows, first_seen, whole_mask
 
 MANY_SCORES = 1 << 15
-"""Number of scores per head and thread from which heads are computed one by one: the products of a single head then use
-all threads, and intermediate results stay in the CPU's caches.
+"""Least number of scores per head and thread at which heads are computed one by one: the products of a single head then
+use all threads, and intermediate results stay in the CPU's caches.
 """
 FUSED_FROM = 256
-"""Number of rows from which attention is one fused call, which does not store all scores; applies if there are fewer
-scores than `MANY_SCORES`.
+"""Least number of rows at which attention is one fused call, which does not store all scores. With `MANY_SCORES` scores
+or more, heads are computed one by one instead.
 """
 FEW, LONG = 4, 1024
-"""The product keys x queries is faster than queries x keys for up to FEW rows if there are at least LONG keys, and
-always for a single row.
+"""The product keys x queries is faster than queries x keys for a single row, and for up to FEW rows if there are at
+least LONG keys.
 """
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[

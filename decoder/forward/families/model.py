@@ -144,9 +144,11 @@ class Sequential:
 def attended(
     product: Float[Tensor, "N Y"], first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
 ) -> None:
-    """Computes attention for the columns [queries | keys | values] from `first` on; the output replaces the queries.
+    """Computes attention for the columns [queries | keys | values], which begin at column `first`; the output replaces
+    the queries.
 
-    Each part is a view made by strides, since a chain of views would take longer than the attention of a small model.
+    Queries, keys and values are one strided view each, since a chain of views would take longer than the attention of a
+    small model.
     """
     same = product.dtype is dtype
     rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
@@ -231,5 +233,5 @@ class NativeModel:
         return rows
 
     def logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Logits of hidden rows, which the last norm has not yet normalised."""
+        """Logits of hidden rows that the last norm has not yet normalised."""
         return self.head(self.normalise(rows)).to(self.rows)

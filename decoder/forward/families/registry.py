@@ -38,7 +38,9 @@ HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Names of the norms before attention and before the MLP, the same in all families."""
 COPIES = 3
-"""Number of float32 copies of the largest layer while it is read: two to fold norms, and the packed result."""
+"""Number of float32 copies of the largest layer that exist while the layer is read: two for folding norms, and one for
+the packed result.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Family:
     name: str
     """Name of the family's model class in transformers."""
     body: str
-    """Prefix of the names of all weights, except the output head's."""
+    """Prefix of the names of all weights except those of the output head."""
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves them by head."""
+    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves all three by head."""
     outward: str
     up: tuple[str, ...]
     """Names of the MLP's first matrix, or of its gate matrix and its first matrix."""
@@ -148,7 +150,7 @@ class Matrix:
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
-        """Reads a linear layer's weight and bias, and folds the affine part of the norm before it into them."""
+        """Reads a linear layer's weight and bias, and folds the affine part of the norm `norm` into both."""
 
         def found(part: str) -> Tensor | None:
             weight = weights.get(part)
@@ -272,7 +274,9 @@ def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
 
 
 def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Upper bound, in bytes, of the temporary memory for reading a model, besides its source and the native model."""
+    """Upper bound, in bytes, of the temporary memory for reading a model; the weights of its source and of the native
+    model are not counted.
+    """
     layer = sum(map(math.prod, _layer_shapes(arch).values()))
     largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

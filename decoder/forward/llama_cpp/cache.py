@@ -1,4 +1,4 @@
-"""A KV cache in a context of llama.cpp: the code that caches of rows and caches of states have in common."""
+"""A KV cache in a context of llama.cpp: the code that `row_cache` and `state_cache` share."""
 
 import weakref
 from abc import abstractmethod
@@ -21,7 +21,9 @@ TIMED_ROWS = 256
 
 
 class Contexts:
-    """Contexts of one model. Unused contexts are kept, since a new one takes longer than a round of a small model."""
+    """Contexts of one model. Unused contexts are kept, since making a context takes longer than a round of a small
+    model.
+    """
 
     def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
         """Makes contexts of `sequences` sequences each; see `Context` for `half`."""
@@ -73,7 +75,7 @@ class LlamaCache(KvCache):
         """Moves the cache to a larger, empty context; rows that are not copied must be computed again."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Called before rows are drafted; returns their mask, to which columns for tokens of the text may be added."""
+        """Called before rows are drafted. Returns `visible`, which may get more columns for tokens of the text."""
         return visible
 
     def _get_ready(self) -> None:
@@ -133,7 +135,7 @@ class LlamaCache(KvCache):
         return path
 
     def _append(self, tokens: Sequence[int], first: int) -> NDArray[np.float32]:
-        """Computes tokens in sequence 0 from position `first` on; returns the last token's logits, shape (V,)."""
+        """Computes tokens in sequence 0, the first at position `first`; returns the last token's logits, shape (V,)."""
         logits = np.zeros((1, 0), np.float32)
         for start in range(0, len(tokens), MOST_ROWS):
             part = tokens[start : start + MOST_ROWS]

@@ -1,4 +1,5 @@
-"""A loaded GGUF model of llama.cpp, and its contexts (KV caches with their passes); all are freed with their objects.
+"""A loaded GGUF model of llama.cpp, and its contexts (KV caches with their passes). Each is freed together with its
+Python object.
 
 llama.cpp ends the process on some wrong calls, so sizes are checked here, before it is called.
 """
@@ -71,11 +72,11 @@ class Context:
     def __init__(self, model: Model, rows: int, sequences: int, *, half: bool, threads: int) -> None:
         """Makes a context with room for `rows` rows, whose keys and values are float16 if `half`, else float32.
 
-        If the model keeps states, each of the `sequences` may have a state in memory.
+        If the model keeps states, the context has memory for one state per sequence.
 
         Raises:
             DeviceError: There is too little memory.
-            ModelError: The library has another layout of its parameters.
+            ModelError: The library's parameters have another layout than expected.
         """
         self._model, self._library = model, model.library
         self._threads = threads
@@ -147,7 +148,7 @@ class Context:
             self._threads = count
 
     def copy(self, source: int, target: int, end: int = -1) -> None:
-        """Copies a sequence's rows at positions below `end`, by default all, to another sequence."""
+        """Copies a sequence's rows at positions below `end`, by default all rows, to another sequence."""
         self._library.memory_seq_cp(self._memory, source, target, 0, end)
 
     def keep_only(self, sequence: int) -> None:
@@ -155,7 +156,7 @@ class Context:
         self._library.memory_seq_keep(self._memory, sequence)
 
     def drop(self, sequence: int, start: int = 0) -> None:
-        """Drops a sequence's rows from position `start` on; raises ModelError if llama.cpp cannot do so."""
+        """Drops a sequence's rows from position `start` to the end; raises ModelError if llama.cpp cannot do so."""
         if not self._library.memory_seq_rm(self._memory, sequence, start, -1):
             raise ModelError("llama.cpp cannot drop rows from this model's memory; choose a model with full attention")
 

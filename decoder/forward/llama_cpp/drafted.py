@@ -1,4 +1,4 @@
-"""Drafted rows of one text, and the passes of llama.cpp that bring them into its memory.
+"""Drafted rows of one text, and the passes of llama.cpp that compute these rows.
 
 Rows are numbered in the order in which they are added; a row's parent comes before it. Pure bookkeeping: knows no
 library.
@@ -64,14 +64,16 @@ class DraftedRows(ABC):
 
     @abstractmethod
     def step(self, pending: Sequence[int]) -> Step:
-        """The next pass, which computes at least some of the pending rows; its rows count as cached from now on."""
+        """The next pass, which computes at least some of the pending rows. From now on, the rows of this pass count as
+        cached.
+        """
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
         """Adds new rows, which are not in the cache yet; returns their numbers.
 
         Raises:
-            ValueError: The position of a row does not follow its parent's; llama.cpp would compute such a row wrongly,
-                or refuse it.
+            ValueError: The position of a row is not the next one after its parent's position; llama.cpp would compute
+                such a row wrongly, or refuse it.
         """
         first = len(self.rows)
         for token, position, parent in zip(tokens, positions, parents, strict=True):
@@ -83,7 +85,7 @@ class DraftedRows(ABC):
         return list(range(first, len(self.rows)))
 
     def steps(self, wanted: Sequence[int], run: Callable[[Step], None]) -> None:
-        """Brings rows into the cache by steps, each of which is passed to `run`."""
+        """Divides the computation of rows into steps, and passes each step to `run`."""
         pending = list(wanted)
         while pending:
             step = self.step(pending)

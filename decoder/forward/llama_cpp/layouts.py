@@ -1,4 +1,4 @@
-"""The part of llama.cpp's C API in use: structs and functions of one release, which is pinned.
+"""The part of llama.cpp's C API that this program uses: structs and functions of one pinned release.
 
 Fields and their order are those of `llama.h` of that release. A struct of another release may have other fields, so the
 library is checked against `MODEL_DEFAULTS` and `CONTEXT_DEFAULTS` before it is used (see `library`).
@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 PACKAGE, RELEASE = "xllamacpp", "2026.10.11549"
-"""Package that brings the library, and its release with these layouts (build 11549 of llama.cpp)."""
+"""Package that contains the library, and the package's release that has these layouts (build 11549 of llama.cpp)."""
 VERSION = b"0.6.0-dev"
 """Version that the library of this release reports."""
 MOST_SEQUENCES = 256
 """Largest number of sequences in a context; llama.cpp ends the process if more are requested."""
 FLOAT32, FLOAT16 = 0, 1
-"""Numbers by which ggml names these types."""
+"""Numbers of these types in ggml."""
 NO_FLASH_ATTENTION = 0
 ERROR_LEVEL = 4
 """Level of error messages in llama.cpp's log."""
@@ -202,4 +202,4 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "llama_tokenize": (c.c_int32, (_POINTER, _TEXT, c.c_int32, IntPointer, c.c_int32, c.c_bool, c.c_bool)),
     "llama_detokenize": (c.c_int32, (_POINTER, IntPointer, c.c_int32, _POINTER, c.c_int32, c.c_bool, c.c_bool)),
 }
-"""Result type and argument types of each function in use."""
+"""Result type and argument types of each function that this program calls."""

@@ -77,7 +77,7 @@ class Library:
 
 
 def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[str, object]:
-    """Values of the fields of a struct that do not have the expected values, by field name."""
+    """Fields of a struct that do not have the expected values: the actual values, by field name."""
     return {name: value for name, wanted in expected.items() if (value := getattr(values, name)) != wanted}
 
 

@@ -1,10 +1,10 @@
 """Sequences of llama.cpp for the rows of a draft tree of a model with states: one sequence for each path.
 
 A state cannot go back to an earlier token, and belongs to one sequence. So a sequence can be copied and continued only
-at its end, sequence 0 holds the text and no draft, and a row above several leaves is computed once for each of their
-paths. There are few sequences, since each takes a whole state. If they do not suffice, the pass is divided, and paths
-that no pending row continues are dropped from memory; before a later row can continue such a path, the path is computed
-again from the text. Pure bookkeeping: knows no library.
+at its end, sequence 0 holds the text and no draft, and a row above several leaves is computed once for the path of each
+leaf. There are few sequences, since each needs memory for a whole state. If they do not suffice, the pass is divided,
+and paths that no pending row continues are dropped from memory; before a later row can continue such a path, the path
+is computed again from the text. Pure bookkeeping: knows no library.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ all others for drafts.
 
 
 class Paths(DraftedRows):
-    """Drafted rows of one text, and the sequences whose paths end in some of them."""
+    """Drafted rows of one text, and the sequences that hold paths of these rows."""
 
     def __init__(self, count: int, most_rows: int) -> None:
         """Manages the sequences 1 to `count`, and passes of at most `most_rows` rows."""
@@ -50,8 +50,8 @@ class Paths(DraftedRows):
 
     def step(self, pending: Sequence[int]) -> Step:
         """See `DraftedRows`."""
-        # Longest first, so that the sequences with rows left have successive numbers, as long as possible: llama.cpp
-        # computes only sequences with successive numbers together.
+        # The longest paths come first. So, for as long as possible, the sequences that still have rows to compute have
+        # successive numbers; llama.cpp computes only such sequences together.
         ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)
         step = Step(dropped=self._unneeded([base for base, *_ in ways]))
         self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}

@@ -4,7 +4,7 @@ drop sequences.
 llama.cpp has no tree mask: a row attends to the cached rows of its own sequence. So every path from the text to a leaf
 has a sequence, a row belongs to the sequences of all leaves below it, and sequence 0 holds the text. There are few
 sequences. If they do not suffice, the pass is divided, and paths that are not needed are dropped from the cache; a
-dropped row is computed again once a later row or the text needs it. Pure bookkeeping: knows no library.
+dropped row is computed again when a later row or the text needs it. Pure bookkeeping: knows no library.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Sequences(DraftedRows):
         """See `DraftedRows`."""
         super().restart(length)
         self.holders: dict[int, int] = {}
-        """For each cached row a sequence that holds it and all rows above it."""
+        """For each cached row, one sequence that holds this row and all rows above it."""
         self._ends = {0: TEXT}
         """Last row of each sequence in use."""
         self._free = list(range(self._count - 1, 0, -1))
@@ -83,8 +83,8 @@ class Sequences(DraftedRows):
         return ready
 
     def _make_room(self, parent: int, step: Step) -> None:
-        """Drops all sequences except sequence 0 and the one that holds `parent`. If these differ, also drops the rows
-        of sequence 0 after the text.
+        """Drops all sequences except sequence 0 and the sequence that holds `parent`. Unless sequence 0 holds `parent`,
+        the rows of sequence 0 after the text are dropped too.
         """
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]

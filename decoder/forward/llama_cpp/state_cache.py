@@ -1,9 +1,10 @@
-"""Cache of a model with states in llama.cpp: passes do not change the text's state, since a state cannot go back.
+"""Cache of a model with states in llama.cpp: passes over drafted rows do not change the text's state, since a state
+cannot go back.
 
-Sequence 0 holds the text's state, and each draft path continues a copy of it (see `paths`). If a sequence ends with the
-last row of a path that is kept, its state replaces the text's. If no sequence does, the path's tokens are pending: they
-are computed at the beginning of the next text or chain, or in a pass of their own before any other draft. When a text
-is cut, its state is computed from the snapshot: a copy of an earlier state of the text.
+Sequence 0 holds the text's state, and each draft path continues a copy of it (see `paths`). When a path is kept, the
+sequence that holds most of its first rows replaces sequence 0. The remaining tokens of the path are pending: they are
+computed at the beginning of the next text or chain, or in a pass of their own before any other draft. When a text is
+cut, its state is computed from the snapshot: a copy of an earlier state of the text.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ MOST_PENDING = 16
 
 
 class StateCache(LlamaCache):
-    """A cache of states, and of keys and values where some layers attend to them."""
+    """A cache of states, and of the keys and values of layers that attend."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
@@ -31,9 +32,11 @@ class StateCache(LlamaCache):
         self._text: list[int] = []
         """Tokens of the text."""
         self._computed = 0
-        """Number of the text's first tokens whose state sequence 0 holds; the others are pending."""
+        """Number of tokens at the beginning of the text that the state in sequence 0 covers; all later tokens are
+        pending.
+        """
         self._in_snapshot = 0
-        """Number of the text's first tokens whose state the snapshot is; 0 without a snapshot."""
+        """Number of tokens at the beginning of the text that the snapshot covers; 0 if there is no snapshot."""
 
     @property
     def _drafted(self) -> Paths:
@@ -53,7 +56,8 @@ class StateCache(LlamaCache):
         path = self._path([*pending, *rows])
         count, sequence = self._paths.holder(path)
         if count:
-            # The sequence's first rows of keys and values are those of the text; its state replaces the text's state.
+            # The sequence begins with the text's keys and values, so the whole sequence, its state included, replaces
+            # sequence 0.
             self._context.copy(sequence, 0)
             self._computed = self._paths.length + count
         self._text += [self._paths.rows[row].token for row in path[len(pending) :]]
@@ -86,7 +90,8 @@ class StateCache(LlamaCache):
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, from the snapshot unless that is later; takes a new snapshot.
+        """Computes the state after the shortened text, from the snapshot unless the snapshot covers more; takes a new
+        one.
 
         A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
         """

@@ -15,7 +15,9 @@ from typing import Any
 from torch import nn
 
 FIELD = "chunk_size"
-"""Name of the chunk size: an attribute of a module, or an argument of the scan if a module passes its arguments on."""
+"""Name of the chunk size. It is an attribute of a module or, if the module passes its arguments on to a scan, an
+argument of the scan.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def _usual_size(home: str) -> int | None:
 
 @contextmanager
 def at_most(tokens: int, chunks: Sequence[Chunks]) -> Iterator[None]:
-    """Context in which no chunk is longer than a sequence of this number of tokens."""
+    """Context in which no chunk is longer than `tokens` tokens, the length of a sequence."""
     with ExitStack() as stack:
         for each in chunks:
             if tokens < each.size:

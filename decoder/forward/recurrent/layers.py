@@ -22,7 +22,7 @@ from decoder.forward.recurrent.states import State, States
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
 INDEXED_AXES = 3
-"""Number of positions that an indexer knows of each row: time, height and width, which are equal in text."""
+"""Number of positions that an indexer has for each row: time, height and width; in text, all three are equal."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,10 @@ class StateLayers(Cache):
         return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """Number of rows that a layer's attention reads, and for each of them its position minus its index.
+        """Number of rows that a layer's attention reads, and each row's position minus the row's index.
 
-        Layers that bias scores by distance (Inkling) add the row's index to this difference.
+        Layers that bias scores by distance (Inkling) add each row's index to this difference, which gives the row's
+        position.
         """
         start = self._rows.starts.get(layer_idx, 0)
         end = self._rows.get_seq_length() + query_length
@@ -172,8 +173,8 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """`StateLayers` for a module's family. If the family defines its own cache class, its modules accept no other; then
-    the result is a subclass of both classes.
+    """`StateLayers` for a module's family. If the family defines a cache class of its own, its modules accept only this
+    class; the result is then a subclass of `StateLayers` and of this class.
     """
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]

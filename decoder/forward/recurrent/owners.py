@@ -15,7 +15,8 @@ from transformers.cache_utils import Cache
 from decoder.forward.recurrent.tensors import replaced, tensors_of, with_tensors
 
 TRIED = (1, 2, 3, 4, 5, 6, 7)
-"""Token ids of the trial; their number must not be the size of the second dimension of any other tensor."""
+"""Token ids of the trial; their number must differ from the second dimension of every tensor without one row per token.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Owner:
 
 
 def find_owners(module: nn.Module, trial: Callable[[Callable[[], None]], object]) -> tuple[Owner, ...]:
-    """Modules that own states, without those inside another owner.
+    """Modules that own states, except modules inside another owner.
 
     Args:
         module: The whole module.

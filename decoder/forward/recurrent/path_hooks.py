@@ -62,7 +62,7 @@ class _PathHooks:
     cache: Cache
     stepwise: bool
     first: int
-    """Number of drafted rows in earlier passes."""
+    """Number of drafted rows from earlier passes."""
     calls: int = 0
     """Number of calls of owners so far."""
 

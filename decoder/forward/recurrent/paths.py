@@ -44,7 +44,7 @@ def with_parents(parents: Sequence[int], visible: Bool[NDArray[np.bool_], "N M"]
 
 
 def path_to(row: int, parents: Sequence[int]) -> list[int]:
-    """Rows of the path from the text to `row`, which is the last of them."""
+    """Rows of the path from the text to `row`; `row` is the last of them."""
     path = []
     while row != NO_PARENT:
         path.append(row)
@@ -59,7 +59,7 @@ class PathBatch:
     paths: Sequence[Sequence[int]]
     """B paths to the leaves among the new rows."""
     padded: Int[NDArray[np.int64], "B T"]
-    """The same paths, all of one length: a shorter path repeats its last row, which changes no earlier row."""
+    """The same paths, all of one length: a shorter path repeats its last row; the repetition changes no earlier row."""
     places: Int[NDArray[np.int64], "N"]
     """Index of each new row among the B x T rows of `padded`."""
 
@@ -71,7 +71,7 @@ class PathBatch:
 
 
 def path_batch(parents: Sequence[int], first: int) -> PathBatch:
-    """Paths that cover the rows from `first` on."""
+    """Paths that cover the row `first` and all later rows."""
     inner = set(parents)
     paths = [path_to(row, parents) for row in range(first, len(parents)) if row not in inner]
     longest = max(map(len, paths))

@@ -31,7 +31,7 @@ class OwnerCall:
     arguments: Any
     """Positional and named arguments of the latest call."""
     inputs: list[Float[Tensor, "N ..."]]
-    """The tensors in the arguments that have one row per token, with all drafted rows."""
+    """The tensors in the arguments that have one row per token; each contains the rows of all drafted tokens."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Drafted:
     calls: list[OwnerCall] = field(default_factory=list)
     """Calls of the owners, in the order in which a pass makes them."""
     ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
-    """Index, in `after`, of each path of the latest pass that was not padded."""
+    """For each path of the latest pass that was not padded, its index in the batch `after`."""
     after: States = field(default_factory=dict)
     """States after all paths of the latest pass, as a batch of paths."""
 

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by the layers of `decoder.forward.families`, with half the operations of an HF module."""
+"""Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as an HF module."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +36,14 @@ class NativeStatic:
 
     def __init__(self, model: NativeModel, context: int) -> None:
         self._model, self._context = model, context
-        # Rotations are complex products, which torch lacks in bfloat16; so only inputs of matrix products are bfloat16.
+        # Rotations are complex products, which torch lacks in bfloat16. So rows of a bfloat16 model are float32, and
+        # only the inputs of matrix products are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Tables of rotations by store capacity; all are kept, since a CUDA graph reads the table of its capture.
+        """Tables of rotations by store capacity; all tables are kept, since a CUDA graph reads the table that it was
+        captured with.
 
-        If layers have windows, which depend on positions, the last column of a table has the positions.
+        If layers have windows, the last column of a table has the positions, on which windows depend.
         """
 
     @property
@@ -93,7 +95,7 @@ class NativeStatic:
         slots: Int[Tensor, "N"],
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N V"]:
-        """Logits of N rows; `biases` has, for each layer type, what is added to the scores of the first M slots."""
+        """Logits of N rows; `biases` has, for each layer type, the bias on the scores of the first M slots."""
         model, groups = self._model, self._model.heads.groups
         visible = next(iter(biases.values())).shape[1]
         repeated = {kind: bias.repeat(groups, 1) if groups > 1 else bias for kind, bias in biases.items()}
@@ -163,7 +165,7 @@ def windowed(
 def windowed_by_slot(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """`windowed` for sliding windows that are longer than trees are deep, with the slots' numbers as positions.
+    """`windowed` with the slots' numbers as positions. All windows must be sliding and longer than trees are deep.
 
     For rows of the text, slot number and position are equal. A drafted row's position may be lower than its slot
     number, but both numbers are within the windows of all nodes below the row.

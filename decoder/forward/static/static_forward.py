@@ -1,7 +1,7 @@
 """Forward passes of fixed shape: tokens, slots and mask are tensors, so that a CUDA graph can replay a pass.
 
 No code of a pass reads values back from the device. Keys and values are stored in one tensor, the store, which the
-caller owns; its rows are called slots. Attention reads the first slots, as many as the bias has columns.
+caller owns; its rows are called slots. If the bias has M columns, attention reads the first M slots.
 """
 
 from dataclasses import replace
@@ -52,8 +52,8 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, made while its current form stays in memory; if memory is too small for both,
-    the static form of its module.
+    """The fastest static form of a model, made while its current form stays in memory; if memory is too small for both
+    forms, the static form of the model's module.
     """
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
@@ -63,7 +63,7 @@ def static_forward(model: "LanguageModel") -> StaticForward:
 def static_in_place(model: "LanguageModel") -> StaticForward:
     """The fastest static form of a model; if possible, it replaces the module layer by layer, to save memory.
 
-    The model then uses this form for all passes, and loads its module only when it is needed.
+    The model then uses this form for all passes, and loads its module only when the module itself is needed.
     """
     if isinstance(model.runs_by, NativeStatic):
         return model.runs_by
@@ -118,7 +118,7 @@ def _read(model: "LanguageModel", source: Source) -> NativeStatic:
 def visibility(
     start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of N rows, which see the slots before `start` and those of the next M slots marked in `seen`.
+    """Attention bias of N rows, which see the slots before `start` and, of the next M slots, those marked in `seen`.
 
     Slot 0 is always visible, since a padded row without visible slots would compute NaN; slot 0 holds text.
     """

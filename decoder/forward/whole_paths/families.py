@@ -10,6 +10,6 @@ UNCAPTURED = "a module that computes whole paths copies its cache in each pass, 
 
 def takes_paths(text: Any) -> bool:
     """Whether modules with the text configuration `text` are known to compute a draft tree as whole paths; the probe
-    finds further ones.
+    finds further such modules.
     """
     return getattr(text, "model_type", None) in FAMILIES or bool(getattr(text, "alibi", False))

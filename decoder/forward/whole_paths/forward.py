@@ -82,7 +82,7 @@ class PathForward:
     def _computed(
         self, state: Any, tokens: Int[NDArray[np.int64], "B T"], start: int
     ) -> tuple[Float[Tensor, "B T V"], Any]:
-        """Logits after B continuations of a text of `start` tokens, and the module's cache after them."""
+        """Logits after each token of B continuations of a text of `start` tokens, and the module's cache at the end."""
         given = {"input_ids": torch.from_numpy(tokens).to(self._device)}
         if self._takes_positions:
             given["position_ids"] = torch.arange(start, start + tokens.shape[1], device=self._device).expand(

@@ -17,7 +17,7 @@ from decoder.forward.recurrent.tensors import replaced, tensors_of
 
 
 def in_batch(cache: Any, count: int) -> Any:
-    """A copy of one text's cache for `count` texts that begin alike; the cache itself stays as it is."""
+    """A copy of one text's cache, for `count` texts that all begin with this text; `cache` itself is unchanged."""
     return _selected(cache, torch.zeros(count, dtype=torch.long))
 
 
@@ -33,7 +33,9 @@ def record(cache: Any) -> None:
 
 
 def shortened(cache: Any, count: int) -> bool:
-    """Removes the last `count` tokens of the latest pass; False if the cache cannot, for example if it holds states."""
+    """Removes the last `count` tokens of the latest pass; False if the cache cannot remove them, for example if it
+    holds states.
+    """
     if not _shortens(cache):
         return count == 0
     cache.crop(-count)
@@ -53,8 +55,8 @@ def nbytes(cache: Any) -> int:
 def _shortens(cache: Any) -> bool:
     """Whether the last tokens can be removed.
 
-    A layer class of a family inherits a method that removes keys and values, which is wrong if the class caches more.
-    So such a class is trusted only if it has its own method `crop`.
+    A family's own cache layer class may inherit a method `crop` that removes only keys and values, which is wrong if
+    the class caches more than these. So such a class is trusted only if it has a method `crop` of its own.
     """
     return (
         isinstance(cache, Cache)

@@ -27,8 +27,8 @@ class PathPass:
     """Number of tokens that the pass computed for each path."""
 
     def after(self, path: Sequence[int]) -> Any | None:
-        """The module's cache after a path; None if no path of the pass begins with it, or if the tokens after it cannot
-        be removed.
+        """The module's cache after a path; None if no path of the pass begins with `path`, or if later tokens cannot be
+        removed from the cache.
         """
         number = next((each for each, known in enumerate(self.paths) if list(known[: len(path)]) == list(path)), None)
         if number is None:

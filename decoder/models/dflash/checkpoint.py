@@ -21,7 +21,8 @@ OUTPUT = "lm_head.weight"
 PREDICTED_MASK = "mask_embedding.pt"
 """A pickled file with the embedding of the mask token."""
 UNUSED = re.compile(r"^(verifier_(norm|lm_head)\.weight|confidence_head\.proj\.(weight|bias)|rotary_emb\.inv_freq)$")
-"""Names of tensors in published files that are not used; trees grow by probabilities, so no confidence head is needed.
+"""Pattern of the names of unused tensors in published files; trees grow by probabilities, so no confidence head is
+needed.
 """
 
 

@@ -1,9 +1,9 @@
 """Reads config.json of a DFlash head, in any of three published layouts, as a `BlockShape`.
 
-z-lab's and DeepSpec's layouts are flat; z-lab's has some fields in an object `dflash_config`, which take precedence
-over fields of the same name outside it. The layout of the speculators library has the fields of the layers within
-`transformer_layer_config`. Fields that would change the network in an unsupported way are refused by name. Knows no
-weights.
+The layouts of z-lab and DeepSpec are flat. In z-lab's layout, some fields are in an object `dflash_config`; these take
+precedence over fields of the same name outside the object. The layout of the speculators library has the fields of the
+layers within `transformer_layer_config`. Fields that would change the network in an unsupported way are refused by
+name. Knows no weights.
 """
 
 import re
@@ -86,7 +86,9 @@ class Dialect:
     options: Options
     """Values for fields that are missing."""
     corrections: tuple[str, ...] = ()
-    """Optional parts of the network that these heads have; each is named by the first word of its fields' names."""
+    """Optional parts of the network that these heads have; each part is named by the first word of the names of its
+    fields.
+    """
     fixed_window: bool = False
     """See `BlockShape`."""
 
@@ -99,7 +101,8 @@ ARCHITECTURES: Mapping[str, Dialect] = {
     "TreeFlashDraftModel": Dialect(ZLAB, ("ar",)),
     "Qwen3DSparkModel": Dialect(Options(sample_from_anchor=True, markov_rank=0), ("markov",)),
 }
-"""Flat layouts by the name of the architecture; Qwen3DSparkModel is DeepSpec's, the others are z-lab's and TreeFlash's.
+"""Flat layouts by the name of the architecture. Qwen3DSparkModel is of DeepSpec, TreeFlashDraftModel of TreeFlash, and
+the two others are of z-lab.
 """
 TYPES: Mapping[str, Dialect] = {
     "dflash": Dialect(SPECULATORS, fixed_window=True),
@@ -217,7 +220,7 @@ def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
 
 
 def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; flat configurations list layers by their outputs, so 1 is added."""
+    """Target layers whose inputs the head reads; flat configurations list the layers before these, so 1 is added."""
     if dialect.fixed_window:
         field, layers = "aux_hidden_state_layer_ids", options.aux_hidden_state_layer_ids
         if not layers:

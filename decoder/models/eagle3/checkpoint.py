@@ -20,7 +20,7 @@ from decoder.models.head_weights import (
 )
 
 UNUSED = re.compile(r"(^verifier_(norm|lm_head)\.weight|rotary_emb\.inv_freq)$")
-"""Names of tensors in published files that the head does not use."""
+"""Pattern of the names of tensors in published files that the head does not use."""
 
 
 def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.dtype) -> Head:

@@ -107,7 +107,8 @@ def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     masks = (fields.mask_token_id, fields.pard_token, fields.ptd_token_id)
     mask = next((token for token in masks if token is not None), None)
     _check_masks(name, fields, layer, mask)
-    # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false in the flat one.
+    # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false by default in the flat
+    # layout.
     by_default = fields.speculators_model_type is not None
     qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
     return HeadShape(
@@ -133,8 +134,8 @@ def _guesses(fields: Fields) -> int:
 
 
 def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> None:
-    """Raises ModelError for a P-EAGLE head without a mask token, a mask token outside the target's vocabulary, or an
-    EAGLE-3 head of several layers.
+    """Raises ModelError for a P-EAGLE head without a mask token, for a mask token outside the target's vocabulary, and
+    for an EAGLE-3 head of several layers.
     """
     if mask is None and (fields.speculators_model_type == "peagle" or _names(fields.architectures, "peagle")):
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
@@ -151,7 +152,7 @@ def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> N
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; `eagle_config` instead lists the layer before each of them."""
+    """Target layers whose inputs the head reads; `eagle_config` lists the layers before these, so 1 is added."""
     layers = fields.eagle_aux_hidden_state_layer_ids
     if not layers:
         layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]

@@ -1,7 +1,8 @@
 """Reads the metadata of a GGUF file, without its weights and without llama.cpp; refuses broken files.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. llama.cpp reads the file again; it
-is read here first because tokenizer and limits of a model must be known before gigabytes of weights are loaded.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. The metadata is read here first,
+because tokenizer and limits of a model must be known before llama.cpp loads gigabytes of weights. llama.cpp then reads
+the metadata again.
 """
 
 import functools
@@ -24,7 +25,7 @@ STRING, ARRAY = 8, 9
 NUMBERS: Mapping[int, str] = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
-"""Formats of number types, by their codes."""
+"""Format characters of number types for `struct`, by the types' codes in GGUF."""
 FLOAT32 = 0
 """Type code of float32 tensors."""
 QUANTISATIONS: Mapping[int, str] = {
@@ -47,7 +48,7 @@ class GgufFile:
 
     path: Path
     values: Mapping[str, Any]
-    """All entries by key: numbers, texts and lists of them."""
+    """All entries by key; the values are numbers, texts, and lists of numbers or texts."""
     tensors: frozenset[str]
     """Names of all tensors."""
     in_float32: bool
@@ -98,7 +99,7 @@ def gguf_file(name: str) -> GgufFile:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
-    """Reads a file; reads it again only if it has changed since."""
+    """Reads a file; a later call reads it again only if the file has changed."""
     try:
         with path.open("rb") as file:
             return _Reader(file, size).whole(path)
@@ -109,7 +110,7 @@ def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
 
 
 class _BrokenError(Exception):
-    """Raised for content that is no GGUF, or breaks off; its message is the rest of a sentence that begins with the
+    """Raised for a file that is no GGUF file, or is cut off; the message is the rest of a sentence that begins with the
     file's name.
     """
 

@@ -10,7 +10,7 @@ LARGEST = {
     "embedding_length": 2**18,
     "context_length": 2**31,
 }
-"""Sizes that every architecture has, each with an upper bound several times the size in the largest models."""
+"""Sizes that every architecture has, each with its upper bound: several times the size in the largest models."""
 LIMIT = "choose a decoder-only model"
 EMBEDDING = "token_embd.weight"
 LONG_FACTORS = "rope_factors_long.weight"

@@ -40,7 +40,8 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
         width=model.width,
         context=file.size("context_length") or 0,
         device=device,
-        # With float16, near ties and trials allow errors of half precision; errors of quantised products are as large.
+        # With float16, the check for near ties and the probe allow errors of half precision; the errors of quantised
+        # products are as large.
         dtype=torch.float16 if half else torch.float32,
         eos=GgufTokenizer(file).ends(),
         skeleton=_no_module,
@@ -62,7 +63,7 @@ def _no_module() -> None:
 
 
 def _require_decoder(name: str, model: Model) -> None:
-    """Refuses models that only the loaded library, and not the metadata, shows to be no plain decoders."""
+    """Refuses models that are no plain decoders, where the loaded library shows this but the metadata does not."""
     library = model.library
     for wrong, what in (
         (library.model_has_encoder, "an encoder-decoder"),

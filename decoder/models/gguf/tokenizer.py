@@ -15,7 +15,7 @@ from decoder.system.deferred import imported
 UNUSED = 5
 """Type of tokens that only fill up the vocabulary to the width of the logits."""
 BYTES_OF_TOKEN = 16
-"""First guess of the length of a token's text."""
+"""First guess of the length of a token's text, in bytes."""
 
 
 class GgufTokenizer:
@@ -57,7 +57,7 @@ class GgufTokenizer:
             room = -count
 
     def get_vocab(self) -> dict[str, int]:
-        """All tokens and their ids, without those that only fill up the vocabulary."""
+        """All tokens and their ids, without tokens that only fill up the vocabulary."""
         kinds = self._file.values.get("tokenizer.ggml.token_type") or []
         unused = {number for number, kind in enumerate(kinds) if kind == UNUSED}
         return {text: number for number, text in enumerate(self._file.tokens) if number not in unused}

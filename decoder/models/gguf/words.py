@@ -14,7 +14,7 @@ INTERVAL = "full_attention_interval"
 
 
 def gguf_words(name: str) -> str:
-    """Name, architecture, quantisation and memory of a file; raises ConfigError if it cannot be decoded."""
+    """Name, architecture, quantisation and memory of a file; raises ConfigError if the engine cannot decode with it."""
     file, shown = gguf_file(name), Path(name).name
     check_gguf(shown, file)
     memory = f"weights of {file.file_bytes / MIB:.0f} MiB"
@@ -42,7 +42,7 @@ def row_bytes(file: GgufFile) -> int | None:
 
 
 def state_bytes(file: GgufFile) -> int:
-    """Bytes of a text's states in all layers that keep one; 0 if no layer does, or if the metadata lacks the sizes."""
+    """Bytes of a text's states in all layers; 0 if no layer keeps a state, or if the metadata lacks the sizes."""
     kernel, inner, state, groups, width, head, latest = (
         file.size(name) or 0
         for name in ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count", "embedding_length",
