@@ -15,12 +15,12 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Largest number of earlier occurrences of a suffix after which next tokens are counted. If there are more, the latest
-occurrences are used.
+"""Largest number of a suffix's earlier occurrences whose next tokens are counted. If a suffix has more occurrences, the
+latest ones are used.
 """
 SEARCHED = 4096
-"""Largest number of earlier occurrences of the last two tokens at which longer matches are searched. If there are more,
-the latest occurrences are used.
+"""Longer matches are searched at the earlier occurrences of the text's last two tokens. This is the largest number of
+occurrences that are searched; if there are more, the latest ones are used.
 """
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
@@ -56,7 +56,7 @@ class Continuation:
         return [(token, count / len(places)) for token, count in counts.most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
-        """Continuations of the suffix extended by a token; None if this token never followed the suffix."""
+        """Continuations of the suffix with `token` appended; None if this token never followed the suffix."""
         text, end = self.text, len(self.text) - 1
         places = [place + 1 for place in self.places if place < end and text[place] == token]
         return Continuation(text, self.length + 1, places) if places else None

@@ -50,7 +50,7 @@ MEMORY = 0.98
 FIRST_TOKENS = 4.0
 """Initial value of the running sums, as a number of plain rounds."""
 PLAIN_EVERY = 64
-"""At least one of this many rounds is plain, so that the time of plain rounds is measured."""
+"""At least one of this many successive rounds is plain, so that the time of plain rounds is measured."""
 
 
 class LossLimit:
@@ -152,7 +152,8 @@ class LossLimit:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, probability: float) -> bool:
-        """Whether a chain, of any length considered, has more expected tokens than plain decoding in the same time.
+        """Whether a round that drafts a chain of some length, up to `LONGEST_CHAIN`, is expected to commit more tokens
+        than plain decoding in the same time.
 
         `probability` is the acceptance probability of each guess, given that the guess before it was accepted.
         """

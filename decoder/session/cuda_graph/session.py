@@ -90,8 +90,7 @@ class GraphSession:
         self._read = len(prompt_ids) - 1
         """Number of the text's tokens that the draft model has read."""
         self._observation: tuple[Plan, list[int]] | None = None
-        """Size of the last tree and ranks of its accepted nodes, until the acceptance model has learned from them; then
-        None.
+        """Size of the last tree, and ranks of its accepted nodes; None once the acceptance model has learned from them.
         """
         self._draft_s, self._draft_forwards = 0.0, 0
         """Seconds and forward passes of drafts that are not yet part of any round's figures."""
@@ -243,7 +242,8 @@ class GraphSession:
         )
         self._text.extend(outcome.committed)
         if draft:
-            # The draft model may not have read the last accepted node, which may be a leaf, nor the bonus token.
+            # The draft model has not read the bonus token, and if the last accepted node is a leaf, it has not read
+            # that node either.
             self._read = len(self._text) - 2
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:

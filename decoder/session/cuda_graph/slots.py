@@ -1,5 +1,5 @@
-"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and device state at fixed addresses, and
-the graphs that use these caches and this state.
+"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and a device state at fixed addresses, and
+the graphs that use this memory.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
 Methods that decode at the same time need a slot each; all slots share the models' weights.
@@ -53,7 +53,9 @@ class GraphSlot:
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """Verifier of all work that is queued from now on; draft trees grow by the probabilities of this verifier."""
+        """Verifier for all work that is queued later; it also estimates the probabilities that the growth of draft
+        trees uses.
+        """
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -143,8 +145,9 @@ class GraphSlot:
         return self._captured[key]
 
     def _undo(self) -> Work:
-        """A function that restores the device state and the draft's store to their contents before some work. The
-        target's store is not restored, since the rows that the work overwrites are computed again.
+        """A function that restores the current contents of the device state and of the draft's store, after some work
+        has changed them. The target's store is not restored, since the rows that the work overwrites are computed
+        again.
         """
         restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
