@@ -102,8 +102,8 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def of_method(race: Race, method: str) -> Bottleneck | None:
-    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` itself and if the bottleneck is
-    unknown.
+    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` itself, and for a method whose
+    bottleneck is unknown.
     """
     tally = race.tallies.get(method)
     return None if tally is None or method == "ar" else bottleneck(tally, race.tallies.get("ar"))
@@ -169,7 +169,7 @@ def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
 
 
 def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
-    """Verdict on a method of a run, with a note if its text differs from that of `ar`.
+    """Verdict on a method of a run, with a note if the method's text differs from the text of `ar`.
 
     Args:
         race: The run.
@@ -186,7 +186,11 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     if figures.first_difference is None:
         return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""
-    return (speed, f"From token {figures.first_difference} on, its text differs from ar's{how}.", *remedies)
+    return (
+        speed,
+        f"Its text differs from the text of ar{how}; the first difference is at token {figures.first_difference}.",
+        *remedies,
+    )
 
 
 def _speed(bottleneck: Bottleneck, method: str) -> str:

@@ -1,4 +1,4 @@
-"""Definition of every figure, as a pure fold of events.
+"""Definition of every figure, and computation of the figures by a pure fold over events.
 
 This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
 (`decoder.analysis.stalls`).
@@ -67,7 +67,7 @@ FIGURES = (
     Figure("verify_s", "verify s", "time spent in the target"),
     Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
-    Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
+    Figure("speedup", "speed-up", "tokens_per_second / tokens_per_second of ar in the same run"),
     Figure(
         "stalled_rounds",
         "stalled rounds",
@@ -75,7 +75,9 @@ FIGURES = (
         "processor or were stopped",
     ),
     Figure(
-        "left_out_rounds", "left out", "stalled rounds excluded from rates: all, or if many, those that lost most time"
+        "left_out_rounds",
+        "left out",
+        "stalled rounds excluded from rates; if many stalled, only those that lost the most time",
     ),
     Figure("left_out_s", "left out s", "time of the rounds left out"),
     Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
@@ -257,7 +259,7 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
 
 
 def differs_by_design(entry: Figures) -> bool:
-    """Whether a method's text differs from that of `ar` in tokens that may differ by the method's design."""
+    """Whether a method's text differs from the text of `ar` only in tokens that may differ by the method's design."""
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
@@ -321,7 +323,7 @@ class Race:
 
 
 def fold(events: Iterable[Event]) -> Race:
-    """The state after all events; if they contain several runs, the state of the last run."""
+    """The state after all events; if the events contain several runs, the state of the last run."""
     race = Race()
     for event in events:
         race = race.apply(event)

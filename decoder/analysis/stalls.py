@@ -2,7 +2,7 @@
 
 Stalled rounds are marked when they are decoded, and left out of rates. If many rounds stall, waiting is normal on the
 machine. To leave out all stalled rounds would then favour methods with short rounds, which meet fewer waits. So in this
-case, only the rounds that lost far more time than the others are left out.
+case, only the stalled rounds that lost far more time than the other stalled rounds are left out.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,8 @@ from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
 """Thresholds of lost time. A round that lost less than the first threshold has not stalled, since waits of 10 ms are
-common on a shared machine. If too many rounds stalled, only the rounds above a higher threshold are left out.
+common on a shared machine. If too many rounds stalled, only the rounds that lost more than a higher threshold are left
+out.
 """
 SHARE = 1 / 3
 """Least share of a round's time that must be lost for the round to count as stalled."""

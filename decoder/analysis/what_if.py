@@ -181,7 +181,7 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and the nearest numbers that are within the bounds and whole numbers of steps away, ascending."""
+    """The value and its nearest neighbours within the bounds, at whole numbers of steps from the value; ascending."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]

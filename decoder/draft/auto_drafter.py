@@ -32,8 +32,8 @@ class AutoDrafter:
     def __init__(
         self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text. `probabilities` provide the target's sampling noise for lookups; the argument is None for
-        greedy decoding.
+        """Begins a text. `probabilities` provide the target's sampling noise for lookups; None stands for greedy
+        decoding.
         """
         self.model = model
         self._probabilities = probabilities

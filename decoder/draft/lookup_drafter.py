@@ -22,8 +22,7 @@ class LookupDrafter:
     """A `Proposer` of one text that guesses by suffix lookup."""
 
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text. `probabilities` provide the target's sampling noise; the argument is None for greedy decoding.
-        """
+        """Begins a text. `probabilities` provide the target's sampling noise; None stands for greedy decoding."""
         self._probabilities = probabilities
         self._past = SuffixIndex()
 
