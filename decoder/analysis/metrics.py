@@ -67,7 +67,7 @@ FIGURES = (
     Figure("verify_s", "verify s", "time spent in the target"),
     Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
-    Figure("speedup", "speed-up", "tokens_per_second / tokens_per_second of ar in the same run"),
+    Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
     Figure(
         "stalled_rounds",
         "stalled rounds",
