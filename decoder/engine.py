@@ -59,7 +59,9 @@ class Engine:
     )
     """Acceptance model for sampling if the draft does not know the target's sampling noise."""
     draft_knows_noise: bool = True
-    """Whether draft trees grow by probabilities that include the target's sampling noise; False for verifier `nss`."""
+    """Whether the growth of draft trees uses probabilities that include the target's sampling noise; False for verifier
+    `nss`.
+    """
     seed: int = 0
     """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
@@ -105,7 +107,7 @@ class Engine:
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
-        """Probabilities by which draft trees grow, for a text with this sampling noise."""
+        """Probabilities that the growth of draft trees uses, for a text with this sampling noise."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:

@@ -133,7 +133,7 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """A parameter set; those of its parameters that have knobs can be changed during a run."""
+    """A parameter set. The parameters that have knobs can be changed during a run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 

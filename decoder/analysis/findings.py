@@ -26,7 +26,7 @@ class Case:
     compared: bool
     """Whether the method's text was compared with the text of plain decoding."""
     difference: int | None
-    """Index of the first token that differs from plain decoding; None if no token differs or the texts were not
+    """Index of the first token that differs from plain decoding; None if no token differs, or if the texts were not
     compared.
     """
     by_design: bool

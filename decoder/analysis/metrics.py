@@ -205,7 +205,8 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
     """All figures of a method; if `ar` is given, also the figures that compare the method with `ar`.
 
     `near_tie` and `first_difference_gap` stay None, since they need models. The first `same_until` tokens of the text
-    must equal those of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not compared.
+    must equal the tokens of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not
+    compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -246,7 +247,8 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """How many tokens at the start of a method's text must equal those of `ar`; None if the texts cannot be compared.
+    """How many tokens at the start of a method's text must equal the tokens of `ar`; None if the texts cannot be
+    compared.
 
     Args:
         run: The run, with the parameters of its methods.

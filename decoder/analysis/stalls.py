@@ -84,7 +84,7 @@ class Stalls(msgspec.Struct, frozen=True):
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
     """Seconds that a round lost by waiting; 0 for a round that has not stalled.
 
-    Some threads' waits delay nothing, so the lost time is at most the excess over the usual time of a round.
+    The waits of some threads do not delay the round, so the lost time is at most the excess over a round's usual time.
 
     Args:
         round_s: Duration of the round.
@@ -104,7 +104,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level whose rounds, together with those of higher levels, are few enough to leave out (see `FEW`)."""
+    """Lowest level such that the rounds of this and all higher levels are few enough to be left out (see `FEW`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)

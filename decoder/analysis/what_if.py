@@ -1,9 +1,9 @@
 """What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
-A recorded tree contains the draft's probabilities of the drafted tokens only. So for a rule that drafts fewer nodes
-than were recorded, the result is fully known. For a rule that drafts more nodes, only the recorded part of its tree is
-known, which gives a lower bound. At the end of the accepted path the target chose a token that was not drafted; the
-record does not say whether a wider or deeper tree would have contained this token.
+A recorded tree contains the draft's probabilities of the drafted tokens only. So if a rule drafts fewer nodes than were
+recorded, the result is fully known. If a rule drafts more nodes, only the recorded part of its tree is known, and the
+result is a lower bound. At the end of the accepted path the target chose a token that was not drafted; the record does
+not say whether a wider or deeper tree would have contained this token.
 
 The tables are estimates for another reason too: every round is replayed from the position where it began, but under
 other rules rounds would begin at other positions. The history rule is not replayed. This module knows neither models

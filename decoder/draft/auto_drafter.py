@@ -2,9 +2,9 @@
 is chosen to maximise tokens per second.
 
 Both sources grow one tree, level by level; a token that both sources guess becomes one node, which counts as the
-model's guess. In rounds where lookups alone promise more tokens per second, the draft model does not run; it reads the
-missed tokens in a later round. This module knows neither the target nor times: the tree size controller decides what is
-drafted.
+model's guess. In rounds in which lookups alone promise more tokens per second, the draft model does not run; it reads
+the tokens of these rounds later. This module knows neither the target nor times: the tree size controller decides what
+is drafted.
 """
 
 import math

@@ -16,7 +16,8 @@ from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Number of rows by which a full KV cache grows. If it grew by the rows of one level, each level would copy the cache.
+"""Number of rows that are added to a full KV cache. If only the rows of one level were added, each level would copy the
+cache.
 """
 
 

@@ -2,8 +2,8 @@
 (EAGLE-3, section 3.1).
 
 `HeadText` computes the rows of the text. The row of a drafted node combines the node's token with the head's own output
-at the node's parent. Keys and values of drafted rows are dropped after each round, since by then the target has
-computed the states of the accepted nodes. This module does not know what the logits are used for.
+at the node's parent. Keys and values of drafted rows are dropped after each round. The rows of accepted nodes are then
+computed again, from the target's states at these nodes. This module does not know what the logits are used for.
 """
 
 import sys

@@ -44,7 +44,9 @@ class HeadText:
         return len(text) - 1 - self.cache.length
 
     def commit(self, path: Sequence[int]) -> None:
-        """Adds states of the target's latest pass to the unread states: those of the root and of the accepted nodes."""
+        """Adds the states of the root and of the accepted nodes to the unread states; the target's latest pass computed
+        them.
+        """
         self.unread.append(self._states.take([0, *path]))
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:

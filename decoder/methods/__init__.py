@@ -17,7 +17,9 @@ from decoder.sampling.settings import Sampling
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds a method."""
 WHOLE = sys.maxsize
-"""Result of `same_until` if all tokens of a text must equal those of `ar`. It is larger than the length of any text."""
+"""Result of `same_until` if all tokens of a text must equal the tokens of `ar`. It is larger than the length of any
+text.
+"""
 
 
 def register(method: Method) -> None:

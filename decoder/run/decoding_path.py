@@ -150,7 +150,7 @@ def _expected(config: Any, device: torch.device) -> str:
 
 
 def _architecture(config: Any, device: torch.device) -> Architecture | str:
-    """Architecture of a model that has a native form; for any other model, the type of its module in words."""
+    """Architecture of a model that has a native form. For a model without a native form, its module's type in words."""
     if isinstance(config, Architecture):
         return config
     quantised = quantisation_of(config.model_type, config, device)

@@ -248,8 +248,8 @@ def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn
     """Schedules changes of temperature and top-p, which apply from `position`, the first position that no method has
     reached.
 
-    Several changes of one knob at one position are merged into one change. If the merged change restores the earlier
-    value, it is dropped.
+    Several changes of one knob at one position are merged into one change. If the merged change would restore the value
+    before these changes, it is dropped.
     """
     sampling, in_force = applied(schedule.latest, _turns_of(SAMPLING, turns))
     for turn in in_force:
@@ -352,7 +352,7 @@ def _draw_counts(tree: TokenTree) -> list[int]:
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     """The limit that kept the most probable leaf of a tree from having children. If several limits did so, the result
-    is the limit that must be relaxed before a change of any other limit has an effect on this leaf. `room` is the
+    is the limit that must be relaxed first: until then, relaxing other limits has no effect on this leaf. `room` is the
     number of levels that fit in the context.
     """
     parents = set(tree.parents)

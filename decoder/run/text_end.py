@@ -1,7 +1,8 @@
 """Cuts the last round of a text (tree, accepted path and committed tokens) at the end of the text.
 
 The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Without the cut, the last
-round would count drafted and accepted tokens beyond the end of the text. Pure; knows neither models nor sessions.
+round would count drafted and accepted tokens beyond the end of the text. This module has pure functions, and knows
+neither models nor sessions.
 """
 
 import math

@@ -99,7 +99,7 @@ class Roots:
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
         """Seconds of each part of a round, in the measurement with the fastest round, since disturbances only add time.
 
-        All numbers come from one measurement, because the times between passes were fitted together.
+        All seconds come from one measurement, because the times of the work between passes were fitted together.
         """
         part_seconds = self.latency[verifier]
         return part_seconds[round_seconds(part_seconds).sum(-1).argmin()]

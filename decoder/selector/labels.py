@@ -2,9 +2,9 @@
 
 A draw is a sampled token. The draws are given, and the expectation is over the verifier's random numbers. One path of
 the maximum length is sampled, and further rollouts are sampled at each node of this path where a shape can branch. The
-first L1 nodes of the path and the first L2 nodes of K rollouts below them are a delayed tree of shape (K, L1, L2),
-distributed as if it had been sampled alone. Shared draws (common random numbers) reduce the variance of differences
-between shapes, and one target pass labels all shapes.
+first L1 nodes of the path and the first L2 nodes of K rollouts below them form a delayed tree of shape (K, L1, L2).
+This tree has the same distribution as a tree that is sampled alone. Shared draws (common random numbers) reduce the
+variance of differences between shapes, and one target pass labels all shapes.
 """
 
 from collections import defaultdict

@@ -56,7 +56,7 @@ def counts() -> Float[NDArray[np.float64], "A S"]:
 
 
 def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
-    """Seconds of a pair's passes, as a vector of parts in which the work between passes takes 0 seconds."""
+    """Vector of parts with the seconds of a pair's passes; the work between passes has 0 seconds in this vector."""
     seconds = np.zeros(SIZE)
     seconds[READ] = costs.catch_up.seconds(LOOKED_BACK)
     seconds[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]

@@ -35,7 +35,7 @@ LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
 """Score of shapes that the verifier cannot verify."""
 LEAST_ROOTS = 8
-"""Minimum number of roots in the training part, and also in the validation part."""
+"""Minimum number of roots in the training part, and minimum number of roots in the validation part."""
 
 
 class Recipe(msgspec.Struct, frozen=True):

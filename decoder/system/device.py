@@ -115,8 +115,8 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
-    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
-    reports of wrong results under a mask. It is off unless the user sets the variable `CUDNN_RANK`. Matrix products of
+    cuDNN's attention is off unless the user sets the variable `CUDNN_RANK`: it makes a plan for every number of rows
+    and slots, which takes milliseconds, and has open bug reports of wrong results under a mask. Matrix products of
     float16 and bfloat16 tensors are summed in float32.
 
     On a CPU, if query heads share keys and values, modules of transformers pass the shared keys and values to torch
@@ -292,8 +292,8 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error means that memory is full. On a CPU, torch has no error class for this, so the error's text is
-    tested.
+    """Whether this error means that memory is full. On a CPU, torch has no error class for full memory, so the error's
+    text is tested.
     """
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 

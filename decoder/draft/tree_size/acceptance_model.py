@@ -60,13 +60,13 @@ class AcceptanceModel:
         """Precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal entry."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """Acceptance probabilities after an accepted node: one for each of the node's best tokens, then one for all
-        other tokens together.
+        """Acceptance probabilities of the tokens after an accepted node: an entry for each of the draft's best tokens,
+        and a last entry for all other tokens together.
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, then the class of the most probable other token; empty if all
-                classes are 0.
+            familiar: Familiarity class of each token; the last entry is the class of the most probable other token.
+                Empty if all classes are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))

@@ -1,10 +1,10 @@
 """Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
 
 Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted, and a node
-is kept, if its expected number of accepted tokens exceeds the price of its time. No round may risk more tokens than the
-text's credit (`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no
-draft pass. The draft model's tree also stays within DynaTree's growth rule. This module knows probabilities and costs,
-but neither models nor clocks.
+is kept, if its expected number of accepted tokens exceeds the price of its time. The tokens that a round may lose are
+limited by the text's credit (`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`),
+which needs no draft pass. The draft model's tree also stays within DynaTree's growth rule. This module knows
+probabilities and costs, but neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -191,8 +191,8 @@ class TreeSizeController:
         return forwarded
 
     def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """Records that the `count` most probable of these tokens became children of `parent`; they are the newest
-        nodes.
+        """Records that the `count` most probable of these tokens became children of `parent`. The children are the
+        newest nodes.
         """
         drafted, count = self._round, min(count, len(tokens))
         matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)

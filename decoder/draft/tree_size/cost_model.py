@@ -81,7 +81,7 @@ class Curve:
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
         """Updates the curve with the total seconds of several calls, whose numbers of rows are `calls`; returns the
-        factor by which the curve was scaled.
+        factor that was applied to the whole curve.
         """
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:

@@ -63,7 +63,7 @@ class DraftedRound:
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
     """Lookup guesses after each node, and the node's children from lookup; keys are the nodes."""
     calls: list[int] = field(default_factory=list)
-    """Number of rows of each draft pass; the first pass reads text, the others read nodes."""
+    """Number of rows of each draft pass. The first pass reads text, and all later passes read nodes."""
     alone: bool = False
     """Whether the round drafts by suffix lookup alone."""
     missed: int = 0

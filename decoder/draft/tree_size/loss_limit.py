@@ -1,6 +1,6 @@
 """Loss limit: the price of one second in tokens, the credit for drafting at a loss, and the schedule of probes.
 
-A text starts with a credit in tokens, which a round increases or decreases by its gain or loss over plain decoding.
+A text starts with a credit in tokens. A round's gain or loss, compared with plain decoding, is added to the credit.
 Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
 measure acceptance, decides whether credit is granted again. This module knows probabilities and costs, but neither
 trees nor clocks.
@@ -18,7 +18,7 @@ CREDIT_OF_LOOKUPS = 2.5
 credit.
 """
 TRUSTED = 0.625
-"""Largest relative change of the initial credit due to gains or losses in earlier texts."""
+"""Largest relative change of the initial credit that gains or losses in earlier texts can cause."""
 MUCH = 32.0
 """Gain or loss in earlier texts, in tokens, at which the initial credit changes the most."""
 CREDIT_A_TOKEN = 0.006
@@ -111,7 +111,7 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """Records tokens and time of a round whose gain or loss changes another credit."""
+        """Records tokens and time of a round whose gain or loss does not change this credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 

@@ -34,7 +34,7 @@ Open = Callable[[Sequence[int], int, KnobState | None], Session]
 class _Draft:
     shape: Shape
     plan: Plan | None
-    """Size of the tree, if it was chosen by costs for this round; else None."""
+    """Size of the tree, if costs determined it for this round; otherwise None."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
     """(report, root) -> the drafted tree."""
 
@@ -93,7 +93,7 @@ class GraphSession:
         """Size of the last tree, and ranks of its accepted nodes; None once the acceptance model has learned from them.
         """
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Seconds and forward passes of drafts that are not yet part of any round's figures."""
+        """Seconds and number of forward passes of the drafts that no round's figures include yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 

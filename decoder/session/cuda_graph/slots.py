@@ -85,8 +85,8 @@ class GraphSlot:
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on; needed before a draft if the draft model has more tokens
-        to read than the first pass of a draft can read.
+        """Lets the draft model read the text, starting at position `start`. This is needed before a draft if more
+        tokens are unread than the draft's first pass can read.
         """
         _read_all(self.draft, text, start)
 
@@ -275,7 +275,7 @@ class GraphSlots:
         self._capturable.clear()
 
     def run(self, model: LanguageModel, forward: StaticForward) -> None:
-        """Sets the static form of a model; all slots that are taken from now on use this form."""
+        """Sets the static form of a model, for all slots that are taken later."""
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
