@@ -12,9 +12,7 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """A view of the first items of a shared list. The list may be longer, since other views may have appended items to
-    it.
-    """
+    """A view of the first items of a shared list. The list may have more items, which other views have appended."""
 
     __slots__ = ("_items", "_length")
 

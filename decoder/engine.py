@@ -1,5 +1,5 @@
-"""Engine: a pair of models, and their costs and acceptance probabilities, which are measured on this machine and used
-for all texts.
+"""Engine: a pair of models, with the costs and acceptance probabilities that were measured for this pair. These are
+shared by all texts.
 
 Only this module knows whether rounds are driven by the host or by CUDA graphs.
 """
@@ -45,8 +45,8 @@ class Engine:
     graphs.
     """
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """Measured costs of rounds. Each key is the smallest power of two above the text lengths for which the costs are
-    used.
+    """Measured costs of rounds, by length of the text. The key is a power of two, n: its costs are for texts of n / 2
+    to n - 1 tokens.
     """
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
     """Acceptance model of drafted tokens for greedy decoding."""
@@ -59,7 +59,9 @@ class Engine:
     )
     """Acceptance model for sampling if the draft does not know the target's sampling noise."""
     draft_knows_noise: bool = True
-    """Whether draft trees grow by probabilities that include the target's sampling noise; False for verifier `nss`."""
+    """Whether the growth of draft trees uses probabilities that include the target's sampling noise; False for verifier
+    `nss`.
+    """
     seed: int = 0
     """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
@@ -105,7 +107,7 @@ class Engine:
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
-        """Probabilities by which draft trees grow, for a text with this sampling noise."""
+        """Probabilities that the growth of draft trees uses, for a text with this sampling noise."""
         return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
@@ -119,8 +121,8 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """Costs of rounds in a text of about `rows` tokens. They are measured only once for all lengths between two
-        powers of two.
+        """Costs of rounds in a text of about `rows` tokens. All lengths between two successive powers of two share one
+        measurement.
         """
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:

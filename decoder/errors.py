@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Largest number of characters of a value in an error line. The limit is approximate for values in messages of other
-libraries.
-"""
+"""Number of characters above which a value in an error line is shortened."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
@@ -97,8 +95,8 @@ def with_short_quotes(message: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message, without the final full stop; followed by the second line if the first line ends
-    with a colon.
+    """First line of an error's message. If this line ends with a colon, the second line is appended. A final full stop
+    or colon is removed.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
@@ -119,7 +117,9 @@ def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context manager: a `DecoderError` that is raised inside it and names no options is changed to name `options`."""
+    """Context manager that adds the names `options` to a `DecoderError` raised inside it, unless the error names
+    options.
+    """
     try:
         yield
     except DecoderError as error:

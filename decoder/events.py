@@ -63,8 +63,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     recordings.
     """
     path_reason: str = ""
-    """Reason why no faster decoding path was possible. If `path` is the fastest one, how each model's forward passes
-    are computed.
+    """Reason why no faster decoding path was possible. If `path` is the fastest path, this text describes instead how
+    each model's forward passes are computed.
     """
     ranks: list[str] = []
     """Device of each tensor-parallel process of the target; empty if the target runs in a single process."""
@@ -154,8 +154,8 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Statistics of a sampled round, from the target's and draft's distributions; sums are over the round's committed
     tokens.
 
-    With p the target's distribution of a token y and H(p) its entropy, `surprise` and `top1` have mean 0 if decoding is
-    lossless.
+    In the formulas, y is a committed token, p is the target's distribution for y, and H(p) is the entropy of p. If
+    decoding is lossless, `surprise` and `top1` have mean 0.
     """
 
     surprise: float
@@ -178,9 +178,9 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One round of a method: a draft tree, its verification by the target, and the committed tokens.
 
-    Nodes are numbered level by level; within a level in the order of their parents. Of siblings, the draft's nodes come
-    first, by descending draft probability, then the nodes from lookup. Node 0 is the root. A method that drafts no tree
-    reports only the root.
+    Nodes are numbered level by level, and within a level in the order of their parents. Among siblings, nodes from the
+    draft come first, by descending draft probability, and nodes from lookup follow. Node 0 is the root. A method that
+    drafts no tree reports only the root.
     """
 
     method: str
@@ -201,7 +201,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probability of each node, by which the tree grew; 0.0 for a root that is already committed. In greedy
+    """Log-probability of each node, as used by the growth rule; 0.0 for a root that is already committed. In greedy
     decoding it is the draft's log q(token | path to its parent). In sampling it is the estimated log-probability that
     the target chooses the token, given the position's sampling noise.
     """
@@ -231,7 +231,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     verification: Verification | None = None
     """Statistics of a sampled round that the host drives; None for other rounds."""
     limited_by: Limit | None = None
-    """The limit because of which the tree's most probable leaf has no children; None for a method without a tree."""
+    """The limit that prevented children of the tree's most probable leaf; None for a method without a tree."""
     stalled_s: Seconds | None = None
     """Seconds lost while threads waited for a processor or the process was stopped; None if negligible."""
 
@@ -250,8 +250,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
 
 
 class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
-    """A knob's value has changed; `round` is the first round with the new value. The knob `history` is 1 for on, 0 for
-    off.
+    """A knob's value has changed; `round` is the first round with the new value. The value of the knob `history` is 1
+    if the history rule is on, and 0 if it is off.
     """
 
     method: str
@@ -262,7 +262,8 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     source: Literal["user", "history"]
     turn: Count = 0
     """Serial number of the user's knob change, counted from 1 in each run. If a change affects several methods, their
-    events have the same number. 0 for changes by the history rule and in older recordings.
+    events have the same number. The number is 0 for changes by the history rule, and for all changes in older
+    recordings.
     """
 
 
@@ -363,7 +364,7 @@ def decode_line(line: bytes, number: int) -> Event:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of one line of a recording."""
+    """JSON Schema of a line of a recording."""
     return msgspec.json.schema(Event)
 
 
@@ -379,7 +380,7 @@ class Upgrade:
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """Current name of each method that was renamed; the key is the method's name in the run that is being read."""
+        """Current name of each renamed method; the key is the method's name in the recording."""
 
     def event(self, event: Event) -> Event:
         """Converts one event to the current schema."""

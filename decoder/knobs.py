@@ -24,8 +24,8 @@ KNOB_GAP = 0.01
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Upper bounds of knobs for depth, branching and number of nodes. If a run begins with a higher value, the bound is
-this value. `HIGHEST_DEPTH` is also the bound of chain lengths.
+"""Upper bounds of knobs for depth, branching and number of nodes. If a run starts with a value above the bound, this
+value is the knob's bound. `HIGHEST_DEPTH` is also the bound of chain lengths.
 """
 MOST = 1 << 12
 """Upper limit of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
@@ -49,9 +49,11 @@ class KnobInfo:
     meaning: str
     """Description in plain words, at most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
-    """Kind of value. The slider of a probability always spans 0 to 1, even if its bounds are narrower."""
+    """Kind of value. The slider of a probability always spans 0 to 1, even if the knob's bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
-    """(parameters) -> lowest and highest value, given the other parameters; the current value is in this range."""
+    """Function from a parameter set to the knob's lowest and highest value, which may depend on the set's other
+    parameters. The current value is in this range.
+    """
     step: float = 1
     coarse: float = 4
     """Size of a large step, taken with the shift key."""
@@ -64,8 +66,8 @@ class KnobInfo:
     from 0. Empty for knobs of other kinds.
     """
     keys: str = ""
-    """Default keys that lower and raise the value: one of `[]`, `{}`, `-=`, `()` and `,;`. Empty if the knob has no
-    keys.
+    """Two characters, one of `[]`, `{}`, `-=`, `()` and `,;`: the default keys that lower and that raise the value.
+    Empty if the knob has no keys.
     """
     brief: str = ""
     """Meaning in two words, shown next to the knob's slider."""
@@ -98,8 +100,8 @@ class KnobInfo:
         return text[1:] if text.startswith("0.") else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """The value nearest to `value` among those from `low` to `high` that keys and sliders can set. If keys and
-        sliders can set no value in this range, `value` clamped to the range.
+        """The value nearest to `value` among those from `low` to `high` that keys and sliders can set. If they can set
+        no value in this range, the result is `value`, clamped to the range.
         """
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
@@ -115,7 +117,7 @@ class KnobInfo:
         return places.index(parameter) if parameter in places else parameter
 
     def put(self, value: float, parameter: Any) -> Any:
-        """New value of the knob's parameter if the knob is set to `value`; `parameter` is the parameter's current
+        """New value of the knob's parameter after the knob is set to `value`; `parameter` is the parameter's current
         value.
         """
         changed: Any = math.floor(value + 0.5) if self.integer else value
@@ -131,7 +133,7 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """A parameter set; those of its parameters that have knobs can be changed during a run."""
+    """A parameter set. The parameters that have knobs can be changed during a run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
@@ -166,8 +168,8 @@ class TunableParameters:
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The value nearest to `value` among those within the knob's bounds that keys and sliders can set. If keys and
-        sliders can set no value within the bounds, `value` clamped to the bounds.
+        """The value nearest to `value` among those within the knob's bounds that keys and sliders can set. If they can
+        set no value within the bounds, the result is `value`, clamped to the bounds.
 
         Raises:
             ConfigError: No knob has this name.
@@ -176,7 +178,7 @@ class TunableParameters:
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """A copy of these parameters with several knobs set at once; some values are only valid in combination.
+        """A copy of these parameters with several knobs set at once, since some values are valid only in combination.
 
         Raises:
             ConfigError: The values are not valid together.
@@ -193,7 +195,7 @@ def bounds(rules: TunableParameters, name: KnobName) -> tuple[float, float]:
     """Lowest and highest value of a knob, given the other knobs' current values.
 
     Raises:
-        ConfigError: The rules have no knob of this name.
+        ConfigError: The parameter set has no knob of this name.
     """
     ends = rules.ends()
     require(name in ends, f"{type(rules).__name__} has no knob {name}; choose from {', '.join(ends)}")

@@ -2,7 +2,7 @@
 
 This module knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, and within a level in
 the order of their parents. Siblings are numbered by descending draft probability or, in a sampled tree, in the order of
-sampling. So a parent precedes its children.
+sampling. A parent's number is always lower than its children's.
 """
 
 import math
@@ -28,8 +28,8 @@ class Draws:
     row: "Tensor"
     """Distribution from which the tokens were sampled, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """Child node of each sampled token, in the order of sampling. A token that was sampled twice has only one node,
-    which is listed twice.
+    """Child node of each sampled token, in the order of sampling. If a token was sampled twice, its only node is listed
+    twice.
     """
 
 
@@ -41,7 +41,7 @@ class TokenTree:
     parents: list[int] = field(default_factory=lambda: [-1])
     """Index of each node's parent; -1 for the root."""
     logprobs: list[float] = field(default_factory=lambda: [0.0])
-    """Draft log-probability of each node's token, given the path to the node's parent."""
+    """The draft's log-probability of each node's token, given the path from the root to the node's parent."""
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
@@ -114,7 +114,7 @@ class TokenTree:
         """Attention mask of the tree, shape (N, N): row i marks the nodes to which node i attends, which are its
         ancestors and the node itself.
         """
-        # As in `visibility`, a bytearray is used, since setting its entries is faster than numpy's indexing.
+        # As in `visibility`, a bytearray is used, since numpy takes longer to set single entries.
         count = len(self)
         seen = bytearray(count * count)
         seen[0] = True
@@ -125,7 +125,7 @@ class TokenTree:
         return np.frombuffer(seen, dtype=np.bool_).reshape(count, count)
 
     def most_probable(self, nodes: int) -> list[int]:
-        """Node numbers, ascending, of the root and of the drafted nodes with the highest path probabilities.
+        """The root and the drafted nodes with the highest path probabilities, as ascending node numbers.
 
         A path is never more probable than its prefix, and the sort is stable, so the parent of a kept node is kept too.
 
@@ -140,7 +140,7 @@ class TokenTree:
         too.
 
         Raises:
-            ValueError: A sampled tree would lose a sampled node, which would bias the verifier.
+            ValueError: The tree is sampled and `kept` lacks a sampled node, without which the verifier would be biased.
         """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
@@ -166,7 +166,7 @@ class TokenTree:
 
 def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
     """Attention mask, shape (N, width): row i attends to the columns `seen[i]`."""
-    # Setting a few entries of a bytearray is faster than numpy's indexing.
+    # A bytearray is used, since numpy takes longer to set single entries.
     visible = bytearray(len(seen) * width)
     for row, places in enumerate(seen):
         for place in places:
@@ -183,7 +183,8 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """Accepted nodes, and number of drafted levels; nodes that suffix lookup added are left out of both results.
+    """Accepted nodes, and number of drafted levels. Nodes that suffix lookup added are not returned, and their levels
+    are not counted.
 
     Args:
         accepted: Accepted nodes of a tree.
@@ -196,5 +197,7 @@ def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence
 
 
 def share_of_depth(accepted: Sequence[int], levels: int) -> float:
-    """Depth acceptance: number of accepted nodes / number of drafted levels of a tree; 0 for a tree without levels."""
+    """Depth acceptance of a tree: number of accepted nodes / number of drafted levels; 0 for a tree without drafted
+    levels.
+    """
     return len(accepted) / levels if levels else 0.0

@@ -1,9 +1,9 @@
-"""Growth rule of draft trees, and the history rule, which adjusts the growth rule's parameters by the results of past
-rounds.
+"""Growth rule of draft trees, and the history rule, which adjusts two parameters of the growth rule from the results of
+past rounds.
 
-The same code works on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
-Chains and fixed trees are special cases of the growth rule. This module knows no methods and no models. Sources:
-DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+The same code works on Python numbers (decoding on the host), on numpy arrays (replays of recordings) and on tensors
+(CUDA graphs). Chains and fixed trees are special cases of the growth rule. This module knows no methods and no models.
+Sources: DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
 """
 
 import math
@@ -20,7 +20,9 @@ MOST_NODES = 64
 
 
 class Arrays(Protocol):
-    """Elementwise operations that the rules need. numpy provides them for arrays, `PLAIN` for Python's numbers."""
+    """Elementwise operations that the rules need. numpy provides them for arrays, and `PLAIN` provides them for Python
+    numbers.
+    """
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """Elementwise `yes` where the condition is true, else `no`."""
@@ -70,14 +72,15 @@ class Growth(Generic[N]):
 
 @dataclass(frozen=True)
 class History(Generic[N]):
-    """Parameters of the history rule, which adjusts `d0` and `tau_h` by the results of past rounds."""
+    """Parameters of the history rule, which adjusts `d0` and `tau_h` from the results of past rounds."""
 
     enabled: N
     """1 if the history rule is on, 0 if it is off."""
     window: N
     """Number of latest rounds whose mean depth acceptance is used."""
     target: N
-    """Target of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus the target."""
+    """Target value of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus this target.
+    """
     eta_d: N
     """Change of `d0` per unit of mean depth acceptance above the target."""
     eta_h: N
@@ -85,7 +88,7 @@ class History(Generic[N]):
 
 @dataclass(frozen=True)
 class Budget:
-    """Node budget of a tree, how nodes are selected within the budget, and whether suffix lookup drafts too."""
+    """Node budget of a tree, the choice of nodes within the budget, and whether suffix lookup drafts nodes too."""
 
     n_max: int
     """Maximum number of drafted nodes of a tree."""
@@ -96,8 +99,8 @@ class Budget:
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether suffix lookup in the text so far also drafts tokens, in rounds in which the expected gain outweighs the
-    time.
+    """Whether suffix lookup in the text so far also drafts tokens. It does so only in rounds in which their expected
+    gain outweighs their time.
     """
 
 
@@ -114,7 +117,7 @@ class TreeRule:
 
 
 def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
-    """Growth rule by which nodes of depth < `deepest` with path probability >= `stop` get `width` children each."""
+    """Growth rule that gives `width` children to each node of depth < `deepest` and path probability >= `stop`."""
     return Growth(
         deepest=deepest, stop=stop, deep=0, d0=deepest, tau_h=1, tau_l=0, narrow=width, middle=width, wide=width
     )
@@ -130,7 +133,7 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
-        """The parameter because of which a leaf of this depth and path probability has no children."""
+        """The parameter that prevents children of a leaf with this depth and path probability."""
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
@@ -139,7 +142,7 @@ def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
 
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
-    """Least path probability at which nodes of a depth get children; infinite from depth `deepest` on."""
+    """Least path probability at which nodes of a depth get children; infinite for depths >= `deepest`."""
     # For integer depths and d0 >= 1, depth + 0.5 <= d0 is the same as depth < floor(d0 + 0.5).
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth < growth.deepest, anywhere, math.inf)
@@ -154,7 +157,9 @@ def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
 def adapted(
     growth: Growth[Any], history: History[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN
 ) -> tuple[Any, Any]:
-    """New values of (d0, tau_h) by the history rule, from the mean depth acceptance of the rounds in a full window."""
+    """Values of (d0, tau_h) after one step of the history rule. The mean depth acceptance is taken over a full window
+    of rounds.
+    """
     excess = mean_depth_acceptance - history.target
     d0 = xp.minimum(xp.maximum(growth.d0 + history.eta_d * excess, 1.0), growth.deepest - 1)
     tau_h = xp.minimum(xp.maximum(growth.tau_h - history.eta_h * excess, growth.tau_l + KNOB_GAP), 1.0)
@@ -162,5 +167,5 @@ def adapted(
 
 
 def used_depth(d0: float) -> int:
-    """The base depth by which trees grow: d0 rounded to an integer."""
+    """The base depth that growth uses: d0, rounded to an integer."""
     return math.floor(d0 + 0.5)

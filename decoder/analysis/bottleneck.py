@@ -1,7 +1,7 @@
 """Bottleneck of a method, from its figures: how much faster the method could be without one of its costs or losses.
 
-Each bound assumes that one cost is removed and that all other costs stay as measured. So a bound is an upper limit, not
-a forecast, and the bounds of two costs must not be multiplied. This module knows neither models nor screens.
+Each bound assumes that one cost is removed and that all other costs stay as measured. So a bound is an upper limit and
+not a forecast. The bounds of two costs must not be multiplied. This module knows neither models nor screens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ FULL_SPEED = 1.02
 
 @dataclass(frozen=True)
 class Bound:
-    """Upper bound of a method's speed-up if one of its limits were removed."""
+    """Upper bound of a method's speed-up from the removal of one limit."""
 
     limit: Limit
     gain: float
@@ -64,7 +64,7 @@ class Bottleneck:
         return self.distinct_8grams is not None and self.distinct_8grams < REPETITIVE
 
     def bound(self, limit: Limit) -> Bound | None:
-        """Upper bound of the speed-up if a limit were removed; None if unknown."""
+        """Upper bound of the speed-up from the removal of a limit; None if unknown."""
         return next((bound for bound in self.bounds if bound.limit == limit), None)
 
 
@@ -72,8 +72,8 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
     """Bottleneck of a method, compared with plain decoding of the same text if `plain` is given.
 
     Returns:
-        None for a method that drafts nothing, commits nothing or does not report its trees, and for fewer than
-        `FEWEST_ROUNDS` rounds.
+        None if the method drafts nothing, commits nothing, does not report its trees, or has fewer than `FEWEST_ROUNDS`
+        rounds.
     """
     rated = tally.rated
     if tally.rounds < FEWEST_ROUNDS or not (tally.knows_tree and tally.drafted and tally.tokens and rated.decode_s):
@@ -102,8 +102,8 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def of_method(race: Race, method: str) -> Bottleneck | None:
-    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` itself and if the bottleneck is
-    unknown.
+    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` itself, and for a method whose
+    bottleneck is unknown.
     """
     tally = race.tallies.get(method)
     return None if tally is None or method == "ar" else bottleneck(tally, race.tallies.get("ar"))
@@ -169,12 +169,12 @@ def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
 
 
 def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
-    """Verdict on a method of a run, with a note if its text differs from that of `ar`.
+    """Verdict on a method of a run, with a note if the method's text differs from the text of `ar`.
 
     Args:
         race: The run.
         method: One of the run's methods.
-        name: Name by which the sentences call the method.
+        name: Name of the method in the sentences.
 
     Returns:
         Sentences; empty if there is no bottleneck.
@@ -186,7 +186,11 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     if figures.first_difference is None:
         return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""
-    return (speed, f"From token {figures.first_difference} on, its text differs from ar's{how}.", *remedies)
+    return (
+        speed,
+        f"Its text differs from the text of ar{how}; the first difference is at token {figures.first_difference}.",
+        *remedies,
+    )
 
 
 def _speed(bottleneck: Bottleneck, method: str) -> str:

@@ -24,9 +24,9 @@ class Case:
     speedup: float | None
     """Ratio of the method's speed to the speed of plain decoding; None if unknown."""
     compared: bool
-    """Whether the method's text was compared with that of plain decoding."""
+    """Whether the method's text was compared with the text of plain decoding."""
     difference: int | None
-    """Index of the first token that differs from plain decoding; None if no token differs or the texts were not
+    """Index of the first token that differs from plain decoding; None if no token differs, or if the texts were not
     compared.
     """
     by_design: bool
@@ -43,7 +43,7 @@ class Finding:
     cases: Cases
     claim: str
     helps: str = ""
-    """Remedy that would help in all these cases; empty if none is known."""
+    """Remedy that would help in all of `cases`; empty if no remedy is known."""
     then: tuple[tuple[str, Cases], ...] = ()
     """Further remedies, each with the cases that it would help."""
 

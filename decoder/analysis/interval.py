@@ -65,8 +65,8 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
 
 
 def verdict(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Whether a statistic is above a limit, or, if `below` is set, whether it is below the limit. "cannot tell" if the
-    interval is unknown or contains the limit.
+    """Whether a statistic is above a limit; with `below`, whether the statistic is below the limit. The verdict is
+    "cannot tell" if the interval is unknown or contains the limit.
     """
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"

@@ -92,6 +92,7 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
 }
-"""Wordings of each limit. Figures replace the names in braces: levels and rows a round, the share of accepted levels,
-the time of a verification over that of one row, and the shares of a round's time for the draft and the host.
+"""Wordings of each limit. Figures replace the names in braces: levels per round, rows per round, the share of accepted
+levels, the ratio of a verification's time to the time of one row, and the draft's and the host's share of a round's
+time.
 """

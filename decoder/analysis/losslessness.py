@@ -1,8 +1,8 @@
 """Statistical check of sampled texts: whether the texts follow the target's distribution.
 
 Sums over tokens or rounds are tested. With a lossless decoder, each term of a sum has mean 0 given all earlier terms (a
-martingale), so z, a sum divided by the square root of its summed variances, is approximately standard normal. This
-module knows neither models nor screens.
+martingale), so z, which is the sum divided by the square root of the terms' total variance, is approximately standard
+normal. This module knows neither models nor screens.
 """
 
 import math
@@ -19,13 +19,13 @@ practically impossible for a lossless decoder.
 """
 
 LEAST_TOKENS = 50
-"""Fewest tokens for a result other than grey."""
+"""Least number of tokens for a result other than grey."""
 LEAST_VARIANCE = 5.0
 """A sum of terms gives a result only if its variance is at least this number (in nats squared for surprises). With a
 smaller variance, z may be far from normal if some tokens are improbable.
 """
 YELLOW, RED = 2.5, 4.0
-"""Thresholds of |z|; a lossless decoder exceeds them in 1 of 80 and in 1 of 16,000 cases."""
+"""Thresholds of |z|. A lossless decoder exceeds the first threshold in 1 of 80 cases, and the second in 1 of 16,000."""
 
 
 class Deviation(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """
     prediction: Deviation = Deviation()
     """Sum over rounds with sampled trees: number of committed tokens minus the number expected from the tree. The
-    variance of a term is estimated by its square.
+    variance of a term is estimated as the term's square.
     """
     predicted_tokens: float = 0.0
     """Expected number of tokens of the rounds with sampled trees."""

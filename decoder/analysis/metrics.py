@@ -1,4 +1,4 @@
-"""Definition of every figure, as a pure fold of events.
+"""Definition of every figure, and computation of the figures by a pure fold over events.
 
 This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
 (`decoder.analysis.stalls`).
@@ -75,7 +75,9 @@ FIGURES = (
         "processor or were stopped",
     ),
     Figure(
-        "left_out_rounds", "left out", "stalled rounds excluded from rates: all, or if many, those that lost most time"
+        "left_out_rounds",
+        "left out",
+        "stalled rounds excluded from rates; if many stalled, only those that lost the most time",
     ),
     Figure("left_out_s", "left out s", "time of the rounds left out"),
     Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
@@ -203,7 +205,8 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
     """All figures of a method; if `ar` is given, also the figures that compare the method with `ar`.
 
     `near_tie` and `first_difference_gap` stay None, since they need models. The first `same_until` tokens of the text
-    must equal those of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not compared.
+    must equal the tokens of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not
+    compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -244,7 +247,8 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """How many tokens at the start of a method's text must equal those of `ar`; None if the texts cannot be compared.
+    """How many tokens at the start of a method's text must equal the tokens of `ar`; None if the texts cannot be
+    compared.
 
     Args:
         run: The run, with the parameters of its methods.
@@ -257,7 +261,7 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
 
 
 def differs_by_design(entry: Figures) -> bool:
-    """Whether a method's text differs from that of `ar` in tokens that may differ by the method's design."""
+    """Whether a method's text differs from the text of `ar` only in tokens that may differ by the method's design."""
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
@@ -321,7 +325,7 @@ class Race:
 
 
 def fold(events: Iterable[Event]) -> Race:
-    """The state after all events; if they contain several runs, the state of the last run."""
+    """The state after all events; if the events contain several runs, the state of the last run."""
     race = Race()
     for event in events:
         race = race.apply(event)

@@ -1,7 +1,7 @@
 """Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
 
-The replay computes how many tokens each round would have accepted, committed and drafted under another rule. A number
-that the record does not determine is replaced by a lower bound. In rounds of `auto`, nodes that were left out for their
+The replay computes how many tokens each round would have accepted, committed and drafted under another rule. If the
+record does not determine a number, a lower bound is given. In rounds of `auto`, nodes that were left out for their
 costs are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. This
 module knows only arrays.
 """
@@ -249,8 +249,8 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """For each round, whether N_max nodes are more probable than the unknown children of one node. `nodes` has this
-        node of each round.
+        """`nodes` has one node for each round. For each round, whether N_max of its nodes are more probable than the
+        unknown children of the node in `nodes`.
         """
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max
@@ -260,7 +260,8 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
 
 
 def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
-    """Upper bound of the path probability of each node's unknown children, if the recorded trees had `rule`'s budget.
+    """Upper bound of the path probability of each node's unknown children. The recorded trees must have had the budget
+    of `rule`.
 
     If the rule of a round allowed a child, but the child is missing from a full tree, then the child is less probable
     than every kept node.

@@ -2,7 +2,7 @@
 
 Stalled rounds are marked when they are decoded, and left out of rates. If many rounds stall, waiting is normal on the
 machine. To leave out all stalled rounds would then favour methods with short rounds, which meet fewer waits. So in this
-case, only the rounds that lost far more time than the others are left out.
+case, only the stalled rounds that lost far more time than the other stalled rounds are left out.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,8 @@ from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
 """Thresholds of lost time. A round that lost less than the first threshold has not stalled, since waits of 10 ms are
-common on a shared machine. If too many rounds stalled, only the rounds above a higher threshold are left out.
+common on a shared machine. If too many rounds stalled, only the rounds that lost more than a higher threshold are left
+out.
 """
 SHARE = 1 / 3
 """Least share of a round's time that must be lost for the round to count as stalled."""
@@ -83,7 +84,7 @@ class Stalls(msgspec.Struct, frozen=True):
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
     """Seconds that a round lost by waiting; 0 for a round that has not stalled.
 
-    Some threads' waits delay nothing, so the lost time is at most the excess over the usual time of a round.
+    The waits of some threads do not delay the round, so the lost time is at most the excess over a round's usual time.
 
     Args:
         round_s: Duration of the round.
@@ -103,7 +104,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level whose rounds, together with those of higher levels, are few enough to leave out (see `FEW`)."""
+    """Lowest level such that the rounds of this and all higher levels are few enough to be left out (see `FEW`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)

@@ -1,9 +1,9 @@
 """What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
 
-A recorded tree contains the draft's probabilities of the drafted tokens only. So for a rule that drafts fewer nodes
-than were recorded, the result is fully known. For a rule that drafts more nodes, only the recorded part of its tree is
-known, which gives a lower bound. At the end of the accepted path the target chose a token that was not drafted; the
-record does not say whether a wider or deeper tree would have contained this token.
+A recorded tree contains the draft's probabilities of the drafted tokens only. So if a rule drafts fewer nodes than were
+recorded, the result is fully known. If a rule drafts more nodes, only the recorded part of its tree is known, and the
+result is a lower bound. At the end of the accepted path the target chose a token that was not drafted; the record does
+not say whether a wider or deeper tree would have contained this token.
 
 The tables are estimates for another reason too: every round is replayed from the position where it began, but under
 other rules rounds would begin at other positions. The history rule is not replayed. This module knows neither models
@@ -181,7 +181,7 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and the nearest numbers that are within the bounds and whole numbers of steps away, ascending."""
+    """The value and its nearest neighbours within the bounds, at whole numbers of steps from the value; ascending."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]

@@ -1,10 +1,10 @@
-"""The proposer of the method `auto`. Its trees combine a draft model's guesses with lookup guesses, and are as large as
-pays off.
+"""The proposer of the method `auto`. Its trees combine a draft model's guesses with lookup guesses; the size of a tree
+is chosen to maximise tokens per second.
 
 Both sources grow one tree, level by level; a token that both sources guess becomes one node, which counts as the
-model's guess. In rounds where lookups alone promise more tokens per second, the draft model does not run; it reads the
-missed tokens in a later round. This module knows neither the target nor times: the tree size controller decides what is
-drafted.
+model's guess. In rounds in which lookups alone promise more tokens per second, the draft model does not run; it reads
+the tokens of these rounds later. This module knows neither the target nor times: the tree size controller decides what
+is drafted.
 """
 
 import math
@@ -21,8 +21,8 @@ from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""Number of missed tokens above which the draft model is probed, and the largest number of missed tokens, counted from
-the latest, that a probe compares with the model's guesses.
+"""If the draft model has missed more than `PROBED_FROM` tokens, a probe compares its guesses with the missed tokens, at
+most the latest `PROBED_ROWS` of them.
 """
 
 
@@ -32,7 +32,7 @@ class AutoDrafter:
     def __init__(
         self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text; `probabilities` provide the target's sampling noise for lookups; they are None for greedy
+        """Begins a text. `probabilities` provide the target's sampling noise for lookups; None stands for greedy
         decoding.
         """
         self.model = model
@@ -87,8 +87,8 @@ class AutoDrafter:
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """The draft model's best next tokens. If the model missed many tokens, a probe first compares its guesses for
-        these tokens with the text.
+        """The draft model's best next tokens. If the model missed many tokens, a probe first compares the model's
+        guesses for these tokens with the text.
         """
         count = int(rule.growth.wide)
         model.begin_tree()

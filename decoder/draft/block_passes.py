@@ -57,7 +57,9 @@ class BlockPasses:
         return self.after_latest(text, 1)[0]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; at most `PROBED` tokens before the last one have logits, since each of them needs a block."""
+        """See `Passes`; besides the last token, at most `PROBED` tokens have logits, since each of these tokens needs a
+        block.
+        """
         count = min(latest, self.behind(text), 1 + PROBED)
         self._read(len(text) - 1 - self.cache.length)
         *before, self._block = self._head.blocks(self.cache, text[len(text) - count :])
@@ -78,7 +80,7 @@ class BlockPasses:
         memory = torch.stack([self._memory[tree.parents[node]] for node in nodes])
         logits, memory = self._head.logits(block.rows[depth], [tree.tokens[node] for node in nodes], memory)
         self._memory.update(zip(nodes, memory, strict=True))
-        # The block's first row has the position of the root, which is also the number of cached rows.
+        # The number of cached rows is the position of the root, which is also the position of the block's first row.
         return logits, [self.cache.length + 1 + depth] * len(logits)
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
@@ -93,7 +95,7 @@ class BlockPasses:
         if not count:
             return
         states = torch.cat(self._unread)
-        # The rest is copied, since a view of it would keep all states of a prompt in memory until the next pass.
+        # The remaining states are copied, since a view would keep all states of a prompt in memory until the next pass.
         self._unread = [states[count:].clone()]
         for start in range(0, count, AT_ONCE):
             self._head.read(self.cache, states[start : min(count, start + AT_ONCE)])

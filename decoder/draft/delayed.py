@@ -1,8 +1,8 @@
 """Sampling of delayed trees from the draft (the paper, section 5).
 
 This module knows no model: the caller passes a function that returns the draft's distributions (rows) after given
-nodes. Rollouts with a common prefix share nodes, and the tree records how many times each node was sampled, which
-lossless verifiers need. "The paper" is the paper cited in `decoder.verify.lossless`.
+nodes. Rollouts with a common prefix share nodes. The tree records how many times each node was sampled, since lossless
+verifiers need these counts. "The paper" is the paper cited in `decoder.verify.lossless`.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
     """Samples a tree that starts at a root token, with one call of `rows` for each level.
 
     Args:
-        shape: Shape of the tree, which must not depend on any token sampled for this tree.
+        shape: Shape of the tree; the choice of the shape must not depend on any token sampled for this tree.
         root: The last token of the text.
         rows: Returns the draft's distributions after one level's nodes. Tokens are sampled from these distributions,
             which the tree stores.

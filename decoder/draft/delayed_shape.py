@@ -34,7 +34,7 @@ class DelayedTree:
 
     @property
     def most_nodes(self) -> int:
-        """Maximum number of drafted nodes, which a tree has if its rollouts share no nodes."""
+        """Maximum number of drafted nodes; a tree has this number if its rollouts share no nodes."""
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
@@ -50,6 +50,8 @@ class DelayedTree:
 
 
 def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
-    """All canonical shapes up to these maxima: 233 of 324 shapes for K up to 4 and lengths up to 8 (appendix E)."""
+    """All canonical shapes up to these maxima. With K up to 4 and lengths up to 8, 233 of the 324 shapes are canonical
+    (appendix E).
+    """
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
     return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))

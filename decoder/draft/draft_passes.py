@@ -1,4 +1,4 @@
-"""Forward passes of a draft model: over one text, and level by level over the draft trees at its end.
+"""Forward passes of a draft model over one text, and level by level over the draft trees at the end of the text.
 
 The KV cache is kept across rounds: accepted drafted nodes are not computed again. This module does not know what the
 logits are used for.
@@ -16,12 +16,13 @@ from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Number of rows by which a full KV cache grows. If it grew by the rows of one level, each level would copy the cache.
+"""Number of rows that are added to a full KV cache. If only the rows of one level were added, each level would copy the
+cache.
 """
 
 
 class DraftPasses:
-    """Forward passes of the draft over one text; logits are over the token ids that both models have."""
+    """Forward passes of the draft over one text; logits are over the token ids that target and draft share."""
 
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
         self.cache = model.new_cache(capacity)
@@ -41,7 +42,7 @@ class DraftPasses:
         self._model.read(self.cache, tokens)
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for a text and a tree; the cache grows later if a tree is larger."""
+        """Reserves cache rows for a text and a tree. If a tree needs more rows, the cache grows during drafting."""
         self._capacity = max(self._capacity, rows)
         self.cache.reserve(rows)
 
@@ -73,8 +74,8 @@ class DraftPasses:
         return self._shared_logits(logits), [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Like `after_latest`, but returns logits for all of the last `latest` tokens; reads tokens again if they were
-        already read.
+        """Like `after_latest`, but returns logits for all of the last `latest` tokens. Tokens that were already read
+        are read again.
         """
         self.cache.cut(len(text) - latest)
         return self.after_latest(text, latest)

@@ -28,7 +28,7 @@ class ShapeChoice(NamedTuple):
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
-"""(the draft's passes, text) -> shape of the next tree, which must not depend on any token sampled for the tree."""
+"""(the draft's passes, text) -> shape of the next tree. The shape must not depend on any token sampled for the tree."""
 
 
 class DrawnDrafter:

@@ -1,9 +1,9 @@
-"""Passes of an EAGLE-3 head or MTP layer: over one text, and level by level over the draft trees at its end (EAGLE-3,
-section 3.1).
+"""Passes of an EAGLE-3 head or MTP layer over one text, and level by level over the draft trees at the end of the text
+(EAGLE-3, section 3.1).
 
-`HeadText` computes the rows of the text; a drafted row combines a node with the head's own output at the node's parent.
-Keys and values of drafted rows are dropped after each round, since by then the target has computed the states of the
-accepted nodes. This module does not know what the logits are used for.
+`HeadText` computes the rows of the text. The row of a drafted node combines the node's token with the head's own output
+at the node's parent. Keys and values of drafted rows are dropped after each round. The rows of accepted nodes are then
+computed again, from the target's states at these nodes. This module does not know what the logits are used for.
 """
 
 import sys

@@ -31,11 +31,12 @@ Source = Callable[[TokenTree, Sequence[int], int], Sequence[Children]]
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
-    """Grows a tree from its root under a growth rule; returns the nodes within its budget, parents before children.
+    """Grows a tree from its root under a growth rule; returns the nodes within the rule's budget, parents before
+    children.
 
     Args:
         tree: A tree that has only its root; it grows in place.
-        rule: Decides which nodes get children, how many children, and the budget of nodes.
+        rule: Decides which nodes get children and how many, and limits the number of nodes (budget).
         source: Returns the best next tokens after given nodes.
         deepest: Maximum number of levels, limited by the context.
     """

@@ -1,5 +1,5 @@
-"""One text as read by a head: the target's states that the head has not read yet, and KV cache rows for the tokens that
-it has read.
+"""One text as read by a head: the target's states that the head has not read yet, and the head's KV cache rows for the
+tokens that it has read.
 
 Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last token
 as soon as the target has read all tokens before it. This module knows neither trees nor logits.
@@ -44,7 +44,9 @@ class HeadText:
         return len(text) - 1 - self.cache.length
 
     def commit(self, path: Sequence[int]) -> None:
-        """Adds the states of the root and of accepted nodes, from the target's latest pass, to the unread states."""
+        """Adds the states of the root and of the accepted nodes to the unread states; the target's latest pass computed
+        them.
+        """
         self.unread.append(self._states.take([0, *path]))
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
@@ -56,7 +58,7 @@ class HeadText:
         """
         tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
         count, outputs = len(tokens), list[Tensor]()
-        # The rest is copied, since a view of it would keep all states of a prompt in memory until the next pass.
+        # The remaining states are copied, since a view would keep all states of a prompt in memory until the next pass.
         self.unread = [states[count:].clone()]
         more, hidden_more = behind or ((), states[:0])
         for start in range(0, count, AT_ONCE):

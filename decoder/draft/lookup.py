@@ -1,9 +1,9 @@
 """Suffix lookup: the tokens that followed earlier occurrences of a text's suffix.
 
 Prompt lookup decoding copies one continuation; SuffixDecoding (arXiv:2411.04975) weights continuations by frequency.
-The index holds the positions of each pair of tokens; longer matches are found by comparison with the text. Frequency
-counts in a suffix tree or automaton would have to be updated for all suffixes with every token, which takes quadratic
-time in a text such as "aaaa". This module knows token ids, but neither models nor trees.
+The index holds the positions of each pair of tokens; longer matches are found by comparison with the text. A suffix
+tree or automaton with frequency counts is not used: every new token would update the counts of all suffixes, which
+takes quadratic time in a text such as "aaaa". This module knows token ids, but neither models nor trees.
 """
 
 from collections import Counter, defaultdict
@@ -15,18 +15,18 @@ import numpy as np
 from decoder.draft.suffix_automaton import LONGEST
 
 COUNTED = 64
-"""Largest number of earlier occurrences of a suffix after which next tokens are counted. If there are more, the latest
-occurrences are used.
+"""Largest number of a suffix's earlier occurrences whose next tokens are counted. If a suffix has more occurrences, the
+latest ones are used.
 """
 SEARCHED = 4096
-"""Largest number of earlier occurrences of the last two tokens at which longer matches are searched. If there are more,
-the latest occurrences are used.
+"""Longer matches are searched at the earlier occurrences of the text's last two tokens. This is the largest number of
+occurrences that are searched; if there are more, the latest ones are used.
 """
 SHORTEST = 2
 """Smallest length of a suffix, in tokens; after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
-"""Length, in tokens, of the guessed chains by which suffixes are compared: lookup uses the suffix whose chain has the
-largest expected number of accepted tokens.
+"""Length, in tokens, of the chain that is guessed after each suffix in order to compare suffixes: lookup uses the
+suffix whose chain has the largest expected number of accepted tokens.
 """
 _ROOM = 1024
 
@@ -47,7 +47,8 @@ class Continuation:
         """The `most` most frequent next tokens, each with its share of the occurrences; equally frequent tokens are
         ordered by their latest occurrence.
 
-        The share is SuffixDecoding's C(child) / C(parent); the occurrence at the end of the text is not counted.
+        The share is C(child) / C(parent) in SuffixDecoding. The occurrence of the suffix at the end of the text is not
+        counted.
         """
         text, places = self.text, self.places
         if len(places) == 1:
@@ -56,7 +57,7 @@ class Continuation:
         return [(token, count / len(places)) for token, count in counts.most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
-        """Continuations of the suffix extended by a token; None if this token never followed the suffix."""
+        """Continuations of the suffix with `token` appended; None if this token never followed the suffix."""
         text, end = self.text, len(self.text) - 1
         places = [place + 1 for place in self.places if place < end and text[place] == token]
         return Continuation(text, self.length + 1, places) if places else None

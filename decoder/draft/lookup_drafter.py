@@ -1,8 +1,8 @@
 """Suffix lookup as a proposer: trees of the tokens that followed the text's suffix earlier, without a draft model.
 
 A node's probability is its share of the earlier continuations; under coupled sampling, it is the probability that the
-target's noise selects the node among them. So lookup trees grow by the same rules as trees of a draft model. This
-module knows nothing of the target.
+target's noise selects the node among these continuations. So lookup trees grow by the same rules as trees of a draft
+model. This module knows nothing of the target.
 """
 
 import math
@@ -22,7 +22,7 @@ class LookupDrafter:
     """A `Proposer` of one text that guesses by suffix lookup."""
 
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text; `probabilities` provide the target's sampling noise; they are None for greedy decoding."""
+        """Begins a text. `probabilities` provide the target's sampling noise; None stands for greedy decoding."""
         self._probabilities = probabilities
         self._past = SuffixIndex()
 
@@ -75,7 +75,7 @@ class _LookupSource:
         return Children([token for token, _ in following], [math.log(share) for _, share in following])
 
     def _continuation(self, tree: TokenTree, node: int) -> Continuation | None:
-        # Trees grow level by level, so the parent's continuation is known.
+        # Trees grow level by level, so the parent's continuation is already known.
         if node not in self._after:
             above = self._after.get(tree.parents[node])
             self._after[node] = above.after(tree.tokens[node]) if above else None

@@ -1,6 +1,6 @@
-"""Ranking of lookup guesses for coupled sampling. A guess ranks by the logarithm of its share plus the target's
-sampling noise for its token, since the target chooses the token with the largest sum of log-probability and noise. This
-module knows neither models nor trees.
+"""Ranking of lookup guesses for coupled sampling. Guesses are ranked by log(share) + the target's sampling noise for
+the token, since the target chooses the token with the largest sum of log-probability and noise. This module knows
+neither models nor trees.
 """
 
 import math

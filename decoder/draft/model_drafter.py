@@ -21,7 +21,7 @@ from decoder.tree_rules import TreeRule
 
 
 class Passes(Protocol):
-    """Forward passes of a draft over one text; logits are over the token ids that both target and draft have."""
+    """Forward passes of a draft over one text; logits are over the token ids that target and draft share."""
 
     cache: KvCache
     count: int
@@ -68,7 +68,9 @@ class Passes(Protocol):
 
 
 class LevelDrafter(Proposer, Protocol):
-    """A `Proposer` with a draft model, whose callers may also grow a tree themselves, level by level."""
+    """A `Proposer` with a draft model. Instead of calling `propose`, a caller may also grow a tree itself, level by
+    level.
+    """
 
     @property
     def count(self) -> int:
@@ -117,7 +119,7 @@ def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Chil
         drafter: Drafts the nodes.
         tree: A tree that has only its root.
         rule: The growth rule.
-        children: Best tokens after the root if it was read with the text; None if the root must be forwarded.
+        children: Best tokens after the root, if the root was read with the text; None if the root must be forwarded.
         deepest: Number of levels for which the context has room.
     """
 
@@ -131,7 +133,7 @@ def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Chil
 class ModelDrafter:
     """A `Proposer` of one text that grows deterministic trees under a growth rule.
 
-    Nodes are ranked by `DraftProbabilities`; for greedy decoding, by the draft's own probabilities.
+    Nodes are ranked by `DraftProbabilities`, or by the draft's own probabilities in greedy decoding.
     """
 
     def __init__(self, passes: Passes, probabilities: DraftProbabilities | None = None) -> None:
@@ -143,7 +145,7 @@ class ModelDrafter:
         self.passes.read(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`; the cache grows later if a tree is larger."""
+        """See `Proposer`. If a tree needs more rows, the cache grows during drafting."""
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
@@ -238,7 +240,7 @@ def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[
         best, scores = [], []
         for _ in range(count):
             # For a few thousand numbers, numpy's argmax takes a tenth of the time of torch's argmax or of a sort. Of
-            # equal values, it returns the lowest id.
+            # equal values, numpy's argmax returns the lowest id.
             token = int(left.argmax())
             best.append(token)
             scores.append(float(left[token]))

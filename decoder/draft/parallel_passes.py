@@ -27,7 +27,7 @@ class ParallelPasses:
         self.cache = self._text.cache
         self._head = head
         self._levels: Float[Tensor, "K V"] | None = None
-        """Logits after the nodes of each level, the root included, for the latest text."""
+        """Logits after each level's nodes, for a tree at the end of the latest text; row 0 is for the root."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have read the same tokens."""
@@ -60,7 +60,7 @@ class ParallelPasses:
         """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, levels = tree.depths[nodes[0]], self._levels
         assert levels is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
-        # The text has one token more than the cache has rows, and its length is the position of the next token.
+        # The text is one token longer than the cache, and the text's length is the position of the next token.
         return levels[depth : depth + 1], [self.cache.length + 1 + depth]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:

@@ -13,14 +13,14 @@ from decoder.models.tokenizer import TextTokenizer
 CONTEXT_CHARACTERS = 64
 """Number of characters of the preceding text that are tokenized together with a text."""
 OPEN_CHARACTERS, SHORTENED_TO = 512, 128
-"""Length in characters above which the open text (the part that is tokenized again) is shortened, and the least length
-that it keeps.
+"""The open text is the end of the text, which is tokenized again when text is added. If it is longer than
+`OPEN_CHARACTERS`, it is shortened, but to no less than `SHORTENED_TO` characters.
 """
 TRIED_PLACES = 8
 """Largest number of places at which one shortening tries to divide the open text."""
 _ANCHORS = ("\n", ".", "a", "0")
-"""Texts that are tried in place of the preceding text if a token would span both texts. Few texts form a common token
-with each of these.
+"""If a token would span a text and the preceding text, these anchors are tried in place of the preceding text. Few
+texts would form a joint token with every anchor.
 """
 _WORD_START = re.compile(r"(?<=\S)\s")
 
@@ -115,8 +115,8 @@ class GrowingTokens:
         self._longest = 2 * len(self._open)
 
     def _places(self) -> Iterator[int]:
-        """Places at which the open text may be divided: first word starts, in order from the latest, then all places,
-        for scripts without spaces.
+        """Places at which the open text may be divided: first word starts, the latest first; then all places, since
+        some scripts have no spaces.
         """
         last = len(self._open) - SHORTENED_TO
         starts = [match.start() for match in _WORD_START.finditer(self._open, last - SHORTENED_TO, last)]

@@ -1,8 +1,9 @@
 """Repetition in a text: a suffix automaton finds the length of the text's longest suffix that also occurs earlier.
 
-A guess that continues a repetition is more likely to be accepted than its draft probability suggests, and the more so
-the longer the repetition is. A suffix automaton (Blumer and others, 1985) gives this length for the text and for every
-path of a tree, in time independent of the text's length. This module knows token ids, but neither models nor trees.
+A guess that continues a repetition is more likely to be accepted than its draft probability suggests; the longer the
+repetition, the larger this effect. A suffix automaton (Blumer and others, 1985) finds the length of the repetition for
+the text and for every path of a tree, in time independent of the text's length. This module knows token ids, but
+neither models nor trees.
 """
 
 from collections.abc import Iterable
@@ -51,7 +52,8 @@ class SuffixAutomaton:
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
         for token in tokens:
             state, length = start, longest
-            # Tries shorter and shorter suffixes, down to the empty suffix, until the token has followed one of them.
+            # Tries shorter and shorter suffixes, down to the empty one, until it finds a suffix that the token has
+            # followed.
             while (further := self._next[state].get(token)) is None and state:
                 state = self._shorter[state]
                 length = self._longest[state]
@@ -79,8 +81,8 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of the substring that consists of the longest substring of `state` and the token. If this state also
-        stands for longer substrings, it is cloned.
+        """State of the longest substring of `state` with the token appended. If this state also stands for longer
+        substrings, a new state is split off from it and returned.
         """
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:

@@ -17,7 +17,7 @@ class Logprob:
     """Log-probability of a token."""
 
     ranked: float
-    """Log-probability by which trees grow."""
+    """Log-probability that the growth rule uses."""
     own: float
     """The draft's own log-probability; differs from `ranked` if `ranked` includes the noise of coupled sampling."""
 
@@ -40,9 +40,9 @@ class TranslatedChain:
         """Begins after a committed text.
 
         Args:
-            draft: Stream of the draft's tokens of the text.
-            target: Stream of the target's tokens of the text. If the text ends within a character, the translation must
-                begin with the tokens of this incomplete character.
+            draft: Stream that has decoded the text from the draft's tokens.
+            target: Stream that has decoded the text from the target's tokens. If the text ends within a character, the
+                translation must begin with the tokens of this incomplete character.
             following: Tokenizes, with the target's tokenizer, text that follows the complete characters of the
                 committed text.
         """
@@ -56,7 +56,9 @@ class TranslatedChain:
         self._text, self._length = "", 0
         """Text of the draft tokens, and the number of its characters that the certain target tokens cover."""
         self._starts: list[tuple[int, Logprob]] = []
-        """(index of the first character, log-probability) of each draft token that counts in no target token yet."""
+        """(index of the first character, log-probability) of each draft token not yet included in a target token's
+        probability.
+        """
         self._possible: Sequence[int] = ()
         """Target tokens of the text so far; the last ones may still change."""
 
@@ -101,8 +103,8 @@ class TranslatedChain:
         return tokens[begun:]
 
     def _settle(self, count: int) -> None:
-        """Makes the first `count` target tokens of the text so far certain; ends the chain if an already certain token
-        has changed.
+        """Marks the first `count` target tokens of the text so far as certain. If a token that was already certain has
+        changed, the chain ends instead.
         """
         if list(self._possible[: len(self.tokens)]) != self.tokens:
             self.ended = True
@@ -114,7 +116,9 @@ class TranslatedChain:
             self.logprobs.append(self._counted(start, self._length))
 
     def _counted(self, start: int, end: int) -> Logprob:
-        """Product of the probabilities of draft tokens that begin before `end`, and of those that begin at `start`."""
+        """Product of the probabilities of the draft tokens that are not yet included in a target token's probability,
+        and whose text begins before `end` or at `start`.
+        """
         total = CERTAIN
         while self._starts and (self._starts[0][0] <= start or self._starts[0][0] < end):
             total += self._starts.pop(0)[1]

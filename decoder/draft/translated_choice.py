@@ -46,7 +46,7 @@ class TokenChoice:
 
         Args:
             logits: The draft's logits over its own tokens.
-            position: Position, among the target's tokens, of the target token that the draft token begins.
+            position: Position of the next target token, whose text begins with the draft token.
             torn: Whether the draft token continues an incomplete character, for which there is no noise.
         """
         own = logits.log_softmax(-1, torch.float32)[0]

@@ -17,12 +17,14 @@ from decoder.sampling.settings import Sampling
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds a method."""
 WHOLE = sys.maxsize
-"""Result of `same_until` if all tokens of a text must equal those of `ar`. It is larger than the length of any text."""
+"""Result of `same_until` if all tokens of a text must equal the tokens of `ar`. It is larger than the length of any
+text.
+"""
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError if its name, an option or a knob is already in use, or if it uses an unknown
-    method's parameters.
+    """Adds a method; raises ValueError if its name, an option or a knob is already in use, or if the method uses the
+    parameters of an unknown method.
     """
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
@@ -104,14 +106,14 @@ def root_is_drafted(method: str) -> bool:
 
 
 def draws_alone(method: str) -> bool:
-    """Whether a method samples with its own noise, so that its text differs from that of `ar`; False for an unknown
+    """Whether a method samples with its own noise, so that its text differs from the text of `ar`; False for an unknown
     method.
     """
     return method in METHODS and METHODS[method].own_noise
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """How many tokens at the start of a method's text must equal those of `ar` with the same noise.
+    """How many tokens at the start of a method's text must equal the tokens of `ar` with the same noise.
 
     `WHOLE` if the method does not define this number; None if the parameters do not determine it.
     """

@@ -1,8 +1,8 @@
 """Parameters of adaptive trees and their knobs, shared by `dynatree` and `auto`.
 
 Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no extra switches:
-adaptive breadth is off if the three branchings are equal, adaptive depth if `rho_stop` and `rho_deep` are 0, and the
-history rule if `history` is False.
+adaptive breadth is off if the three branchings are equal, adaptive depth is off if `rho_stop` and `rho_deep` are 0, and
+the history rule is off if `history` is False.
 """
 
 import math
@@ -22,13 +22,14 @@ class AdaptiveTree(Rules):
     """
 
     d0: float = 5.0
-    """Base depth (rounded). From this depth on, a node gets children only if its path probability is at least
+    """Base depth (rounded). A node at this depth or deeper gets children only if its path probability is at least
     `rho_deep`.
     """
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Numbers of children of a node if the draft is confident, neither confident nor unsure, and unsure."""
+    """Numbers of children of a node: if the draft is confident, if it is neither confident nor unsure, if it is unsure.
+    """
     tau_h: float = 0.9
     """The draft is confident if its largest next-token probability is at least `tau_h`; the history rule adapts
     `tau_h`.
@@ -38,7 +39,7 @@ class AdaptiveTree(Rules):
     rho_stop: float = 0.1
     """Least path probability at which a node gets children."""
     rho_deep: float = 0.5
-    """Least path probability at which a node gets children, from the base depth on."""
+    """Least path probability at which a node at the base depth or deeper gets children."""
     tau: float = 0.05
     """Lower bound on `rho_stop`. In the paper, `tau` is also the path probability threshold of the fixed tree."""
     history: bool = True

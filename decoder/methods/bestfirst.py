@@ -22,7 +22,7 @@ MOST_CHILDREN = 32
 
 @dataclass(frozen=True)
 class BestFirst(Rules):
-    """Parameters of a tree that consists of the `n_max` most probable nodes among those no deeper than `depth`."""
+    """Parameters of a tree that consists of the `n_max` most probable nodes of depth <= `depth`."""
 
     n_max: int = 8
     depth: int = 5

@@ -94,7 +94,7 @@ METHOD = Method(
                "and unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
         Option("rho_stop", float, "P", "Least probability of a path that is continued."),
-        Option("rho_deep", float, "P", "From the base depth on: least probability of a path that is continued."),
+        Option("rho_deep", float, "P", "Least probability of a path that is continued at the base depth or deeper."),
         Option("tau", float, "P", "Lower bound on rho_stop."),
         Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. To choose it by cost: "
                "--methods auto.",

@@ -78,11 +78,11 @@ class Method:
     root_is_drafted: bool = False
     """Whether node 0 of a tree is a drafted token; otherwise node 0 is the last committed token."""
     own_noise: bool = False
-    """Whether the method samples with its own noise, so that its text differs from that of `ar`."""
+    """Whether the method samples with its own noise, so that its text differs from the text of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
-    """(parameters, prompt length) -> how many tokens at the start of the text must equal those of `ar`; later tokens
-    may differ by design. The result is None if the parameters, for example of an old recording, do not determine it.
-    Without this function, all tokens must be equal.
+    """(parameters, prompt length) -> how many tokens at the start of the text must equal the tokens of `ar`; later
+    tokens may differ by design. The result is None if the parameters do not determine this number, as in an old
+    recording. For a method without this function, all tokens must be equal.
     """
     by_module: bool = False
     """Whether the library transformers decodes the text, in a separate thread and with Hugging Face modules."""

@@ -39,7 +39,7 @@ class Option:
     instead: Mapping[str, str] = field(default_factory=dict)
     """Remedies that error messages give for certain invalid values; keys are the invalid values."""
     rank: int = 0
-    """Position in the help: options of lower rank come first, options of equal rank in the order of the methods."""
+    """Position in the help: options of lower rank come first; options of equal rank have the order of the methods."""
 
     @property
     def flag(self) -> str:

@@ -1,9 +1,9 @@
 """streaming: a chain of drafted tokens with StreamingLLM's KV cache, which holds attention sinks and a rolling window.
 
 Target and draft both attend to the first tokens of a text (sinks) and to its latest tokens (window), with positions
-counted within the cache. The tokens to which a position attends do not depend on the chain. So the text equals that of
-plain decoding with the same cache. It also equals the text of `ar` if it is no longer than sinks and window together.
-Rounds are driven by the host.
+counted within the cache. The tokens to which a position attends do not depend on the chain. So the method writes the
+same text as plain decoding with the same cache. If the text is no longer than sinks and window together, `ar` writes
+the same text too. Rounds are driven by the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,8 +65,8 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1. Attention reaches all earlier
-    tokens at positions below sinks + window, but not at later positions.
+    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1. At positions below sinks +
+    window, attention reaches all earlier tokens; at later positions, it reaches only some.
     """
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
@@ -93,7 +93,7 @@ METHOD = Method(
             str,
             "S,W,K",
             "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. A text longer "
-            "than sinks and window together differs from ar's by design.",
+            "than sinks and window together differs from the text of ar by design.",
             ("sinks", "window", "k"),
             _read,
             lambda own: f"{own.sinks},{own.window},{own.k}",

@@ -120,7 +120,8 @@ class RunConfig:
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
     def turned(self, name: KnobName, value: float, rules_name: RulesName) -> "RunConfig":
-        """This configuration with knob `name` of the parameter set `rules_name` set to `value`, clamped to its bounds.
+        """This configuration after knob `name` of the parameter set `rules_name` has been set to `value`, clamped to
+        the knob's bounds.
 
         Raises:
             ConfigError: The parameter set has no such knob, or `value` is NaN.

@@ -260,7 +260,7 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
     """Implements `with_draft` for a drafting head."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
     _check_head(names, load_config(names["target"]), shape)
-    # A copy, since a head may need another forward form of the target than the other drafts.
+    # The target is copied, since a head may need another forward form of the target than the other drafts.
     target = copy.copy(engine.pair.target)
     dtype = choose_draft_dtype(draft_dtype, target.dtype)
     set_up(target.device, dtype)
@@ -343,7 +343,7 @@ def make_pair(
         probe(model)
     ids = _ends(target)
     for model in [target] if of_draft else models:
-        # Turns off the penalties, token bans and sampling settings that the checkpoint sets, for every method.
+        # For every method, turns off the penalties, token bans and sampling settings that the checkpoint defines.
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
     alike = [target] if translation else models

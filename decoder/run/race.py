@@ -83,8 +83,8 @@ class Lane:
         return outcome
 
     def resampled(self, turns: Resamplings, position: int) -> list[Turn]:
-        """Changes of temperature and top-p that apply to the next token, at `position`, and are not reported yet.
-        Always empty for method `hf`, since transformers keeps its initial settings.
+        """Changes of temperature and top-p that apply to the next token, at `position`, and are not reported yet. The
+        result is always empty for method `hf`, since transformers keeps its initial settings.
         """
         if self.method.by_module:
             return []
@@ -94,7 +94,7 @@ class Lane:
         return in_force
 
     def knob_events(self, turns: Iterable[Turn]) -> Iterator[Knob]:
-        """Events that report knob changes, which apply from the method's next round on."""
+        """Events that report knob changes, which take effect in the method's next round."""
         for turn in turns:
             assert turn.old is not None, "a knob change that is reported has an old value"  # noqa: S101 - a programmer's mistake
             yield Knob(
@@ -245,10 +245,11 @@ def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...
 
 
 def _resample(schedule: Schedule, resamplings: Resamplings, turns: Sequence[Turn], position: int) -> None:
-    """Schedules changes of temperature and top-p, from the first position that no method has reached.
+    """Schedules changes of temperature and top-p, which apply from `position`, the first position that no method has
+    reached.
 
-    Several changes of one knob at one position are merged into one change. If the merged change restores the earlier
-    value, it is dropped.
+    Several changes of one knob at one position are merged into one change. If the merged change would restore the value
+    before these changes, it is dropped.
     """
     sampling, in_force = applied(schedule.latest, _turns_of(SAMPLING, turns))
     for turn in in_force:
@@ -285,7 +286,7 @@ def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
 
 
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
-    """Lane of the method that the user watches: the first lane until the user chooses another."""
+    """Lane of the method that the user watches: the first lane until the user chooses another method."""
     return next((lane for lane in lanes if lane.name == steering.watched), lanes[0])
 
 
@@ -351,7 +352,7 @@ def _draw_counts(tree: TokenTree) -> list[int]:
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     """The limit that kept the most probable leaf of a tree from having children. If several limits did so, the result
-    is the limit that must be relaxed before a change of any other limit has an effect on this leaf. `room` is the
+    is the limit that must be relaxed first: until then, relaxing other limits has no effect on this leaf. `room` is the
     number of levels that fit in the context.
     """
     parents = set(tree.parents)

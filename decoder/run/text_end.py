@@ -1,7 +1,8 @@
 """Cuts the last round of a text (tree, accepted path and committed tokens) at the end of the text.
 
 The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Without the cut, the last
-round would count drafted and accepted tokens beyond the end of the text. Pure; knows neither models nor sessions.
+round would count drafted and accepted tokens beyond the end of the text. This module has pure functions, and knows
+neither models nor sessions.
 """
 
 import math
@@ -60,8 +61,8 @@ def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) 
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """The round without the accepted nodes from the end-of-text token on. If nodes are removed, `predicted_tokens`
-    becomes None, since it would be wrong.
+    """The round without the accepted node of the end-of-text token and without later accepted nodes. If nodes are
+    removed, `predicted_tokens` becomes None, since it would be wrong.
     """
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:

@@ -13,8 +13,8 @@ from decoder.sampling.settings import Schedule
 
 
 class DraftProbabilities(Protocol):
-    """Probabilities by which draft trees grow. `GumbelNoise` implements this interface for drafts that know the
-    target's noise.
+    """Probabilities that the growth of draft trees uses. `GumbelNoise` implements this interface for drafts that know
+    the target's noise.
     """
 
     @property
@@ -22,7 +22,7 @@ class DraftProbabilities(Protocol):
         """Whether the probabilities include the target's noise, and so differ from the draft's own probabilities."""
 
     def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy from a position on; if so, the draft's logits stay unchanged."""
+        """Whether decoding is greedy at a position and all later ones; if so, the draft's logits stay unchanged."""
 
     def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         """Logits whose softmax is the estimated distribution of the target's tokens at `positions`, computed from the

@@ -21,9 +21,9 @@ SHARPNESS = 2.0
 """Factor on the sum of the draft's logits and the noise. The softmax of the product estimates, for each token, the
 probability that the target chooses this token.
 
-Log loss of this estimate (uncalibrated) for the first drafted token, with the embedded pair at temperatures .3, .6, .8
-and 1: .51, .50, .53, .59. With 1 / temperature as the factor, the log loss is .52, .55, .66, .73; with the draft's own
-probabilities, it is 1.1, 1.5, 1.9, 2.1.
+With the embedded pair at temperatures .3, .6, .8 and 1, the log loss of this estimate (uncalibrated) for the first
+drafted token is .51, .50, .53 and .59. With 1 / temperature as the factor, the log loss is .52, .55, .66 and .73; with
+the draft's own probabilities, it is 1.1, 1.5, 1.9 and 2.1.
 """
 TRUNCATION_PENALTY = 96.0
 """Penalty subtracted from the draft's scores of truncated tokens, so that they rank after all kept tokens but remain
@@ -52,7 +52,7 @@ class GumbelNoise:
         """The temperature at each position, and the position's noise multiplied by this temperature."""
 
     def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy from a position on; if so, logits stay unchanged."""
+        """Whether decoding is greedy at a position and all later positions; if so, logits stay unchanged."""
         return self._schedule.greedy_from(position)
 
     def sampling(self, position: int) -> Sampling:
@@ -168,8 +168,8 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """`truncation_mask` of one row, by a threshold from sorted probabilities: a sort takes a sixth of the time of an
-    argsort.
+    """`truncation_mask` of one row, computed with a threshold from sorted probabilities, since a sort takes a sixth of
+    the time of an argsort.
     """
     ranked = np.sort(logits)[::-1]
     weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)

@@ -67,8 +67,8 @@ class Sampling(TunableParameters):
 
 class Schedule:
     """Sampling settings for each position of a text. All methods of a run share one schedule. In all methods, a change
-    applies from the same position on, even if a method reaches the position later, so that all methods write the same
-    text.
+    applies to the same position and all later positions, even if a method reaches the position late. So all methods
+    write the same text.
     """
 
     def __init__(self, sampling: Sampling | None = None) -> None:
@@ -84,7 +84,7 @@ class Schedule:
         return self._settings[-1]
 
     def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy from a position on."""
+        """Whether decoding is greedy at this position and all later positions."""
         return all(sampling.greedy for _, sampling in self.in_force(position))
 
     def truncates_from(self, position: int) -> bool:
@@ -101,7 +101,7 @@ class Schedule:
         return self._settings[bisect_right(self._starts, position) - 1]
 
     def turn(self, position: int, sampling: Sampling) -> None:
-        """Changes the settings from a position on; each call's position must be at least that of the previous call."""
+        """Changes the settings of a position and all later positions. Positions must not decrease from call to call."""
         self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling

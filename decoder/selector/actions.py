@@ -16,5 +16,5 @@ ONE_PATH = tuple(action.k == 1 for action in ACTIONS)
 
 
 def number(shape: DelayedTree) -> int:
-    """Number of the action whose trees equal those of a shape; raises KeyError if there is no such action."""
+    """Number of the action that describes the same trees as a shape; raises KeyError if there is no such action."""
     return PLACE[shape.canonical()]

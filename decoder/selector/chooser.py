@@ -27,7 +27,7 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers. The best shapes are similar among these verifiers, and similar among all other verifiers."""
+"""Bottom-up verifiers, whose best shapes are similar. The best shapes of all other verifiers are similar too."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:

@@ -1,4 +1,5 @@
-"""Labelled roots from a user's prompts: texts are sampled, and at some of their tokens all shapes are labelled at once.
+"""Labelled roots from a user's prompts: texts that continue the prompts are sampled, and at some tokens of each text,
+all shapes are labelled at once.
 
 A stopped collection can be resumed: parts that are already in the folder are not made again, and each part has its own
 seed.

@@ -22,12 +22,12 @@ from decoder.system.whole_files import write_whole
 FORMAT = 1
 MANIFEST = "collection.json"
 PART = 5
-"""Number of parts into which prompts are divided: one for validation, one for the test, the others for training."""
+"""Number of parts into which prompts are divided: one for validation, one for the test, the remaining for training."""
 VALIDATION, TEST = PART - 2, PART - 1
 
 
 class CollectionPlan(msgspec.Struct, frozen=True):
-    """Settings of a collection, which determine the labels together with the pair and the prompts."""
+    """Settings of a collection. Together with the pair and the prompts, these settings determine the labels."""
 
     verifiers: tuple[str, ...] = ("specinfer", "traversal")
     temperatures: tuple[float, ...] = (0.6, 1.0)
@@ -97,9 +97,9 @@ class Roots:
         return self.select(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of each part of a round in the fastest measurement, since disturbances only add time.
+        """Seconds of each part of a round, in the measurement with the fastest round, since disturbances only add time.
 
-        All numbers come from one measurement, because the times between passes were fitted together.
+        All seconds come from one measurement, because the times of the work between passes were fitted together.
         """
         part_seconds = self.latency[verifier]
         return part_seconds[round_seconds(part_seconds).sum(-1).argmin()]

@@ -43,7 +43,7 @@ class Prediction:
 
     @property
     def gain(self) -> float:
-        """Ratio of the selector's speed to that of the fixed shape."""
+        """Ratio of the selector's speed to the speed of the fixed shape."""
         return self.selected_rate / self.static_rate
 
 

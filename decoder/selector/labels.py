@@ -1,10 +1,10 @@
 """Labels of a root: for each shape, the expected number of tokens of a round.
 
-The draws are given; the expectation is over the verifier's random numbers. A draw is a sampled token. One path of the
-maximum length is sampled, and further rollouts are sampled at each node of this path where a shape can branch. The
-first L1 nodes of the path and the first L2 nodes of K rollouts below them are a delayed tree of shape (K, L1, L2),
-distributed as if it had been sampled alone. Shared draws (common random numbers) reduce the variance of differences
-between shapes, and one target pass labels all shapes.
+A draw is a sampled token. The draws are given, and the expectation is over the verifier's random numbers. One path of
+the maximum length is sampled, and further rollouts are sampled at each node of this path where a shape can branch. The
+first L1 nodes of the path and the first L2 nodes of K rollouts below them form a delayed tree of shape (K, L1, L2).
+This tree has the same distribution as a tree that is sampled alone. Shared draws (common random numbers) reduce the
+variance of differences between shapes, and one target pass labels all shapes.
 """
 
 from collections import defaultdict
@@ -40,8 +40,8 @@ class SharedDraws:
     trunk: Sequence[int]
     """The root and all nodes of the longest path: one node more than the number of levels of the deepest tree."""
     sides: Mapping[int, Sequence[Sequence[int]]]
-    """Nodes of each rollout beside the longest path; keys are the lengths L1 of the path at whose end the rollouts
-    begin.
+    """Nodes of each rollout beside the longest path. The key of a rollout is L1, the depth of the path's node at which
+    the rollout begins.
     """
 
     @cached_property
@@ -210,7 +210,7 @@ class _BottomUp:
 
 
 def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
-    """Expected block efficiency of the tree, cut below depth `deepest`."""
+    """Expected block efficiency of the tree without its nodes below depth `deepest`."""
     expected, left = 1.0, 1.0
     for node in judgements:
         if node.depth <= deepest:

@@ -1,9 +1,9 @@
 """Expected time of a round of each shape, from measured times of passes and of the work between passes.
 
-The parts of a round are passes, which take a time that depends on the number of rows, and the work between passes. The
-times of the parts form one vector of seconds; the times of all shapes (the paper, equation 11) are the product of a
-matrix of counts with this vector. A round that chooses its shape begins with a draft pass over the last two tokens of
-the text, after which the first token is sampled.
+A round consists of passes, whose time depends on their number of rows, and of the work between passes. The times of the
+parts form one vector of seconds; the times of all shapes (the paper, equation 11) are the product of a matrix of counts
+with this vector. A round that chooses its shape begins with a draft pass over the last two tokens of the text, after
+which the first token is sampled.
 """
 
 import time
@@ -39,7 +39,7 @@ SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
 _LOGIT_DEVIATION = 4.0
-"""Standard deviation of random logits that gives about the entropy of a model's logits."""
+"""Standard deviation of the random logits, with which their entropy is about as large as with a model's logits."""
 
 
 @cache
@@ -56,7 +56,7 @@ def counts() -> Float[NDArray[np.float64], "A S"]:
 
 
 def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
-    """Seconds of a pair's passes, as a vector of parts in which the work between passes takes 0 seconds."""
+    """Vector of parts with the seconds of a pair's passes; the work between passes has 0 seconds in this vector."""
     seconds = np.zeros(SIZE)
     seconds[READ] = costs.catch_up.seconds(LOOKED_BACK)
     seconds[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]

@@ -1,7 +1,7 @@
 """A trained policy fused for one root at a time: the same scores with a third of the operator calls.
 
-For one root, an operator call takes longer than its arithmetic, and the round waits for the scores. Adjacent affine
-steps are fused. This module knows neither models nor files.
+The round waits for the scores, and with a single root, calling an operator takes longer than its arithmetic. So
+adjacent affine steps are fused. This module knows neither models nor files.
 """
 
 from collections.abc import Sequence

@@ -76,7 +76,7 @@ class Policy(nn.Module):
 def throughput(
     scores: Float[Tensor, "R A"], tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"]
 ) -> Float[Tensor, "R"]:
-    """Expected tokens over expected seconds of a round whose action the policy samples (the paper, equation 4)."""
+    """Expected tokens / expected seconds of a round, if the policy samples its action (the paper, equation 4)."""
     probabilities = scores.softmax(-1)
     return (probabilities * tokens).sum(-1) / (probabilities * seconds).sum(-1)
 
@@ -90,7 +90,7 @@ def loss(
         rates: Tokens per second of the policy.
         base_rates: Tokens per second of the best fixed action for the root's sampling setting.
         regret_weight: Lambda, the weight of the regret.
-        worst_share: Alpha, the share of roots, those with the largest regret, over which the mean regret is taken.
+        worst_share: Alpha. The mean regret is taken over this share of the roots, those with the largest regret.
     """
     ratios = rates / base_rates
     regrets = (1 - ratios).clamp_min(0).square()

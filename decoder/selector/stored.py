@@ -42,7 +42,9 @@ class SelectorInfo(msgspec.Struct, frozen=True):
     roots: int
     """Number of training roots."""
     gain: float
-    """Ratio of tokens per second on validation prompts to those of the best fixed shape for each sampling setting."""
+    """Tokens per second on validation prompts, divided by the tokens per second of the best fixed shape for each
+    sampling setting.
+    """
     actions: int = len(ACTIONS)
     scalars: int = len(SCALARS)
 

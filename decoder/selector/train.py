@@ -28,14 +28,14 @@ from decoder.system.whole_files import write_whole
 WORST_SHARE = 0.1
 """Alpha of the objective: share of roots with the largest regret."""
 PACE = 0.7
-"""Largest logarithm of the random factor on the times of draft and target."""
+"""Largest absolute value of the logarithm of the random factors on the times of draft and target."""
 SURENESS = 20.0
-"""Scale of the initial scores. By these scores, an untrained policy prefers actions that are fast over all roots."""
+"""Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
 """Score of shapes that the verifier cannot verify."""
 LEAST_ROOTS = 8
-"""Minimum number of roots in the training part, and also in the validation part."""
+"""Minimum number of roots in the training part, and minimum number of roots in the validation part."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -50,8 +50,8 @@ class Recipe(msgspec.Struct, frozen=True):
     regret_weight: float = 1.0
     """Lambda of the objective: weight of the regret."""
     entropy_weight: float = 0.03
-    """Initial weight of the policy's entropy, which falls to 0 during training. The entropy is rewarded at first, since
-    a policy that is certain too early stops learning.
+    """Initial weight of the policy's entropy in the objective; the weight falls to 0 during training. The entropy is
+    rewarded at first, since a policy that is certain too early stops learning.
     """
     hidden: bool = True
     """Whether the policy reads hidden rows, if they were collected."""
@@ -69,7 +69,7 @@ class Epoch:
     loss: float
     """Mean loss over the training roots."""
     gain: float
-    """Ratio of the predicted speed at validation roots to that of the best fixed shape for each sampling setting."""
+    """Predicted speed at validation roots, divided by the speed of the best fixed shape for each sampling setting."""
     best: float
     """Largest gain so far; the selector that has this gain is kept."""
 
@@ -112,7 +112,7 @@ def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int,
 
 
 def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part_seconds: Float[Tensor, "S"]) -> float:
-    """Ratio of a policy's predicted tokens per second to those of the best fixed shapes."""
+    """A policy's predicted tokens per second, divided by the tokens per second of the best fixed shapes."""
     tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
     actions = chosen(policy, roots, verifier, part_seconds)
     static = torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.setting.tolist()])

@@ -48,8 +48,8 @@ class Algorithm1Session(HostRounds):
         """The token that the target chooses after the text; the drafted root is accepted if it equals this token."""
 
     def _read(self) -> None:
-        # Unlike in `HostSession`, the prompt's last token is read too, since each round reads all tokens that it
-        # commits.
+        # Unlike in `HostSession`, the prompt's last token is read too: each round reads the tokens that it commits, so
+        # no token of the text is unread when a round starts.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])

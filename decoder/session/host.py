@@ -42,8 +42,8 @@ def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
     """The pair, and a proposer for a text of at most `longest` tokens. If the draft is a head, the target of the
-    returned pair records layer states. Trees grow by `probabilities`. `sizes` chooses the number of nodes of each tree;
-    if `sizes` is None, the rules alone limit the number.
+    returned pair records layer states. The proposer ranks nodes by `probabilities`. `sizes` chooses the number of nodes
+    of each tree; if `sizes` is None, the rules alone limit the number.
     """
     model: LevelDrafter | None = None
     if head := pair.head:

@@ -1,4 +1,4 @@
-"""One method's knobs during a run. Changes by the user or by the history rule apply from the next round on.
+"""One method's knobs during a run. A change by the user or by the history rule takes effect in the next round.
 
 This module knows neither models nor trees.
 """
@@ -28,8 +28,8 @@ class MovedByHistory(Protocol):
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """The rules after all knob changes in `turns` that concern a knob of these rules, and the list of the applied
-    changes, with values clamped to the knobs' bounds.
+    """The rules after the knob changes in `turns`, and the list of the applied changes, whose values are clamped to the
+    knobs' bounds. Changes of knobs that these rules do not have are not applied.
     """
     in_force = []
     for turn in turns:
@@ -63,7 +63,7 @@ class KnobState:
 
     @property
     def adaptive(self) -> Knobs | None:
-        """Exact current values of the knobs of an adaptive tree; None for other rules."""
+        """Exact current values of the adaptive knobs; None if the rules have no adaptive knobs."""
         growth = self.rule.growth
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 

@@ -106,8 +106,8 @@ class Steering:
             self.pause.steps_requested += 1
 
     def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
-        """Sets a knob to a new value from the next round on, in one parameter set or in all parameter sets with this
-        knob.
+        """Sets a knob to a new value, which takes effect in the next round: in one parameter set, or in all parameter
+        sets with this knob.
 
         The `Knob` events for this change carry its serial number.
 
@@ -158,8 +158,8 @@ class SlowMotion:
         """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding: sleeps if enough sleep is due, but stops sleeping if a
-        pause begins. Calls `idle` meanwhile; as long as `idle` has work, the work replaces the sleep.
+        """Called after `decoded_s` more seconds of decoding: sleeps if enough sleep is due, until a pause begins or the
+        run is stopped. Meanwhile calls `idle`; as long as `idle` has work, the work replaces the sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s

@@ -115,13 +115,13 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
-    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open bug
-    reports of wrong results under a mask. It is off unless the user sets the variable `CUDNN_RANK`. Matrix products of
+    cuDNN's attention is off unless the user sets the variable `CUDNN_RANK`: it makes a plan for every number of rows
+    and slots, which takes milliseconds, and has open bug reports of wrong results under a mask. Matrix products of
     float16 and bfloat16 tensors are summed in float32.
 
-    On a CPU, if query heads share keys and values, modules of transformers pass these to torch as they are. By default,
-    the modules would copy all keys and values for each query head in every pass, which after long texts takes longer
-    than the rest of the pass.
+    On a CPU, if query heads share keys and values, modules of transformers pass the shared keys and values to torch
+    without copies. By default, the modules would copy all keys and values for each query head in every pass, which
+    after long texts takes longer than the rest of the pass.
     """
     if _GROUPED_BY_USER is None:
         if device.type == "cpu" and fuses_grouped_heads():
@@ -279,7 +279,7 @@ def device_count() -> int:
 
 
 def has_graphs(device: torch.device) -> bool:
-    """Whether a device has CUDA graphs, by which work is repeated without launching each kernel from the host."""
+    """Whether a device has CUDA graphs, which repeat work without launching each kernel from the host."""
     return device.type == "cuda"
 
 
@@ -292,8 +292,8 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error means that memory is full. On a CPU, torch has no error class for this, so the error's text is
-    tested.
+    """Whether this error means that memory is full. On a CPU, torch has no error class for full memory, so the error's
+    text is tested.
     """
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 

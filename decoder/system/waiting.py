@@ -1,4 +1,5 @@
-"""Time in which this process waited for a processor, because of other work on the machine or because it was stopped.
+"""Time in which this process waited for a processor, either because of other work on the machine or because the process
+was stopped.
 
 Linux counts the waiting time of each thread; on other systems the waiting time is unknown. The time in which the whole
 process was stopped is measured on every system: it is elapsed time minus processor time. Knows neither rounds nor
@@ -11,8 +12,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 APART_S = 0.01
-"""Least time between two readings, in seconds, so that readings take only a few thousandths of the time. If a period of
-work is shorter than this, its waiting time may be counted in the next period.
+"""Least time between two readings, in seconds; with this distance, readings take only a few thousandths of the run's
+time. If a period of work is shorter than `APART_S`, its waiting time may be counted in the next period.
 """
 _LONGEST = 64
 """Maximum number of bytes of a thread's schedstat file, which contains three numbers."""

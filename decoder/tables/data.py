@@ -20,7 +20,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     again: float | None = None
     source: str
     mark: str = ""
-    """Mark of the number's note, by which readers find the note; empty if the number has no note."""
+    """Mark that refers to the number's note; empty if the number has no note."""
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None

@@ -12,8 +12,8 @@ WIDTH = 80
 def text(table: Table) -> str:
     """Lines of a table: its title (if it has one), column names, rows and notes.
 
-    The first column is aligned left, the other columns right. Where the first cell of a row has several lines, the
-    other cells are printed on the last of these lines.
+    The first column is aligned left, and all other columns are aligned right. If the first cell of a row has several
+    lines, the other cells are printed on the last of these lines.
     """
     heads = [column.title for column in table.columns]
     rows = [

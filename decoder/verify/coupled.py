@@ -2,8 +2,8 @@
 same token.
 
 At temperature 0 there is no noise, so verification is greedy. Above temperature 0, the text has the target's
-distribution over random seeds, whatever the draft, since no choice of the target depends on the draft. Siblings have
-different tokens, so at most one path is accepted.
+distribution if the seed is random. This holds for every draft, since no choice of the target depends on the draft.
+Siblings have different tokens, so at most one path is accepted.
 """
 
 from collections.abc import Sequence

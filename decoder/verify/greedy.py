@@ -49,7 +49,9 @@ class GreedyVerifier:
 
 
 def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], int]:
-    """Accepted nodes below the root, in path order, and the bonus token; `choice` gives the target's next token."""
+    """Accepted nodes below the root, in path order, and the bonus token; `choice(node)` is the target's next token
+    after a node.
+    """
     children: dict[tuple[int, int], int] = {
         (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
     }

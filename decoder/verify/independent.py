@@ -54,7 +54,7 @@ class IndependentVerifier:
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """See `Verifier`; for large trees or vocabularies, only statistics of the committed tokens."""
+        """See `Verifier`; for large trees or vocabularies, the result has only statistics of the committed tokens."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)

@@ -1,4 +1,5 @@
-"""Names of verifiers and of kinds of drafting, and the lossless combinations; all other combinations are refused.
+"""Names of verifiers and of kinds of drafting, and the combinations that are lossless. All other combinations are
+refused.
 
 On a deterministic tree, all verifiers except coupled sampling and `nss` are biased, by up to .7 in total variation (by
 exact enumeration), since they assume that tokens were sampled with the draft's probabilities. This module imports no
@@ -10,7 +11,7 @@ from enum import StrEnum
 from decoder.errors import quoted, require
 
 COUPLED = "coupled"
-"""Verifier by coupled sampling, with Gumbel noise that all methods share; all other verifiers use a random
+"""Verifier by coupled sampling, which uses Gumbel noise that all methods share. All other verifiers use a random
 generator.
 """
 VERIFIER_NAMES = ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")

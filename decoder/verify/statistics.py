@@ -1,4 +1,4 @@
-"""Statistics of a sampled round, by which users check a running decoder. They do not affect decoding.
+"""Statistics of a sampled round, with which users can check a running decoder. They do not affect decoding.
 
 There are two sums over the committed tokens: the sum of surprises minus their expectations, and the sum of top-1 hits
 minus their expectations. In any lossless decoder and for any text, both sums have mean 0 (martingales). So a sum far

@@ -50,7 +50,7 @@ class DeviceVerifier(Protocol):
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """The token that the target chooses after the node of each row, by operations that a CUDA graph can capture.
+        """The token that the target chooses after the node of each row. All operations can be captured in a CUDA graph.
 
         `positions[d]` is the position of the token after a node of depth d. `levels` is a node's depth + 1, and 0 for a
         padding row. The results of padding rows are undefined.

@@ -1,10 +1,10 @@
 """Acceptance model: the probability that the target accepts each of the draft's best tokens, for all texts of a pair.
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
-since greedy verification chooses the target's most probable token alone, and a weight for all tokens that were not
-drafted. Both parameters start from a prior, are updated by Newton steps, and forget old observations exponentially. A
-token that continues a repetition in the text has a larger weight, by a factor learnt for each familiarity class. This
-module knows neither trees nor models.
+since greedy verification accepts only the target's most probable token, and a weight for all tokens that were not
+drafted. Both parameters start from a prior, are updated by Newton steps, and forget old observations exponentially. If
+a token continues a repetition in the text, its weight is multiplied by a factor, which is learnt for each familiarity
+class. This module knows neither trees nor models.
 """
 
 import math
@@ -41,8 +41,8 @@ class AcceptanceModel:
     """Acceptance model of one pair, learnt from all rounds so far."""
 
     def __init__(self, sharpness: float = SHARPNESS, undrafted: float = UNDRAFTED) -> None:
-        """Starts from two prior means: `sharpness` of the exponent, `undrafted` of the log-weight of tokens that were
-        not drafted.
+        """Starts from two prior means: `sharpness` for the exponent, and `undrafted` for the log-weight of all tokens
+        that were not drafted.
         """
         self.sharpness = sharpness
         self.undrafted = undrafted
@@ -52,20 +52,21 @@ class AcceptanceModel:
         self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens gained by drafting in all texts: committed tokens minus the tokens of plain decoding in the same time.
+        """Tokens gained by drafting in all texts: committed tokens, minus the tokens that plain decoding commits in the
+        same time.
         """
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal entry."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """Acceptance probabilities after an accepted node: one for each of the node's best tokens, then one for all
-        other tokens together.
+        """Acceptance probabilities of the tokens after an accepted node: an entry for each of the draft's best tokens,
+        and a last entry for all other tokens together.
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, then the class of the most probable other token; empty if all
-                classes are 0.
+            familiar: Familiarity class of each token; the last entry is the class of the most probable other token.
+                Empty if all classes are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))

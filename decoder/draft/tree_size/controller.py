@@ -1,10 +1,10 @@
 """Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
 
 Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted, and a node
-is kept, if its expected number of accepted tokens exceeds the price of its time. No round may risk more tokens than the
-text's credit (`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`), which needs no
-draft pass. The draft model's tree also stays within DynaTree's growth rule. This module knows probabilities and costs,
-but neither models nor clocks.
+is kept, if its expected number of accepted tokens exceeds the price of its time. The tokens that a round may lose are
+limited by the text's credit (`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`),
+which needs no draft pass. The draft model's tree also stays within DynaTree's growth rule. This module knows
+probabilities and costs, but neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,7 @@ DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
 MOST_NODES = HIGHEST_ROWS - 1
 """Largest number of drafted nodes that a round verifies."""
 MOST_TRIED = 4 * MOST_NODES
-"""Number of drafted nodes from which on no further lookup guesses are added to a tree. The best nodes are selected
-later.
+"""If a tree has this many drafted nodes, no further lookup guesses are added to it. The best nodes are selected later.
 """
 FORESIGHT = 0.9
 """Factor on the price of a draft level; below 1, since a level also makes deeper levels possible."""
@@ -81,7 +80,7 @@ class TreeSizeController:
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # Repeats are extended only here, since a round without a draft must not cost more than a round of `ar`.
+            # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`.
             self._repeats.extend(self._unread)
             self._unread.clear()
             self._begin(self.credit)
@@ -123,7 +122,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit) -> None:
-        """Begins a round whose gain or loss changes this credit."""
+        """Begins a round whose gain or loss will change `credit`."""
         costs, price = self.costs, self.credit.price
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -142,13 +141,15 @@ class TreeSizeController:
 
     @property
     def missed(self) -> int:
-        """One more than the number of tokens of plain rounds since the draft model's last round; set when a round uses
-        the model.
+        """One more than the number of tokens that plain rounds committed since the draft model's last round. The value
+        is updated only when a round uses the model.
         """
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        """Whether a verification of `rows` rows fits the round's time limit after another draft pass of `level_s`."""
+        """Whether the round's time limit allows another draft pass of `level_s` seconds, and then a verification of
+        `rows` rows.
+        """
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
@@ -190,8 +191,8 @@ class TreeSizeController:
         return forwarded
 
     def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """Records that the `count` most probable of these tokens became children of `parent`; they are the newest
-        nodes.
+        """Records that the `count` most probable of these tokens became children of `parent`. The children are the
+        newest nodes.
         """
         drafted, count = self._round, min(count, len(tokens))
         matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
@@ -227,8 +228,8 @@ class TreeSizeController:
                 tokens.append(token)
                 shares.append(share)
         drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
-        # The draft model can read only nodes whose parents it has read, so a new match is computed only for children of
-        # nodes that it has read.
+        # The draft model can read a node only if it has read the node's parent. So a new match is computed only if the
+        # draft model has read `parent`.
         match = drafted.matches[parent]
         drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]
@@ -289,16 +290,16 @@ class TreeSizeController:
                 self._learn_draft(draft_s)
             settled = costs.verify.settled
             factor = costs.verify.learn([len(drafted.kept)], verify_s)
-            # The curves of verifications and of plain rounds both time the target on this text, so a slowdown affects
-            # both. In the first rounds, however, the factor corrects errors in the initial measurement of
-            # verifications, and these errors do not concern plain rounds.
+            # The curve of verifications and the curve of plain rounds both describe the target's time on this text, so
+            # a slowdown affects both curves. In the first rounds, however, `factor` corrects errors of the initial
+            # measurement of verifications, which do not concern the curve of plain rounds.
             if settled:
                 costs.plain.scale(factor)
             costs.host.learn([1], round_s - passes_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:
-        """Updates the draft's costs with the total time of its passes; the expected times of all passes are scaled by
-        the same ratio.
+        """Updates the draft's costs with the total time of the round's draft passes. The time of each pass is
+        estimated: the expected times of all passes are scaled by the same ratio.
         """
         costs, (behind, *levels) = self.costs, self._round.calls
         ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)

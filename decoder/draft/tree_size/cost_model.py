@@ -1,9 +1,9 @@
 """Cost model of a round on this machine: seconds of a draft level and of a verification, which depend on the number of
 rows.
 
-The model starts from measurements at a few sizes and is updated with the times of rounds. These times scale the whole
-curve quickly, as the text grows or the machine slows down, and change the curve's shape slowly. This module knows no
-models and reads no clock.
+The model starts from measurements at a few sizes and is updated with the times of rounds. Each update scales the whole
+curve, which thus follows quickly if the text grows or the machine slows down; the curve's shape changes slowly. This
+module knows no models and reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,9 @@ PACE_STEP = 0.1
 SELDOM_STEP = 0.3
 """Value of `PACE_STEP` for the curve of plain rounds, which are rare."""
 SHAPE_STEP = 0.02
-"""After each round, the time of the nearest measured size is scaled by (measured / expected time) ** SHAPE_STEP."""
+"""After each round, the time of the measured size nearest to the round's size is scaled by (measured / expected time)
+** SHAPE_STEP.
+"""
 RESHAPED_EVERY = 32
 """Number of updates after which the curve is interpolated again."""
 SETTLED = 24
@@ -32,7 +34,7 @@ PLAN_STEP = 0.15
 
 
 class CostModel(Protocol):
-    """Expected times by which `LossLimit` decides whether drafting may pay."""
+    """Expected times, from which `LossLimit` decides whether drafting may pay."""
 
     def plain_s(self) -> float:
         """Expected seconds of a round without a draft; 0 if unknown."""
@@ -47,8 +49,8 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
 
 
 class Curve:
-    """Expected seconds of a call with a given number of rows. They are interpolated linearly between the measured
-    sizes, and extrapolated linearly beyond them.
+    """Expected seconds of a call with a given number of rows, interpolated linearly between the measured sizes, and
+    extrapolated linearly beyond the largest.
     """
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
@@ -79,7 +81,7 @@ class Curve:
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
         """Updates the curve with the total seconds of several calls, whose numbers of rows are `calls`; returns the
-        factor by which the curve was scaled.
+        factor that was applied to the whole curve.
         """
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
@@ -129,7 +131,7 @@ class Costs:
     catch_up: Curve
     """First draft pass of a round, directly after a target pass, for each number of text rows that it reads."""
     draft: Curve
-    """Draft pass over one level's nodes, with the selection of the best tokens, for each number of rows."""
+    """Draft pass over one level's nodes, including the selection of the best tokens, for each number of rows."""
     verify: Curve
     """Verification: target pass over the root and the kept nodes, after drafting, for each number of rows."""
     host: Curve
@@ -148,8 +150,8 @@ class Costs:
 
 
 class SizeTimes:
-    """Expected seconds of one part of a round for each size. A size that has not occurred yet has the seconds of the
-    nearest size that has occurred, scaled in proportion to the sizes if `proportional` is set.
+    """Expected seconds of one part of a round for each size. For a size that has not occurred yet, the seconds of the
+    nearest size that has occurred are used; with `proportional`, they are multiplied by the ratio of the two sizes.
     """
 
     def __init__(self, *, proportional: bool = False) -> None:

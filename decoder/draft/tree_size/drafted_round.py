@@ -14,9 +14,9 @@ class ModelGuesses:
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """Familiarity class of each token, then the class of the most probable other token."""
+    """Familiarity class of each token; the last entry is the class of the most probable other token."""
     shares: Sequence[float]
-    """Acceptance probability of each token, then that of all other tokens together."""
+    """Acceptance probability of each token; the last entry is for all other tokens together."""
     first: int
     """Node number of the most probable child; further children have the next numbers."""
     count: int
@@ -27,7 +27,8 @@ class ModelGuesses:
 
         A token that is guessed by both the draft model and the lookup has the draft model's probability. The lookup's
         other guesses share the draft model's remaining probability in proportion to their own probabilities.
-        `probabilities` has one more entry, for all other tokens.
+        `probabilities` are the lookup's own acceptance probabilities of `tokens`; its last entry is for all other
+        tokens.
         """
         guesses = list(zip(tokens, probabilities, strict=False))
         # Computed as a sum, since 1 - p rounds to 0 if a token is nearly certain.
@@ -54,7 +55,7 @@ class DraftedRound:
     """Drafted nodes of one round so far; the lists have one entry per node."""
 
     matches: list[SuffixMatch]
-    """For each node, the longest suffix of the text and the node's path that occurs earlier in the text."""
+    """For each node, the match of the text followed by the node's path; see `SuffixMatch`."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Path probability of each node: the probability that the target accepts the node and its ancestors."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class DraftedRound:
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
     """Lookup guesses after each node, and the node's children from lookup; keys are the nodes."""
     calls: list[int] = field(default_factory=list)
-    """Number of rows of each draft pass; the first pass reads text, the others read nodes."""
+    """Number of rows of each draft pass. The first pass reads text, and all later passes read nodes."""
     alone: bool = False
     """Whether the round drafts by suffix lookup alone."""
     missed: int = 0
@@ -80,8 +81,8 @@ class DraftedRound:
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """Indices, ascending, of the items that maximise total gain minus the price of their time; of equal items, the
-    first are chosen.
+    """The items that maximise total gain minus the price of their total time, as ascending indices. Of items with equal
+    gains, the first ones are chosen.
 
     Args:
         gains: Expected tokens of each item.

@@ -49,11 +49,11 @@ class LookupGuess:
         self.logprobs = logprobs
         """Logarithm of each guess's share among the continuations, plus the token's noise if there is noise."""
         self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """Familiarity class of each guess, which depends on the length of the repeated suffix; then the class of all
-        other tokens.
+        """Familiarity class of each guess, which depends on the length of the repeated suffix; the last entry is the
+        class of all other tokens.
         """
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Acceptance probability of each guess, then that of all other tokens together."""
+        """Acceptance probability of each guess; the last entry is for all other tokens together."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
@@ -100,8 +100,8 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether the draft model's guesses from the point where a lookup chain fails gain more tokens than the model's
-    passes and nodes cost.
+    """Whether the draft model's guesses, which continue a lookup chain from the point where it fails, gain more tokens
+    than the model's passes and nodes cost.
 
     Args:
         probabilities: Path probabilities of the lookup chain, level by level.

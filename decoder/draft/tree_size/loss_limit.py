@@ -1,6 +1,6 @@
 """Loss limit: the price of one second in tokens, the credit for drafting at a loss, and the schedule of probes.
 
-A text starts with a credit in tokens, which a round increases or decreases by its gain or loss over plain decoding.
+A text starts with a credit in tokens. A round's gain or loss, compared with plain decoding, is added to the credit.
 Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
 measure acceptance, decides whether credit is granted again. This module knows probabilities and costs, but neither
 trees nor clocks.
@@ -18,7 +18,7 @@ CREDIT_OF_LOOKUPS = 2.5
 credit.
 """
 TRUSTED = 0.625
-"""Largest relative change of the initial credit due to gains or losses in earlier texts."""
+"""Largest relative change of the initial credit that gains or losses in earlier texts can cause."""
 MUCH = 32.0
 """Gain or loss in earlier texts, in tokens, at which the initial credit changes the most."""
 CREDIT_A_TOKEN = 0.006
@@ -50,7 +50,7 @@ MEMORY = 0.98
 FIRST_TOKENS = 4.0
 """Initial value of the running sums, as a number of plain rounds."""
 PLAIN_EVERY = 64
-"""At least one of this many rounds is plain, so that the time of plain rounds is measured."""
+"""At least one of this many successive rounds is plain, so that the time of plain rounds is measured."""
 
 
 class LossLimit:
@@ -111,7 +111,7 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """Records tokens and time of a round whose gain or loss changes another credit."""
+        """Records tokens and time of a round whose gain or loss does not change this credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 
@@ -152,7 +152,8 @@ class LossLimit:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, probability: float) -> bool:
-        """Whether a chain, of any length considered, has more expected tokens than plain decoding in the same time.
+        """Whether a round that drafts a chain of some length, up to `LONGEST_CHAIN`, is expected to commit more tokens
+        than plain decoding in the same time.
 
         `probability` is the acceptance probability of each guess, given that the guess before it was accepted.
         """

@@ -1,9 +1,9 @@
 """Planned sizes of rounds, chosen before drafting, and the expected number of accepted tokens for each size.
 
-One CUDA graph drafts a tree of a fixed depth, and another verifies a fixed number of its most probable nodes. Both
-numbers come from a small grid. Each round also shows how many tokens every smaller size would have accepted. For a
-larger size, the estimate is slightly above the estimate for the observed size. This module knows neither times nor
-models.
+One CUDA graph drafts a tree of a fixed depth, and another graph verifies a fixed number of the tree's most probable
+nodes. The depth and the number of nodes come from a small grid. Each round also shows how many tokens every smaller
+size would have accepted. For a larger size, the estimate is slightly above the estimate for the observed size. This
+module knows neither times nor models.
 """
 
 from bisect import bisect_right

@@ -16,7 +16,7 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Number of further rounds that use a best size once it is determined."""
+"""Number of further rounds in which the best size is used without a new choice."""
 PROBE = Plan(1, 4)
 PROBES = 2
 """Number of rounds in a probe; the result of the first round is known while the second round runs."""
@@ -35,7 +35,8 @@ class PlanController:
         self._probing = 0
         """Number of rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
-        """Number of rounds of the probe whose result is not known yet, and number of its rounds with an accepted guess.
+        """Number of the probe's rounds whose result is not known yet, and number of the probe's rounds with an accepted
+        guess.
         """
         self._plan_in_use: tuple[Plan, int] | None = None
         """Best size, and number of further rounds that use it."""
@@ -58,8 +59,8 @@ class PlanController:
     def _plan(self, deepest: int) -> Plan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
-            # If no draft can pay with the known times, even if all guesses are accepted, one round measures the times
-            # again.
+            # If no draft could pay at the known times, even with all guesses accepted, the probe is a single round,
+            # which measures the times again.
             self._probing = self._awaited = PROBES if self.credit.could_pay else 1
             self._hits, self._plan_in_use = 0, None
         if self._probing:

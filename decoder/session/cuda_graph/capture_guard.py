@@ -1,4 +1,4 @@
-"""Check whether work can be captured as a CUDA graph, by running it once before any capture.
+"""Checks whether work can be captured as a CUDA graph: the work runs once before any capture.
 
 A capture that fails corrupts the state of torch's memory allocator, so a capture must not begin if it would fail. The
 check detects operations for which the host waits: reading numbers back, tensors whose size depends on data, and copies

@@ -35,7 +35,7 @@ MOST_COMPILED = 256
 many pairs.
 """
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the example passes, and torch's stance for each: the pass of the second length must not recompile."""
+"""Text length of each example pass, with torch's stance for the pass: the second pass must not be recompiled."""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30
@@ -148,10 +148,10 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the passes of the draft, then those of the target; from then on the pair's slots use the faster forms.
-    For each model, the smallest and the largest pass are compiled and timed first, and the other passes only if the
-    compiled form is faster. If rounds with the compiled forms write another text than the host's rounds, both models
-    keep their plain forms.
+    """Compiles the passes of the draft, then the passes of the target. After that, the pair's slots use the faster form
+    of each model. For each model, the smallest and the largest pass are compiled and timed first, and the other passes
+    only if the compiled form is faster. If rounds with the compiled forms write another text than the host's rounds,
+    both models keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)
@@ -193,7 +193,7 @@ def _compile(
 
 def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
     with warnings.catch_warnings():
-        # The compiler's warnings on our operations are irrelevant: only the measured time decides.
+        # The compiler's warnings are irrelevant, since a compiled form is judged only by its time and its logits.
         warnings.simplefilter("ignore")
         form.compile(sizes)
 

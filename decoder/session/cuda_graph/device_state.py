@@ -24,8 +24,8 @@ column without a node. ROW: index of the node's row in the draft, undefined for 
 OWN_LOGPROB are stored as the bits of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB
 includes sampling noise."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Size of a verification's outcome: the number of committed tokens, then the accepted node for each depth, then the
-token after the accepted node for each depth.
+"""Number of entries of a verification's outcome. The entries are the number of committed tokens, then the accepted node
+at each depth, then the token after each of these nodes.
 """
 REPORT = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
 SHARE_BITS = 57
@@ -121,7 +121,7 @@ class DeviceState:
         return self._steps[first + BEFORE : last + BEFORE]
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
-        """Begins a new text, for which draft trees grow under this rule."""
+        """Begins a new text, whose draft trees grow under this rule."""
         for tensor in self._tensors():
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))

@@ -1,9 +1,9 @@
 """Drafting of a whole tree as one function of device tensors, which computes all levels and packs the tree's nodes.
 
-Growth rules are applied as masks: rows of nodes without children are computed and ignored. The tree equals that of
-`decoder.draft.model_drafter`, except for the order of equally probable nodes. Probabilities are stored as logarithms,
-with minus infinity for candidates outside the tree. Until the next draft, the draft model's keys and values of row r
-(the root is row 0) are in its cache slot `length` - 1 + r.
+Growth rules are applied as masks: rows of nodes without children are computed and ignored. The tree equals the tree
+that `decoder.draft.model_drafter` grows, except for the order of equally probable nodes. Probabilities are stored as
+logarithms, with minus infinity for candidates outside the tree. Until the next draft, the draft model's keys and values
+of row r (the root is row 0) are in its cache slot `length` - 1 + r.
 """
 
 from dataclasses import dataclass, replace
@@ -122,8 +122,8 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class _Rule:
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes with children, for each depth from 0 on. The values rise with the depth, and
-    are infinite at depths at which no node may have children.
+    """Least path log-probability of nodes with children, for each depth, starting with depth 0. The values rise with
+    the depth, and are infinite at depths at which no node may have children.
     """
     breadths: Growth[Tensor] | None
     """Numbers of children (`narrow`, `middle`, `wide`) as biases on a node's candidates, ordered by rank: 0 for the
@@ -145,7 +145,7 @@ class _Grown:
 
 
 def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
-    """Drafts a tree after the text and writes the tree to the device state. The tree grows by the probabilities that
+    """Drafts a tree after the text and writes the tree to the device state. The growth rule uses the probabilities that
     `verifier` estimates.
     """
     first = layout.first

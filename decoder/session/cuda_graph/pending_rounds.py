@@ -53,7 +53,7 @@ class PendingRounds:
 
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
         """Queues the draft of a tree after a text of at most `length` tokens; `most`, if given, limits the number of
-        nodes.
+        drafted nodes.
         """
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)

@@ -50,7 +50,9 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """A text that is decoded by rounds of the host after a prompt, and both models' logits at the text's tokens."""
+    """A prompt, the text that the host's rounds decode after it, and both models' logits after the tokens of prompt and
+    text.
+    """
 
     prompt: Sequence[int]
     text: Sequence[int]
@@ -136,7 +138,7 @@ def refusal(
         sampled = [reference for reference in right if not reference.sampling.greedy]
         trials = ((rules, texts) for texts in (greedy, sampled) for rules in tried)
         return next(filter(None, (_differing(pair, graph_slots, *trial, errors["target"]) for trial in trials)), None)
-    except Exception as error:  # noqa: BLE001 - see above
+    except Exception as error:  # noqa: BLE001 - as in `prepare_rounds`
         return first_line(error)
 
 

@@ -34,7 +34,7 @@ Open = Callable[[Sequence[int], int, KnobState | None], Session]
 class _Draft:
     shape: Shape
     plan: Plan | None
-    """Size of the tree, if it was chosen by costs for this round; else None."""
+    """Size of the tree, if costs determined it for this round; otherwise None."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
     """(report, root) -> the drafted tree."""
 
@@ -90,11 +90,10 @@ class GraphSession:
         self._read = len(prompt_ids) - 1
         """Number of the text's tokens that the draft model has read."""
         self._observation: tuple[Plan, list[int]] | None = None
-        """Size of the last tree and ranks of its accepted nodes, until the acceptance model has learned from them; then
-        None.
+        """Size of the last tree, and ranks of its accepted nodes; None once the acceptance model has learned from them.
         """
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Seconds and forward passes of drafts that are not yet part of any round's figures."""
+        """Seconds and number of forward passes of the drafts that no round's figures include yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: Session | None = None
 
@@ -243,7 +242,8 @@ class GraphSession:
         )
         self._text.extend(outcome.committed)
         if draft:
-            # The draft model may not have read the last accepted node, which may be a leaf, nor the bonus token.
+            # The draft model has not read the bonus token, and if the last accepted node is a leaf, it has not read
+            # that node either.
             self._read = len(self._text) - 2
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:

@@ -1,5 +1,5 @@
-"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and device state at fixed addresses, and
-the graphs that use these caches and this state.
+"""Slots for CUDA graphs. A slot serves one text at a time: it has KV caches and a device state at fixed addresses, and
+the graphs that use this memory.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
 Methods that decode at the same time need a slot each; all slots share the models' weights.
@@ -53,7 +53,9 @@ class GraphSlot:
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """Verifier of all work that is queued from now on; draft trees grow by the probabilities of this verifier."""
+        """Verifier for all work that is queued later; it also estimates the probabilities that the growth of draft
+        trees uses.
+        """
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -83,8 +85,8 @@ class GraphSlot:
             _read_all(side, text[:-1])
 
     def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text from `start` on; needed before a draft if the draft model has more tokens
-        to read than the first pass of a draft can read.
+        """Lets the draft model read the text, starting at position `start`. This is needed before a draft if more
+        tokens are unread than the draft's first pass can read.
         """
         _read_all(self.draft, text, start)
 
@@ -143,8 +145,9 @@ class GraphSlot:
         return self._captured[key]
 
     def _undo(self) -> Work:
-        """A function that restores the device state and the draft's store to their contents before some work. The
-        target's store is not restored, since the rows that the work overwrites are computed again.
+        """A function that restores the current contents of the device state and of the draft's store, after some work
+        has changed them. The target's store is not restored, since the rows that the work overwrites are computed
+        again.
         """
         restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
@@ -272,7 +275,7 @@ class GraphSlots:
         self._capturable.clear()
 
     def run(self, model: LanguageModel, forward: StaticForward) -> None:
-        """Sets the static form of a model; all slots that are taken from now on use this form."""
+        """Sets the static form of a model, for all slots that are taken later."""
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:

@@ -79,7 +79,7 @@ def shape(rule: TreeRule) -> Shape:
 
 
 def beam(rule: TreeRule, depth: int) -> Shape:
-    """Shape of a draft with `depth` levels that keeps its most probable nodes."""
+    """Shape of a draft with `depth` levels; the tree keeps its most probable nodes."""
     return _shape(rule, depth, BEAM, best=True)
 
 
@@ -163,8 +163,8 @@ def passes(rules: Iterable[TreeRule | None]) -> Passes:
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """Sizes of the passes of drafts under these rules, and of verifications: one row, and the sizes in `BUCKETS` for
-    the numbers of nodes in `verified`.
+    """Sizes of the draft's passes under these rules, and of the target's passes. The target's passes are verifications
+    of one node, and of the numbers of nodes in `verified`, rounded up to sizes in `BUCKETS`.
     """
     drafted = {rows for rule in rules for size in _shapes(rule) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))

@@ -1,8 +1,8 @@
 """A whole verification as one function of device tensors: the target's pass, the acceptance of nodes, the commit.
 
-The target's keys and values of the tree's rows are in its cache slots from the root's position on. The commit moves the
-accepted path's keys and values, in both models, to the slots directly after the text, and appends the path's tokens and
-one more token to the text.
+The target's keys and values of the tree's rows are in consecutive cache slots, which begin at the root's position. The
+commit moves the accepted path's keys and values, in both models, to the slots directly after the text, and appends the
+path's tokens and one more token to the text.
 """
 
 from collections.abc import Callable

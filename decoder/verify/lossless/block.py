@@ -3,8 +3,8 @@ token.
 
 From Sun et al. 2024, "Block verification accelerates speculative decoding". Nodes are accepted with the probability h
 of that paper. (If nodes were accepted with the weights w of the paper's section 3.1, the text would be biased.) With h,
-at least i tokens of the path are accepted with probability w_i. No lossless rule for one path accepts at least i tokens
-with a higher probability.
+the probability that at least i tokens of the path are accepted is w_i. No lossless rule for one path has a higher
+probability.
 """
 
 from itertools import pairwise

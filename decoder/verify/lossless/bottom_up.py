@@ -1,4 +1,5 @@
-"""Verification from the deepest nodes up. A stop is a node at which the path may end; stops are tried in order.
+"""Verification from the deepest nodes up. A stop is a node at which the accepted path may end; stops are tried in
+order.
 
 Each stop has an acceptance probability and a residual. The probabilities depend on the tree alone, since a stop is
 tried only after all earlier stops were refused. So the probabilities, and the expected block efficiency, are known

@@ -57,13 +57,13 @@ class DrawnTree:
         return path[::-1]
 
     def first_path(self) -> "DrawnTree":
-        """The tree with only the first sampled token after each node, which is a single path; nodes keep their
+        """The tree with only the first sampled token after each node, so that a single path remains; nodes keep their
         numbers.
         """
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
     def chain(self) -> list[int]:
-        """All nodes of a tree that is a chain, from the root on.
+        """All nodes of a tree that is a chain, in order, the root first.
 
         Raises:
             ValueError: The tree is not a chain: more than one token was sampled after a node.

@@ -2,11 +2,11 @@
 the winner's distribution r in place of q.
 
 Based on the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling);
-Thomas et al. 2026, algorithms 5, 10 and 15. Matches may be decided by any rule: the verifier is lossless if r is exact,
-and the rule affects only the acceptance rate. Khisti et al. use a linear program. Here, one sweep over the tokens
-replaces the linear program, in ascending order of p - q1 q2, where q1 and q2 are the distributions of the two
-candidates. In the sweep, each token wins against later tokens as often as necessary for its probability to reach p, and
-otherwise loses. (With descending order, the gap to the acceptance bound was six times as large on toy pairs.)
+Thomas et al. 2026, algorithms 5, 10 and 15. A match may be decided by any rule: the verifier is lossless if r is exact,
+and the rule affects only the acceptance rate. Khisti et al. use a linear program. This module replaces it with one
+sweep over the tokens in ascending order of p - q1 q2, where q1 and q2 are the distributions of the two candidates. In
+the sweep, each token wins against later tokens as often as necessary for its probability to reach p, and otherwise
+loses. (With descending order, the gap to the acceptance bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence

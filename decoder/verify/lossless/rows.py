@@ -46,7 +46,7 @@ def ratio(over: float, under: float) -> float:
 
 
 def share(part: float, rest: float) -> float:
-    """The quotient part / (part + rest), in [0, 1]; 1 if both are 0, as for unreachable nodes."""
+    """The quotient part / (part + rest), in [0, 1]; 1 if both numbers are 0, as they are at unreachable nodes."""
     whole = part + rest
     return _probability(float(part) / float(whole)) if whole > 0 else 1.0
 

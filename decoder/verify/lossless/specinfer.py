@@ -1,4 +1,5 @@
-"""specinfer: the sampled tokens are tried in random order, each against the residual after all refusals so far.
+"""specinfer: the sampled tokens are tried in random order; each token is tried against the residual after all refusals
+so far.
 
 Multi-step speculative sampling of Miao et al. 2024; Thomas et al. 2026, algorithms 4, 9 and 14. After any number of
 refusals, the residual is (p - removed q)+ / S. So two scalars are enough: each refusal adds S to `removed`, and then S

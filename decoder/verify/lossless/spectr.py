@@ -47,8 +47,8 @@ def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
 
 
 def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q). It is rounded up, since at or
-    above the root the residual has no negative entries. rho is 1 for k = 1.
+    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q). The root is rounded up, since
+    the residual has no negative entries if rho is at or above the root. For k = 1, rho is 1.
     """
     low, high = 1.0, float(draws)
     for _ in range(STEPS if draws > 1 else 0):

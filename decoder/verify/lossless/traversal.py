@@ -16,9 +16,7 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 @dataclass(frozen=True)
 class NodeSplit:
-    """How the probability of reaching a node is divided between the tokens sampled after the node and a stop at the
-    node.
-    """
+    """Division of a node's probability between the tokens sampled after the node and a stop at the node."""
 
     slots: Sequence[float]
     """Probability that is passed to each sampled token, in the order of sampling."""

@@ -59,7 +59,7 @@ def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))
 
 SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": khisti.KHISTI}
-"""Solvers of the top-down verifiers by name, for acceptance rates at a node."""
+"""Solvers of the top-down verifiers, by name; statistics use the solvers' acceptance rates."""
 VERIFIERS = {
     "nss": _top_down(NSS, partial(batched_top_down.verify, plans.NSS)),
     "naive": _first_path(_NAIVE_TREE),

@@ -129,7 +129,8 @@ def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_deco
     same = Race(tallies={"linear": linear, "ar": PLAIN})
     assert explained(same, "linear", "L") == verdict(found(linear), "L")
     other = Race(tallies={"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
-    assert explained(other, "linear", "L")[1] == "From token 2 on, its text differs from ar's."
+    difference = "Its text differs from the text of ar; the first difference is at token 2."
+    assert explained(other, "linear", "L")[1] == difference
     assert explained(same, "ar", "ar") == ()
 
 

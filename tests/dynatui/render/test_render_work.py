@@ -153,5 +153,5 @@ def test_the_panel_says_that_a_text_is_not_that_of_plain_decoding() -> None:
         state = state_of([run(), *rounds, plain])
         return " ".join(line.strip("│ ") for line in lines(work(Scene(state), 76, 30)))
 
-    assert "From token 1 on, its text differs from ar's." in told(99)
+    assert "Its text differs from the text of ar; the first difference is at token 1." in told(99)
     assert "differs" not in told(13)

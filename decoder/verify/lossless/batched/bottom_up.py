@@ -46,7 +46,8 @@ def verify(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """Like `decoder.verify.lossless.block.stops`, but computes the weights by a running maximum of sums of log p / q.
+    """Like `decoder.verify.lossless.block.stops`, but computes the weights from cumulative sums of log p - log q, and
+    the running maximum of these sums.
 
     Raises:
         ModelError: A probability is NaN.

@@ -18,11 +18,11 @@ VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, RandomGenerator
 Rows are probabilities, shape (N, V), on the same device. The draft's rows after leaves are zeros.
 """
 _SMALLEST = 1e-300
-"""Least waiting time in `race`: a token with waiting time 0 would win, whatever its probability."""
+"""Least waiting time in `race`, since a token with waiting time 0 would win even if its probability is tiny."""
 
 
 def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """Each row of `weights` normalised to sum 1; the row of `fallback` if all weights of a row are 0."""
+    """Each row of `weights`, normalised to sum 1. If all weights of a row are 0, the row of `fallback` is used."""
     totals = weights.sum(-1, keepdim=True)
     return torch.where(totals > 0, weights / totals, fallback)
 
@@ -84,8 +84,8 @@ def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 
 
 def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
-    """Samples a token from each row: on a CPU with `generator`, on other devices with the device's own generator, which
-    `generator` seeds.
+    """Samples a token from each row. On a CPU, `generator` supplies the random numbers; on other devices, the device's
+    own generator supplies them, with a seed from `generator`.
     """
     if rows.device.type == "cpu":
         return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)
