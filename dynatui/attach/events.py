@@ -87,7 +87,7 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Counts of wasted drafts, of which almost no token is accepted. `dynatui.attach.waste` defines the criterion."""
+    """Counts of wasted drafts, whose tokens are almost all rejected. `dynatui.attach.waste` defines the criterion."""
 
     since: Seconds
     """Time at which drafts became wasted, in seconds since the start of the session. The counts and figures below cover

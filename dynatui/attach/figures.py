@@ -81,7 +81,7 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """Counts with drafted and accepted tokens derived from rounds; a round drafts `drafts` tokens."""
+    """Counts in which missing drafted and accepted tokens are derived from rounds of `drafts` drafted tokens each."""
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts

@@ -189,7 +189,8 @@ def _size_in_index(folder: str) -> int:
 def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
     """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free.
 
-    `stored_bytes` is the size of the weights in files, or 0 if unknown; quantised weights take as much memory.
+    `stored_bytes` is the size of the weight files, or 0 if unknown; packed quantised weights take as much memory as
+    their files.
     """
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch

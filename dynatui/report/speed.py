@@ -1,6 +1,6 @@
 """The JSON of `dynatui bench speed` as a page: each measurement with its setup, tables and comparisons.
 
-All numbers come from the report; none is computed here.
+All numbers come from the report; this module computes no numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
