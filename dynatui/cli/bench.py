@@ -165,14 +165,14 @@ def _on_rounds(
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
-    """Parameters that have no effect on a measurement of rounds, each with the reason."""
+    """Maps each parameter without effect on a measurement of rounds to the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Parameters that have no effect on a measurement of texts by the methods `measured`, each with the reason."""
+    """Maps each parameter without effect on a measurement of texts by the methods `measured` to the reason."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 

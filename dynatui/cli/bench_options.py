@@ -122,8 +122,8 @@ _MEASURED = (
         ),
         option(
             "--context N,N,..",
-            "Instead of texts, measure rounds of the sizes in --trees after contexts of N random tokens: the cost of a "
-            f"round, and how it grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
+            "Measure rounds instead of texts: the cost of a round of each size in --trees after N random tokens, and "
+            f"how this cost grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
             name="contexts",
             parse=_contexts,
         ),

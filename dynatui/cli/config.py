@@ -1,4 +1,4 @@
-"""`dynatui config`: prints the settings in force with the source of each, or a template of the settings file.
+"""`dynatui config`: prints the settings in force and their sources, or a template of the settings file.
 
 Both the settings and the template are valid content of a settings file, in TOML. Help texts, order and headings in the
 template are those of `dynatui --help`. The command also starts when settings are invalid, since users run this command

@@ -34,7 +34,7 @@ class _Column(NamedTuple):
     right: bool
     """Whether the cells are aligned to the right, as numbers are."""
     cells: Sequence[tuple[str, ...]]
-    """The cells of the column from top to bottom, each as its lines of text."""
+    """The cells of the column from top to bottom; a cell is a sequence of text lines."""
 
     @property
     def width(self) -> int:

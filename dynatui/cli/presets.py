@@ -1,7 +1,8 @@
 """The user's presets, which `--preset` accepts beside the built-in ones: TOML files in the user's folder of presets.
 
-A preset is a set of option values that apply as if they were given on the command line; options that are given override
-these values. The engine therefore sees only parameters, and recordings contain parameters instead of the preset's name.
+A preset is a set of option values that apply as if they were given on the command line; options that the user gives
+override these values. The engine therefore sees only parameters, and recordings contain parameters instead of the
+preset's name.
 """
 
 import os

@@ -20,7 +20,7 @@ from dynatui.terminal import streams
 from dynatui.terminal.signals import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""Seconds from a signal, or from the end of the launcher, until a process that still runs ends itself."""
+"""Seconds after a signal, or after the end of the launcher, at which a process ends itself if it still runs."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1

@@ -123,7 +123,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values, set at once since some values are valid only together."""
+    """A method's parameters with all given values. All are set at once, since some values are valid only together."""
     changes = dict[str, Any]()
     for option in known:
         if given.get(option.name) is not None:

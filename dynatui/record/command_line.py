@@ -112,7 +112,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """For every parameter set, the options that differ from the preset or the default, in the order of the help."""
+    """Options of all parameter sets whose values differ from the preset or the default, in the order of the help."""
     for name in sorted(config.parameters, key=_rank):
         rules = config.rules(name)
         changed = differing(rules, base(name, rules))
