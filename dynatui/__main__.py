@@ -1,7 +1,7 @@
 """Entry point of `dynatui` and `python -m dynatui`: Ctrl+C never prints a traceback.
 
 Before and after the command line runs, Ctrl+C ends the process; while it runs, the command line handles Ctrl+C. Heavy
-modules must therefore not be imported at the top of this file.
+modules must not be imported at the top of this file, since Ctrl+C during these imports would print a traceback.
 """
 
 import os

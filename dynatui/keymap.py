@@ -62,7 +62,7 @@ class Key:
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
-    """Whether the keys cannot be rebound; the digits cannot, since they type values and choose panels."""
+    """Whether the keys cannot be rebound. The digits are fixed, since they type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action, for hints; without a key, the key of the palette, which lists all actions."""
+        """The key of an action, for hints; if the action has no key, the key of the palette, which lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -245,7 +245,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 
 def _turned_by(keys: str) -> str:
-    """Help text of a pair of keys: all knobs that the pair can turn; the watched method decides which knob turns."""
+    """Help text of a pair of keys: all knobs that the pair can turn. Which knob it turns depends on the watched method."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))

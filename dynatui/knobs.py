@@ -1,4 +1,4 @@
-"""The knobs of methods on the screen: by name, by key, and as recorded.
+"""Looks up the knobs of methods for the screen: by name, by method, and with the values in a recording.
 
 Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
 """

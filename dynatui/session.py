@@ -30,7 +30,7 @@ class Models:
     compiled: bool = False
     """Whether torch.compile is tried on the forward passes of both models; CUDA only."""
     gpu_layers: int | None = None
-    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses."""
+    """Number of layers that llama.cpp keeps on a GPU, for each GGUF file; None: llama.cpp chooses the number."""
 
     @property
     def embedded(self) -> bool:

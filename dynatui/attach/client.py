@@ -26,7 +26,7 @@ PATIENCE_S = 5.0
 """Time limit for fetching a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Settings that make httpx2 use no proxy for this machine: a proxy would connect to its own machine instead."""
+"""Settings with which httpx2 uses no proxy for URLs of this machine, since a proxy would connect to its own machine."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 """Time limit for reading the body of an error response, in seconds."""

@@ -1,7 +1,7 @@
 """Increase of a server's counters between two metrics pages, summed over labels.
 
 A counter that fell was reset, so its increase is its current value, as in Prometheus' `increase`. The increase of a new
-series is also the current value. The increase of a counter that is missing from the page is None. Knows neither times
+series is also its current value. If the later page lacks a counter, the counter's increase is None. Knows neither times
 nor derived figures.
 """
 
@@ -25,7 +25,7 @@ class Counts:
     """Number of accepted tokens at each draft position; empty if the server does not report them."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """Sum of two intervals' counts; if a count is None in one interval, the other interval's count is used."""
+        """Sums of two intervals' counts; if a count is None in one interval, the sum is the other interval's count."""
         places = max(len(self.accepted_at), len(other.accepted_at))
         a_counts, b_counts = (
             (*counts, *(0,) * (places - len(counts))) for counts in (self.accepted_at, other.accepted_at)
@@ -86,7 +86,7 @@ def _latest_series(before: Series, after: Series) -> Series:
 
 def increase(before: Series, after: Series) -> float:
     """Increase of a counter summed over its series. New series are taken to continue the series that disappeared, so
-    their sums are compared.
+    the sum of the new series is compared with the sum of the series that disappeared.
     """
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     removed = sum(value for labels, value in before.items() if labels not in after)

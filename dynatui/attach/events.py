@@ -54,7 +54,7 @@ class Server(Base, tag="server", frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Counts and figures of an interval; `dynatui.attach.figures` defines each of them."""
+    """Counts and figures of an interval; `dynatui.attach.figures` defines each figure."""
 
     seconds: Figure
     drafts: Count | None = None
@@ -87,7 +87,7 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Counts of wasted drafts, of which almost no token is accepted. `dynatui.attach.waste` defines the criterion."""
+    """Counts of wasted drafts, whose tokens are almost all rejected. `dynatui.attach.waste` defines the criterion."""
 
     since: Seconds
     """Time at which drafts became wasted, in seconds since the start of the session. The counts and figures below cover
@@ -112,7 +112,7 @@ class Reading(Base, tag="reading", frozen=True, kw_only=True):
     drafting: Drafting | None = None
     """Draft settings; None if the server does not report them."""
     wasted: Wasted | None = None
-    """Counts of wasted drafts; None if drafts are accepted, or the number of rounds is unknown."""
+    """Counts of wasted drafts; None if drafts are accepted, or if the number of rounds is unknown."""
 
 
 class Gap(Base, tag="gap", frozen=True, kw_only=True):

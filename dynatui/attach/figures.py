@@ -5,9 +5,9 @@
     acceptance_by_position   accepted at the position / drafts
     ..._per_second           the count / seconds
 
-Acceptance length, acceptance rate and speed are read from the server's own gauges if it has them, because its counters
-grow only when a request is complete. If a server counts neither drafted nor accepted tokens, both counts are derived
-from its rounds:
+Acceptance length, acceptance rate and speed are read from the server's own gauges if there are such gauges, because
+counters grow only when a request is complete. If a server counts neither drafted nor accepted tokens, the two counts
+are derived from the server's rounds:
 
     drafted    rounds x drafted tokens per round, if that number is constant
     accepted   generated - rounds, if all tokens are generated in rounds
@@ -81,7 +81,7 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """Counts with drafted and accepted tokens derived from rounds; a round drafts `drafts` tokens."""
+    """Counts; missing counts of drafted and accepted tokens are derived from rounds that draft `drafts` tokens."""
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts

@@ -1,7 +1,7 @@
 """Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer.
 
-vLLM lists every round if an option enables this; SGLang and llama.cpp report totals. A figure that is not
-reported is None. The caller passes the function that sends a request.
+vLLM reports every round, if an option of the server enables this report; SGLang and llama.cpp report totals. A figure
+that is not reported is None. The caller passes the function that sends a request.
 """
 
 from collections.abc import Callable, Mapping

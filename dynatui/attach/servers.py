@@ -142,8 +142,8 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 def recognised(lines: Sequence[str]) -> Kind | None:
     """The kind of server that has these metrics; None if no supported kind has them.
 
-    If several kinds have metrics on the page, kinds with metrics of speculative decoding take precedence over other
-    kinds; among these, the first kind in `KINDS` is returned.
+    If several kinds have metrics on the page, the first kind in `KINDS` that has metrics of speculative decoding is
+    returned. If no kind has such metrics, the first kind with any metrics is returned.
     """
 
     def has(names: Names) -> bool:

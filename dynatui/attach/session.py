@@ -43,8 +43,8 @@ def watch(
         page: Function from a URL to the text of its page; raises a PageError.
         pause: Waits for a number of seconds; returns whether to stop.
         clock: Returns the present time in seconds.
-        answers: Returns the requests and answers since its last call.
-        waiting: Returns whether an answer is still awaited; if so, polling continues beyond the number of polls.
+        answers: Returns the requests and answers since the previous call.
+        waiting: Returns whether an answer has yet to arrive; if so, polling continues beyond the number of polls.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -72,8 +72,8 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
     """The first page that has metrics of a supported server: its URL, the kind of server, and its lines.
 
     Raises:
-        PageError: The server cannot be reached, or no page has metrics of a supported server. In the latter case, the
-        message describes the first page.
+        PageError: The server cannot be reached.
+        NotMetricsError: No page has metrics of a supported server; the message describes the first page.
     """
     faults = list[PageError]()
     for url in urls:

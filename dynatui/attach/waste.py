@@ -1,7 +1,7 @@
-"""Detects wasted drafts, of which almost no token is accepted. A pure fold over the counts of successive intervals.
+"""Detects wasted drafts: drafts whose tokens are almost all rejected. A pure fold over the counts of intervals.
 
 Each batch of rounds is judged as a whole, so that a few rounds or one short text do not decide the verdict. Two
-thresholds give hysteresis: between them the verdict does not change, so that it does not alternate near a threshold.
+thresholds give hysteresis: between the thresholds the verdict stays as it is, so it does not alternate near either.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from dynatui.attach.figures import round_length, share
 from dynatui.attach.servers import Kind
 
 ROUNDS, SECONDS = 100, 10.0
-"""A batch of rounds is judged once it has this number of rounds and this duration in seconds."""
+"""A batch is judged as soon as it has at least `ROUNDS` rounds and has lasted at least `SECONDS` seconds."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
 """Thresholds of the tokens per round: drafts become wasted below `WASTED_BELOW`, and can stop being wasted only at
 `PAYING_FROM` or above. A round takes at least as long as a pass of plain decoding, and drafting takes additional time,
@@ -23,8 +23,8 @@ REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
 least `ACCEPTED_FROM`, or the tokens per round are at least `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
 """Thresholds of the tokens per round for the second criterion. At an acceptance rate below `REJECTED_BELOW`, the tokens
-per round reach `LONG_BELOW` only if a round drafts more than seven tokens; at a rate below `ACCEPTED_FROM`, the same
-holds for `LONG_FROM`."""
+per round reach `LONG_BELOW` only if a round drafts more than seven tokens. At a rate below `ACCEPTED_FROM`, they reach
+`LONG_FROM` only if a round drafts more than eight tokens."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`dynatui attach`: watches another program's server, and replays recordings of servers.
 
-Shows a screen, or prints one JSON line per poll where there is no terminal. The server's address is checked before the
-HTTP client is imported.
+Shows a screen; without a terminal or with --headless, prints each event as a line of JSON. The server's address is
+checked before the HTTP client is imported, so that an invalid address is reported at once.
 """
 
 import threading
@@ -83,7 +83,7 @@ def attach(
         raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
-    from dynatui.attach.client import token  # noqa: PLC0415 - these three import an HTTP client
+    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client
     from dynatui.attach.request import Request  # noqa: PLC0415
     from dynatui.attach.session import Plan  # noqa: PLC0415
 
@@ -138,7 +138,7 @@ def _printed(source: ServerSource) -> int:
 
 
 def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]:
-    """Events of a source, until the source ends or a signal requests a stop."""
+    """Yields the events of a source, until the source ends or `stopped` returns True."""
     while not stopped():
         over = source.ended
         yield from source.take()

@@ -33,11 +33,11 @@ ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
 """Parameters of `bench speed` that have no effect when texts are measured."""
 ONLY_LOADED = ("target", "draft", "tensor_parallel")
-"""Parameters of `bench speed` that have no effect when models have random weights."""
+"""Parameters of `bench speed` that have no effect when the models get random weights, by --shapes."""
 SUMMING_UP_S = 60.0
 """Time limit, in seconds, for summarizing a measurement that a signal has interrupted."""
 ROUNDS = 32
-"""Default number of tokens measured after each text: small, so that the context length stays nearly constant."""
+"""Default of --max-new-tokens when rounds are measured: small, so that the context length stays nearly constant."""
 WHOLE_BASELINES = (
     "--baselines measures transformers' own generation, which needs the whole target in one process, but "
     "--tensor-parallel spreads the target over several processes; give --no-baselines"
@@ -165,20 +165,20 @@ def _on_rounds(
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
-    """Parameters that have no effect on a measurement of rounds, each with the reason."""
+    """Maps each parameter without effect on a measurement of rounds to the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Parameters that have no effect on a measurement of texts by the methods `measured`, each with the reason."""
+    """Maps each parameter without effect on a measurement of texts by the methods `measured` to the reason."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
-    """Names of the methods that have an option, named after the method, which lists the settings to measure."""
+    """Names of the methods that have an option for the settings to measure; this option is named after the method."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 
@@ -188,7 +188,7 @@ def _runs(presets: Sequence[str], rules: Given, **given: Any) -> dict[str, RunCo
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
-    """The parameter sets that each method is measured with, by label."""
+    """For each method, the parameter sets with which it is measured, by label of the set."""
     several, config = len(runs) > 1, next(iter(runs.values()))
     sets: dict[str, dict[str, TunableParameters]] = {
         name: {preset if several else "": run.rules(name) for preset, run in runs.items()}

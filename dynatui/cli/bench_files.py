@@ -48,8 +48,8 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # All other files are written before the figures, so that these files exist even if drawing fails. After drawing,
-    # the page is written again, with links to the figures.
+    # The figures are drawn after all other files are written, so that the other files exist even if drawing fails.
+    # Then the page is written again, with links to the figures.
     return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 

@@ -1,4 +1,4 @@
-"""Declares the parameters of `dynatui bench speed`; `dynatui.cli.bench` decides how they combine."""
+"""Declares the parameters of `dynatui bench speed`; `dynatui.cli.bench` checks which of them combine."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -84,7 +84,7 @@ def _presets() -> TyperOption:
 
 
 def _changes() -> Iterator[TyperOption]:
-    """Options of the methods that have presets; a given option changes its parameter in all measured presets."""
+    """Options of the methods that have presets; the value of such an option overrides every measured preset."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
         if each in changing and not each.default:
@@ -122,8 +122,8 @@ _MEASURED = (
         ),
         option(
             "--context N,N,..",
-            "Instead of texts, measure rounds of the sizes in --trees after contexts of N random tokens: the cost of a "
-            f"round, and how it grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
+            "Measure rounds instead of texts: the cost of a round of each size in --trees after N random tokens, and "
+            f"how this cost grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
             name="contexts",
             parse=_contexts,
         ),

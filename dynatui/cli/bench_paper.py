@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = ("wikitext", "books"), ("wikitext", "pg19")
-"""Names of the data sets used by default: from a folder given by --data, and from the Hugging Face hub."""
+"""Default data sets: those of a folder given by --data, and those downloaded from the Hugging Face hub."""
 
 PARAMETERS: Declared = (
     request.PAIR,
@@ -153,7 +153,7 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
-        # Names are checked before data sets are read or downloaded.
+        # The names given by options are checked before data sets are read or downloaded.
         require_names(extent)
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = data_sets or (FROM_FOLDER if data else FROM_HUB)
@@ -176,8 +176,8 @@ def paper(
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The extent of the measurement: that of the paper or of --quick, changed by the options that were given."""
+    """The extent of the measurement: the extent of the paper or of --quick, with the values of the given options."""
     from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    return replace(QUICK if quick else Extent(), **changes)  # type: ignore[arg-type]  # each by the name of its field
+    return replace(QUICK if quick else Extent(), **changes)  # type: ignore[arg-type]  # the keys are field names

@@ -59,9 +59,9 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Context in which a signal interrupts the measurement; a second signal is ignored, and a third signal interrupts.
+    """Context in which the first signal interrupts the measurement, and the third signal interrupts the output.
 
-    The second signal is ignored because it arrives while the result is being printed.
+    The second signal is ignored, since it usually arrives while the result of the interrupted measurement is printed.
     """
     signals = 0
 

@@ -1,4 +1,4 @@
-"""`dynatui bench sweep`: the options for measuring a grid of settings, its database, and the display of progress."""
+"""`dynatui bench sweep`: declares its options, opens the database of trials, and shows progress and results."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -55,7 +55,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--preset NAME",
-            "Preset that sets DynaTree's knobs that are not on an axis, and all knobs of the reference.",
+            "Preset for DynaTree's knobs without an axis, and for all knobs of the reference setting.",
             show_default="paper",
         ),
     ),

@@ -1,7 +1,8 @@
-"""`dynatui config`: prints the settings in force with the source of each, or a template of the settings file.
+"""`dynatui config`: prints the settings in force and their sources, or a template of the settings file.
 
-Both outputs are TOML that the settings file may contain. Help texts, order and headings are those of `dynatui --help`.
-The command also starts when settings are invalid, since users find invalid settings with this command.
+Both the settings and the template are valid content of a settings file, in TOML. Help texts, order and headings in the
+template are those of `dynatui --help`. The command also starts when settings are invalid, since users run this command
+to find invalid settings.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Names of settings whose default for the embedded pair depends on whether there is a screen."""
+"""Names of settings whose default for the embedded pair is not the same with and without a screen."""
 
 
 def in_force(live: Any) -> str:
@@ -114,7 +115,7 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """The value in force for an option: the given value, or the default in the parameter set of the option."""
+    """The value in force for an option: the given value, or else the value in the run's configuration."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:

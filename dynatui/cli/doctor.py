@@ -1,8 +1,9 @@
-"""`dynatui doctor`: examines this machine by probes. A probe reports findings, with a verdict and a remedy if needed.
+"""`dynatui doctor`: examines this machine by probes. A probe reports findings; each finding has a verdict, and a remedy
+if one is needed.
 
-Users run it when something is broken, so the probes are independent: the failure of a probe is reported as a finding,
-and all other probes still run. No probe downloads anything. Torch and the model libraries are imported inside the
-probes that need them.
+Users run this command when something is broken, so the probes are independent: the failure of a probe is reported as a
+finding, and all other probes still run. No probe downloads anything. Torch and the model libraries are imported inside
+the probes that need them.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The probe of models in `dynatui doctor`, which reads the models' configurations but no weights.
 
-Reports whether a model can be decoded, its memory, and whether target and draft share a tokenizer. If a target is given
-without a draft, reports the models on this machine that have the target's tokenizer and could draft for it. Torch and
-the model libraries are imported inside the functions.
+Reports whether each model can be decoded and how much memory it needs, and whether target and draft share a tokenizer.
+If a target is given without a draft, reports the models on this machine that have the target's tokenizer and could
+draft for it. Torch and the model libraries are imported inside the functions.
 """
 
 import os
@@ -189,7 +189,8 @@ def _size_in_index(folder: str) -> int:
 def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
     """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free.
 
-    `stored_bytes` is the size of the weights in files, or 0 if unknown; quantised weights take as much memory.
+    `stored_bytes` is the size of the weight files, or 0 if unknown; packed quantised weights take as much memory as
+    their files.
     """
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
@@ -238,7 +239,8 @@ def _fitting_drafts(case: Case, target: str) -> Finding:
     """Names the models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
     remedy = (
-        f"give one by --draft; guesses of any other model are translated through text; --draft {LOOKUP} needs no model"
+        "give such a model by --draft; guesses of other models are translated through text; "
+        f"--draft {LOOKUP} needs no model"
     )
     if not fitting:
         return Finding("note", "no smaller model with the target's tokenizer is in the Hugging Face cache", remedy)

@@ -29,7 +29,10 @@ _PATIENCE_S = 2.0
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once and returns the exit code; raises DecoderError after printing the text so far."""
+    """Decodes every prompt once, and returns the exit code.
+
+    If a DecoderError occurs, prints the text so far, then raises the error.
+    """
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -61,8 +64,8 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs like runs that are being decoded, and returns the exit code; raises RecordingError at an
-    invalid line.
+    """Prints recorded runs in the form of a live run, and returns the exit code; raises RecordingError at an invalid
+    line.
     """
     for event in events:
         transcript.feed(event)
@@ -71,7 +74,7 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints a recording while another process writes it, without end, like `tail -f`; returns the exit code."""
+    """Prints a recording that another process is writing, until a signal arrives; returns the exit code."""
     steering = Steering()
     with _interruptible(steering, transcript):
         for event in events:

@@ -54,7 +54,7 @@ class _Follower:
 
     @property
     def refused(self) -> bool:
-        """Whether the follower ended with an error in the request or the model, which the leader may report as well."""
+        """Whether the follower ended because of an invalid request or model; the leader may report the same error."""
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
@@ -95,7 +95,7 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
 def _started(
     count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
 ) -> tuple[Popen[bytes], list[_Follower]]:
-    """Starts the leader and the followers; all are ended when `ending` closes.
+    """Starts the leader and the followers; when `ending` closes, all of these processes are ended.
 
     The leader and this process share the token that permits one process to print an error.
     """
@@ -128,7 +128,7 @@ def _started(
 def _until_the_end(
     leader: Popen[bytes], followers: Sequence[_Follower], word: LastWord, further_s: float
 ) -> tuple[_Follower | None, bool]:
-    """Waits for the leader to end, and ends it if a follower fails or a signal arrives.
+    """Waits until the leader has ended; makes the leader end if a follower fails or a signal arrives.
 
     If a follower has failed, this process first claims the right to print an error, so that the leader does not report
     its own interruption.
@@ -153,7 +153,7 @@ def _until_the_end(
             if not _changed(leader, os.WCONTINUED):  # the shell has continued this process, but not the leader
                 leader.send_signal(signal.SIGCONT)
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-            if arrived.si_code <= 0:  # kill() signals this process only; a terminal signals both
+            if arrived.si_code <= 0:  # sent by kill() to this process only, not by a terminal to both processes
                 leader.send_signal(arrived.si_signo)
             latest, further_s = min(latest, time.monotonic() + GRACE_S + further_s), 0.0
         if time.monotonic() >= latest:

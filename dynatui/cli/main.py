@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
-        streams.discard_output()  # it may still hold a part of the interrupted write
+        streams.discard_output()  # the buffer may still hold a part of the interrupted write
         return headless.INTERRUPTED
 
 
@@ -199,7 +199,8 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
-        if context.invoked_subcommand != "bench":  # the group `bench` checks this: only `bench speed` may run as ranks
+        # `bench` makes this check itself, since `bench speed` may run as ranks and its other commands may not.
+        if context.invoked_subcommand != "bench":
             ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
     shown = request.view(view, settings.keymap())
@@ -277,7 +278,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Refuses decoding options beside --follow, since the recorded process has set models, prompts and parameters."""
+    """Refuses decoding options beside --follow, since the process that writes the recording has set their values."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -285,8 +286,8 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Refuses options before a subcommand: live options have no effect on a subcommand, whose own options must follow
-    its name.
+    """Refuses options before the name of a subcommand: options there belong to the live command, and would have no
+    effect. The options of a subcommand follow its name.
     """
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():

@@ -66,7 +66,7 @@ CUT_PROMPT_OPTIONS = (
     *PROMPT_OPTIONS,
     option("--prompt-chars N", "Use only the first N characters of each prompt.", int, least=1, panel=PROMPTS),
 )
-"""Options that give prompts, for the commands that have --prompt-chars."""
+"""`PROMPT_OPTIONS` and --prompt-chars, for the commands that can cut prompts."""
 CHAT = switch(
     "--chat/--no-chat",
     "Wrap each prompt in the chat template of the target's tokenizer.",

@@ -34,7 +34,7 @@ class _Column(NamedTuple):
     right: bool
     """Whether the cells are aligned to the right, as numbers are."""
     cells: Sequence[tuple[str, ...]]
-    """The cells of the column from top to bottom, each as its lines of text."""
+    """The cells of the column from top to bottom; a cell is a sequence of text lines."""
 
     @property
     def width(self) -> int:
@@ -43,7 +43,7 @@ class _Column(NamedTuple):
 
 
 def text(report: "PaperReport", width: int) -> str:
-    """The whole report, `width` characters wide, but at least `NARROWEST`."""
+    """The whole report, in lines of at most `width` characters, or `NARROWEST` characters if `width` is smaller."""
     from decoder.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.corrections import CORRECTIONS  # noqa: PLC0415
     from decoder.bench.paper.setup_table import setup  # noqa: PLC0415
@@ -83,7 +83,8 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 def _sentence(words: _Column, names: Sequence[_Column]) -> str:
     """A text column that does not fit in the table, as a sentence.
 
-    The sentence gives each value after the names of the rows that have it; the most frequent value comes last.
+    The sentence lists, for each value, the rows with this value, then the value itself. The most frequent value comes
+    last, after "others", or after "all" if it is the only value.
     """
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):

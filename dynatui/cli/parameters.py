@@ -1,7 +1,7 @@
 """Makes options, arguments and commands as Typer objects, which provide `--help` and shell completion.
 
-Typer's public functions make such objects only from function signatures, so this module, and no other, uses private
-functions of Typer. Knows no option, and nothing of settings.
+Typer's public functions make such objects only from function signatures, so this module uses private functions of
+Typer; no other module uses them. Knows neither the options of any command nor the user's settings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def option(
         name: Name of the function's parameter; if not given, the flag's name with underscores.
         parse: Function from text to the value, used instead of `kind`; raises ConfigError for an invalid text. With
         `parse`, the default must be a text too.
-        complete: Function from the beginning of a value to values that shells offer.
+        complete: Function from the beginning of a value to the whole values that a shell offers.
         least: Smallest valid number.
         most: Largest valid number.
         show_default: Whether the help shows the default, or a text to show instead.
@@ -114,7 +114,8 @@ def argument(
 
 
 Around: TypeAlias = Callable[[Any], AbstractContextManager[object]]
-"""Function from Typer's context to a context manager, which encloses the command and may change option values."""
+"""Function from Typer's context to a context manager. The command runs within the context manager, which may change
+option values."""
 
 
 def command(name: str, run: Callable[..., int], declared: Declared, around: Around = nullcontext) -> TyperCommand:
@@ -132,7 +133,7 @@ def group(
     around: Around = nullcontext,
     **further: Any,
 ) -> TyperGroup:
-    """A command group, whose own function runs before each subcommand; `further` are arguments of Typer's group."""
+    """A command group; `run` is called before each subcommand, and `further` are arguments of Typer's group."""
     return TyperGroup(
         name=name,
         help=getdoc(run),

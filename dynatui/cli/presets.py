@@ -1,7 +1,8 @@
 """The user's presets, which `--preset` accepts beside the built-in ones: TOML files in the user's folder of presets.
 
-A preset is a set of option values that apply as if they were given on the command line; options that are given override
-these values. The engine therefore sees only parameters, and recordings contain parameters instead of the preset's name.
+A preset is a set of option values that apply as if they were given on the command line; options that the user gives
+override these values. The engine therefore sees only parameters, and recordings contain parameters instead of the
+preset's name.
 """
 
 import os
@@ -36,7 +37,7 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """Names of the user's presets, except names of built-in presets."""
+    """Names of the user's presets, except presets that have the name of a built-in preset."""
     files = list[str]()
     with suppress(OSError):  # the folder does not exist or cannot be read
         files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
@@ -49,9 +50,9 @@ def completing(option: str) -> list[str]:
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """The option values in the preset that `--preset` names, without options that the user gave.
+    """The option values in the user's preset that `--preset` names, except values of options that the user gave.
 
-    Empty without a preset or for a built-in preset.
+    Empty if `--preset` was not given or names a built-in preset.
 
     Raises:
         ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.

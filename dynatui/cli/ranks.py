@@ -20,7 +20,7 @@ from dynatui.terminal import streams
 from dynatui.terminal.signals import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""Seconds from a signal, or from the end of the launcher, until a process that still runs ends itself."""
+"""Seconds after a signal, or after the end of the launcher, at which a process ends itself if it still runs."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
 _FAULT = 1
@@ -37,7 +37,8 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks. If this process is already a rank, returns in the leader; a follower serves the leader.
+    """Launches `count` ranks. If this process is a rank already, launches nothing: the leader only returns, and a
+    follower serves the leader.
 
     Args:
         count: Number of ranks; if it is 1, nothing is launched.
@@ -67,7 +68,7 @@ def spread(
 
 
 def require_alone(command: str) -> None:
-    """Raises an error for a command that cannot be spread over processes, since each process would do all of the work.
+    """Refuses to run a command in one of several processes, since each process would do all of the work.
 
     Raises:
         ConfigError: This process was started as one of several processes.

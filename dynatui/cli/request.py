@@ -74,7 +74,7 @@ PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run; `given` maps options to values; options of other parts of the program are ignored.
+    """The configuration of a run, from the values of options by name; options that do not concern a run are ignored.
 
     Raises:
         ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
@@ -90,7 +90,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
 
 
 def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of a smallest set of options whose values together cause the error with message `why`."""
+    """Names of the options whose values together cause the error with message `why`; fewer would not cause it."""
     left = dict(values)
     for name in values:
         fewer = {other: value for other, value in left.items() if other != name}
@@ -123,7 +123,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values, set at once since some values are valid only together."""
+    """A method's parameters with all given values. All are set at once, since some values are valid only together."""
     changes = dict[str, Any]()
     for option in known:
         if given.get(option.name) is not None:

@@ -103,7 +103,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Uses settings as the defaults of a command's options; returns their values by parameter name.
+    """Uses settings as the defaults of a command's options; returns the values of these options by parameter name.
 
     Raises:
         ConfigError: A value is invalid; the message says where it is set.
@@ -167,7 +167,7 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
-    """The key map with the bindings of the table [keys], which gives each name a key or a list of keys."""
+    """The key map with the bindings of the table [keys], which maps names of actions to a key or a list of keys."""
     bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
     if not isinstance(bindings, dict):

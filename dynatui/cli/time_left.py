@@ -1,6 +1,6 @@
-"""Shows progress and the remaining time as one line on standard error, which is overwritten at each step.
+"""Shows progress and the remaining time as one line on standard error; each step overwrites this line.
 
-Where standard error is not a terminal, prints a line every `SELDOM_S` seconds.
+If standard error is not a terminal, prints a new line every `SELDOM_S` seconds instead.
 """
 
 import sys
@@ -34,14 +34,14 @@ S = TypeVar("S", bound=Step)
 
 
 def words(seconds: float) -> str:
-    """A duration in a suitable unit: 40 s, 3 min, 2.5 h."""
+    """A duration in a suitable unit, such as 40 s, 3 min or 2.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has stayed the same."""
+    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has not grown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 

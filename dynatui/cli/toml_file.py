@@ -45,7 +45,7 @@ def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or usual_remedy
-        # Any other ValueError means a number with too many digits for Python to convert.
+        # A ValueError that is not a TOMLDecodeError means that a number has too many digits for Python to convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
         raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
@@ -101,7 +101,7 @@ def toml(value: object) -> str:
 
 
 def _refuse_unusable(key: str, value: object, place: str) -> None:
-    """Raises ConfigError if an integer is too large, or if a value that may be a file name has a null character."""
+    """Raises ConfigError if an integer is too large, or if a text other than a prompt has a null character."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
     texts = value if isinstance(value, list) else [value]
@@ -110,7 +110,7 @@ def _refuse_unusable(key: str, value: object, place: str) -> None:
 
 
 def _unquoted(text: str, error: str) -> str:
-    """Remedy for a line that is invalid because a word lacks quotes, such as device = auto; empty for other lines."""
+    """Remedy for a line that is invalid because a word lacks quotes, such as device = auto; empty for other errors."""
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)

@@ -1,4 +1,4 @@
-"""`dynatui tune --drafts`: ranks drafts instead of searching knobs."""
+"""`dynatui tune --drafts`: ranks drafts instead of searching for knobs."""
 
 import typer
 

@@ -144,7 +144,7 @@ def _now(progress: TuneProgress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """Lines with a bar for each knob, which shows how much of the speed differences between settings is due to it."""
+    """Lines with one bar per knob: the share of the speed differences between settings that is due to this knob."""
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

@@ -24,7 +24,7 @@ PARAMETERS: Declared = (
 
 
 def why(path: Path, *, as_json: bool) -> int:
-    """Report what limits the methods of a recording: the speed of each, the parts of its time, and remedies.
+    """Report what limits the methods of a recording, with their speeds, the parts of their time, and remedies.
 
     Each factor is the speed-up if one limit were removed and everything else stayed as measured: an upper bound, not a
     forecast.
@@ -40,10 +40,10 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[Race], out: TextIO) -> None:
-    """Prints the report of all runs; if there is only one run, with at most one bottleneck, prints sentences instead.
+    """Prints the report of all runs; for a single run with at most one bottleneck, prints sentences by method instead.
 
-    An error in a recording is raised after the report of the runs before the error. Runs are not kept in memory, since
-    a recording may be larger than memory.
+    If a line of the recording is invalid, prints the report of the runs before this line, then raises the error. Runs
+    are not kept in memory, since a recording may be larger than memory.
     """
     prompts, known = list[str](), list[Case]()
     alone: Iterator[str] = iter(())

@@ -53,7 +53,7 @@ def silence(method: str) -> str:
 
 
 def places(cases: Cases, runs: int) -> str:
-    """Methods with their prompts as text: dynatree, auto on prompts 1, 3-5; linear on prompt 2."""
+    """Methods with their prompts, as text such as "dynatree, auto on prompts 1, 3-5; linear on prompt 2"."""
     by_method = grouped((case, case.method) for case in cases)
     by_runs = dict[tuple[int, ...], list[str]]()
     for method, group in by_method.items():
@@ -69,7 +69,7 @@ def _on(numbers: Sequence[int], runs: int) -> str:
 
 
 def _prompts(numbers: Sequence[int]) -> str:
-    """Prompt numbers as text, with ranges: prompt 2; prompts 1, 3-5."""
+    """Prompt numbers as text, with ranges, such as "prompt 2" or "prompts 1, 3-5"."""
     breaks = [number for before, number in pairwise(numbers) if number != before + 1]
     begins = [numbers[0], *breaks]
     ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]
@@ -112,18 +112,18 @@ def _text(group: Cases, runs: int) -> Iterator[str]:
         return
     others = {case.run: case.difference for case in compared if case.difference is not None}
     if not others:
-        yield "the text is ar's"
+        yield "same text as ar"
         return
     how = " by design" if all(case.by_design for case in compared if case.difference is not None) else ""
-    yield f"its text differs from ar's{how}{_on(tuple(others), runs)} from {_tokens(others)}"
+    yield f"its text differs from that of ar{how}{_on(tuple(others), runs)}, first at {_tokens(others)}"
 
 
 def _tokens(differences: Mapping[int, int]) -> str:
     """Positions of the first differing tokens, as text."""
     first = list(differences.values())
     if len(first) > _MANY:
-        return f"token {min(first)} on at the earliest"
-    return f"token{'s' if len(first) > 1 else ''} {', '.join(map(str, first))} on"
+        return f"token {min(first)} or later"
+    return f"token{'s' if len(first) > 1 else ''} {', '.join(map(str, first))}"
 
 
 def _finding(finding: Finding, runs: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Converts totals to metric families with vLLM's names and labels, so that dashboards for vLLM can show a run.
 
 The label `engine` is always 0, since there is one engine. The label `method` is not in vLLM: the methods of a race are
-counted separately, like several servers. Pure functions, which know nothing of HTTP.
+counted separately, as if they were several servers. Pure functions, which know nothing of HTTP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Serves the totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
 
 Requests are answered one by one, each within a time limit, and after each request the thread sleeps in proportion to
-the CPU time used: slow, large or numerous requests delay only other clients. Knows nothing of events.
+the CPU time used. So slow, large or numerous requests delay other clients, but not the run. Knows nothing of events.
 """
 
 import errno

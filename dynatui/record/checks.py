@@ -136,7 +136,7 @@ def _off_the_tree(event: Round) -> str:
     """Fault in a round's tree; empty if the tree is valid.
 
     In a valid tree, the accepted nodes are a path from the root. The committed tokens are the tokens of this path and
-    one more token, or the beginning of this sequence.
+    one more token, or fewer tokens from the beginning of that sequence.
     """
     if len(event.tokens) > MOST_NODES:
         return f"a tree has {len(event.tokens)} nodes, but at most {MOST_NODES} are allowed"

@@ -21,7 +21,7 @@ LONGEST_ARGUMENT = 100_000
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
 """Escapes within $'…'; the exclamation mark is escaped because an interactive shell expands it from its history."""
 _NAMES = {"compiled": "compile"}
-"""Names of options by field name of `Models`, where the two differ."""
+"""Names of the options that are not named like their field of `Models`, by field name."""
 _LOST = "\ufffd"
 
 
@@ -36,7 +36,7 @@ def command_line(
         always: Parameters to write even if they have the default value, since a settings file or a variable sets
         another value.
     """
-    if session.models.embedded:  # its defaults on the screen differ from those without a screen
+    if session.models.embedded:  # the embedded pair has other defaults with a screen than without
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
@@ -112,7 +112,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """For every parameter set, the options that differ from the preset or the default, in the order of the help."""
+    """Options of all parameter sets whose values differ from the preset or the default, in the order of the help."""
     for name in sorted(config.parameters, key=_rank):
         rules = config.rules(name)
         changed = differing(rules, base(name, rules))

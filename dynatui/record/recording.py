@@ -163,7 +163,7 @@ def first_free(
 ) -> Path:
     """Makes a file or folder under the first free name: the stem itself, or the stem with -2, -3 and so on.
 
-    Raises the error that `fault` returns if the file or folder cannot be made.
+    If the file or folder cannot be made, raises the error that `fault` returns.
     """
     for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:

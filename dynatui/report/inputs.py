@@ -26,7 +26,7 @@ REPORT = "report.json"
 """Name of the report in a folder of `bench paper`."""
 FIGURES = "figures"
 MOST_BYTES = 256 * 2**20
-"""Largest input from which a page is made, in bytes."""
+"""Maximum size in bytes of a file from which a page is made."""
 _REMEDY = "give a recording, a file of bench speed --json, or a folder of bench paper --output"
 
 T = TypeVar("T")

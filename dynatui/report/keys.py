@@ -1,4 +1,4 @@
-"""The keys of a replay: the page's handling of keys, its list of keys, and `docs/sharing.md` follow this table."""
+"""The keys of a replay page. The page's script, the page's list of keys and `docs/sharing.md` follow this table."""
 
 import msgspec
 
@@ -9,7 +9,8 @@ class Key(msgspec.Struct, frozen=True):
     caps: str
     """The keys as displayed."""
     names: tuple[str, ...]
-    """The keys' names in browsers; if Shift is pressed, `Shift+` precedes each name of several letters."""
+    """The keys' names in browsers. For a key pressed with Shift, `Shift+` precedes the name, unless the name is one
+    character."""
     action: str
     """Name of the action in the script; empty if the browser handles the key."""
     help: str

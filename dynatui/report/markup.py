@@ -21,8 +21,8 @@ def element(name: str, *children: str, **attributes: str | int | None) -> Markup
     Args:
         name: Tag name.
         children: Text, or markup.
-        attributes: Attributes by name. Each `_` in a name becomes `-`, except that a final `_`, which makes a name
-        differ from a Python keyword, is dropped. An attribute whose value is None is omitted.
+        attributes: Attributes by name. A final `_`, which distinguishes a name from a Python keyword, is dropped, and
+        every other `_` becomes `-`. An attribute whose value is None is omitted.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'

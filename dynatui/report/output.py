@@ -11,7 +11,7 @@ from decoder.errors import ConfigError, shortened
 
 def require_free(path: Path, *, force: bool) -> None:
     """Raises a ConfigError if the page's file already exists; called before the page is made."""
-    if not os.path.lexists(path):  # an error in this check is reported on writing
+    if not os.path.lexists(path):  # if the check itself fails, `write` reports the error
         return
     if not path.is_file():
         raise ConfigError(f"{shortened(path)} is not a file that a page could replace; let --output name a file")

@@ -1,6 +1,6 @@
-"""A `dynatui bench paper` report as a page: setup, claims with verdicts, tables beside the paper's numbers, figures.
+"""A report of `dynatui bench paper` as a page: setup, claims with verdicts, tables with the paper's numbers, figures.
 
-Tables and verdicts are computed in `decoder.bench.paper`. Figures are inline pictures, without scripts.
+Tables and verdicts are computed in `decoder.bench.paper`. Figures are inline pictures. Needs no scripts.
 """
 
 from base64 import b64encode

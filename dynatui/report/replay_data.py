@@ -88,7 +88,7 @@ class RunData(msgspec.Struct, frozen=True):
     label: str
     prompt: Text
     most: int
-    """Largest number of new tokens."""
+    """Maximum number of new tokens."""
     window: int
     """Window of the curves' moving averages, in rounds of the first method."""
     lanes: list[Lane]

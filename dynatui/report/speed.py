@@ -1,6 +1,6 @@
 """The JSON of `dynatui bench speed` as a page: each measurement with its setup, tables and comparisons.
 
-All numbers come from the report; none is computed here.
+All numbers come from the report; this module computes no numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
         rows = [row for row in report.rounds if row.context == context]
         yield _table(f"Cost of a round after {context} random tokens", _ROUND, rows)
     if report.growth:
-        caption = f"Additional cost of a round compared with {report.growth[0].over} tokens"
+        caption = f"Cost of a round divided by its cost after {report.growth[0].over} random tokens"
         yield _table(caption, _GROWN, report.growth)
 
 
@@ -138,7 +138,7 @@ _SPEED: "Mapping[str, Callable[[Row], str]]" = {
     "same text as ar": _agreement,
 }
 _PARTS: "Mapping[str, Callable[[Row], str]]" = {
-    "ms": lambda row: row.name,
+    "method (times in ms)": lambda row: row.name,
     "round": lambda row: number(row.round_ms, 3),
     "draft": lambda row: number(row.draft_ms, 3),
     "verify": lambda row: number(row.verify_ms, 3),

@@ -16,7 +16,7 @@ _CLASSES: Mapping[object, str] = {
 
 
 def grid(content: Table) -> Markup:
-    """The table as HTML; the caption is the sentence `content.what`, or the table's title if this is empty."""
+    """The table as HTML; the caption is the sentence `content.what`, or the table's title if that sentence is empty."""
     head = (column.title for column in content.columns)
     rows = (map(_cell, row, content.columns) for row in content.rows)
     return table(content.what or content.title, head, rows, label=content.title)

@@ -50,7 +50,7 @@ class Conditions:
         return replace(self, on=self.on ^ {name})
 
     def moved(self, distance: float) -> "Conditions":
-        """The conditions with the threshold moved by `distance`, within 0 to 1."""
+        """The conditions with the threshold moved by `distance`, but kept between 0 and 1."""
         return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
 
     def label(self, name: Break) -> str:
@@ -96,8 +96,8 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """Index of the first token that differs from the text of `ar`, as far as both texts should be equal; None if no
-    token differs.
+    """Index of the first token at which the watched text differs from the text of `ar`; None if there is no such token
+    within the part in which the two texts should be equal.
     """
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:

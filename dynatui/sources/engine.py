@@ -34,7 +34,8 @@ Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
 """Function that decodes one prompt: (prompt, parameters, steering) -> events."""
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
-"""Loads the models; calls the first argument with the name of each step, the second with the step's progress."""
+"""Loads the models; calls its first argument with the name of each step, and its second argument with the progress of
+that step."""
 
 
 def load_engine(session: Session) -> Load:
@@ -133,7 +134,7 @@ class EngineSource:
         """Does nothing: the engine's thread appends records."""
 
     def set_speed(self, speed: float) -> None:
-        """Sets the playback speed; from then on, the speed is not chosen automatically."""
+        """Sets the playback speed, which is then no longer chosen automatically."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -158,7 +159,7 @@ class EngineSource:
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """Turns a knob from the next round on and for all later prompts."""
+        """Turns a knob for all later rounds of this prompt and for all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, rules_name)
             return self._steering.turn(name, value, rules_name)
@@ -214,7 +215,7 @@ class EngineSource:
                 if decode is None:
                     self._report("importing torch")
                     decode = self._load(self._report, self._progress)
-                    gc.freeze()  # objects of libraries and models stay, so no collection need scan them
+                    gc.freeze()  # libraries and models stay in memory, so no collection need scan their objects
                 if self._stopped:
                     return
                 self._decode(decode)
@@ -244,7 +245,7 @@ class EngineSource:
             pass
 
     def _go_on(self) -> None:
-        """Moves on to the prompt that the user has chosen, else to the next prompt."""
+        """Moves on to the prompt that the user has chosen; if the user has chosen none, to the next prompt."""
         with self._lock:
             self._wake.clear()
             if self._stopped:

@@ -29,7 +29,11 @@ _POLL_S = 0.1
 
 
 class Tail:
-    """Reads a growing recording from its newest run on; raises a RecordingError if the file is invalid or replaced."""
+    """Reads the newest run of a growing recording, and all runs after it.
+
+    Raises:
+        RecordingError: The file is invalid, or was replaced.
+    """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
@@ -39,7 +43,7 @@ class Tail:
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """Newest run found: (byte offset, lines before it, runs before it); None once events are read from this run."""
+        """Newest run found: (byte offset, lines before it, runs before it); None once reading of that run has begun."""
         self._offset = self._lines = 0
         """Byte offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
@@ -90,7 +94,7 @@ class Tail:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
     def _look_ahead(self, newest: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """Scans more lines and returns the newest run; at the file's end, goes back to this run and returns None."""
+        """Scans more lines and returns the newest run; at the file's end, goes back to that run and returns None."""
         for _ in range(_LINES_AT_ONCE):
             begin, before = self._offset, self._lines
             line = self._next_line()
@@ -187,7 +191,7 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """The events of a growing recording, from its newest run on, as they are written; errors as in `Tail`.
+    """The events of a growing recording as they are written, beginning with the newest run; errors as in `Tail`.
 
     A file may grow at any time, so the iterator ends only when `stop` is set or the iterator is closed.
     """

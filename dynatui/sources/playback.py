@@ -2,7 +2,7 @@
 
 Knows no models and needs no thread: at each frame, the records that are due are appended. One run of a recording
 is in memory at a time. Records can only be appended, so a step back appends the run again from its beginning. Two
-recordings are shown at equal decode times of their watched methods, so the method with more text is faster.
+recordings are shown at equal decode times of their watched methods, so the method that shows more text is faster.
 """
 
 from bisect import bisect_left, bisect_right
@@ -56,7 +56,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Plays `runs` at `speed`, or at a readable speed if it is None; `prompt_of` reads only the prompt of a run."""
+        """Plays `runs` at `speed` (None: at a readable speed); `prompt_of` reads only the prompt of a run."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -126,7 +126,7 @@ class TraceSource:
         self._append_due()
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Moves to the end of round number `rounds` of a method in the present run; 0 is the beginning."""
+        """Moves to the end of a method's first `rounds` rounds in the present run; 0 is the beginning of the run."""
         places = self._run.rounds.get(method, ())
         if rounds > 0 and places:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
@@ -248,7 +248,7 @@ class Side:
 
 
 class Lockstep:
-    """Plays the runs of two recordings in pairs: both first runs, then both second runs, until one recording ends."""
+    """Plays two recordings in pairs of runs: the two first runs, then the two second runs, until one recording ends."""
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)

@@ -1,4 +1,4 @@
-"""Sources of a server's events: the server itself, polled by a thread, or a recording of it.
+"""Sources of a server's events: the server itself, polled by a thread, or a recording of the server.
 
 Each source returns its new events when it is asked for them, without waiting.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Largest number of events of a recording that one call returns, so that no frame takes too long."""
+"""Maximum number of recorded events that one call of `take` returns, so that no frame takes too long."""
 
 
 Pause: TypeAlias = Callable[[float], bool]

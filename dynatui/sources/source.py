@@ -1,7 +1,7 @@
 """The protocol of the sources of records, and the initial playback speed.
 
-A source appends records to one list. The screen reads the list up to its own cursor and drops only records that it has
-read, so no record is lost and neither side waits. Commands go from the screen to the source.
+A source appends records to one list. The screen keeps its own position in the list and drops only records that it has
+read, so no record is lost, and neither source nor screen waits. Commands go from the screen to the source.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ class Playback(Protocol):
         """Number of rounds of a method in the present run, and their decode time in seconds."""
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Moves to the end of round number `rounds` of a method; to go back, the run is appended again."""
+        """Moves to the end of a method's first `rounds` rounds; to move back, appends the run again from the start."""
 
 
 class Source(Protocol):

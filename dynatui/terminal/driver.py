@@ -80,7 +80,7 @@ class TerminalDriver(LinuxDriver):
         self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """Handles a message as Textual does, but quit keys act at once.
+        """Handles a message as Textual does, except that quit keys take effect at once.
 
         Ignores a size message unless the terminal has announced that it sends size messages.
         """
@@ -142,6 +142,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program; while a page is open, no letter does, since users may type letters there."""
+    """Whether a key ends the program. While a page is open, letters do not, since users may type letters there."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

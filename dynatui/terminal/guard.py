@@ -1,4 +1,4 @@
-"""While the app draws, redirects the output of everything else; restores the terminal however the app ends.
+"""While the app draws, redirects all other output to a log; restores the terminal however the app ends.
 
 Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C code;
 while the app runs, both descriptors therefore point to a log file.

@@ -20,7 +20,8 @@ SEQUENCE_TIMEOUT_S = 1.0
 LONGEST_PASTE = 2**22
 """Maximum size of a paste in bytes; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Maximum size of a sequence in bytes. No key or pointer sends longer sequences; Textual would read them as keys."""
+"""Maximum size of a sequence in bytes. Keys and pointers send no longer sequences, and Textual would mistake
+longer sequences for keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""

@@ -48,7 +48,7 @@ class Output:
         return self._lost
 
     def leave(self) -> None:
-        """Announces the end of the program: from now on, writes wait for a blocked terminal for one second at most."""
+        """Announces the end of the program: later writes wait for a blocked terminal for at most one second."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
@@ -63,7 +63,7 @@ class Output:
         return len(text)
 
     def restore(self) -> None:
-        """Restores the terminal, unless the app has done so; afterwards, everything written is discarded."""
+        """Restores the terminal, unless the app has already restored it; later output is discarded."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return

@@ -29,7 +29,7 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the program has begun to end: from then on, keys are ignored."""
+        """Whether the program has begun to end; if so, keys are ignored."""
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:

@@ -32,8 +32,9 @@ def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
     """Context in which the first signal calls `stop`, and each further signal raises KeyboardInterrupt.
 
     Args:
-        stop: Takes the signal's number. Returns the seconds after which work that still runs is interrupted, again and
-        again; None: work is not interrupted. Raises KeyboardInterrupt if the work cannot end gracefully.
+        stop: Takes the signal's number. Returns the seconds after which work that still runs is interrupted, repeatedly
+        until it ends; None if the work must not be interrupted. Raises KeyboardInterrupt if the work cannot end
+        gracefully.
     """
     stopped = False
 

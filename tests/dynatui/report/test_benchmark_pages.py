@@ -89,7 +89,7 @@ def test_rounds_have_a_table_for_each_length_and_their_growth() -> None:
     body = speed_page("x", [rounds_report()]).body
     assert cells(body, "2x4")[:2] == ["4.500 (4.250 to 4.750)", "1.000"]
     assert "after 64 random tokens" in body
-    assert "Additional cost of a round compared with 64 tokens" in body
+    assert "Cost of a round divided by its cost after 64 random tokens" in body
 
 
 def test_every_table_of_the_paper_is_there_with_its_notes() -> None:
