@@ -96,7 +96,7 @@ def test_readers_of_runs_say_what_the_file_is(path: Path) -> None:
 
 def test_readers_that_know_runs_alone_say_that_a_newer_dynatui_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "SCHEMA", 2)  # schema of the last release without servers
-    with pytest.raises(RecordingError, match="written by a newer dynatui"):
+    with pytest.raises(RecordingError, match="a newer dynatui wrote this line"):
         runs.decode_line(encode(OPENING), 1)
 
 
@@ -109,7 +109,7 @@ def test_a_recording_of_before_wasted_drafts_were_told_is_read(path: Path) -> No
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"more":1'))
-    assert "line 1 was written by a newer dynatui (schema 99" in refusal(path)
+    assert "line 1 was a newer dynatui wrote this line (schema 99" in refusal(path)
 
 
 @pytest.mark.parametrize(
