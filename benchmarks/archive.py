@@ -39,7 +39,7 @@ class Status:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Names of the step's files that are not kept, since with them the kept files would exceed `FILES_BYTES`."""
+    """Names of the step's files that are not kept, since the kept files would otherwise exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and time of all captures in a first text.
+"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and time of the captures in a first text.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
@@ -65,7 +65,7 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, if the draft has read all except one."""
+    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, all but one of which the draft has read."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - slow, so after the options are checked
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415

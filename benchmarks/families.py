@@ -1,4 +1,4 @@
-"""Time of passes and commits, and memory of caches: windows, latent attention and states against full attention.
+"""Times and cache memory of models with windows, latent attention or states, relative to models with full attention.
 
     OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR
 
@@ -77,7 +77,7 @@ class Kind:
     family: str
     config: Mapping[str, Any]
     beside: str = "Llama"
-    """Name of the model with full attention to which ratios are computed; `native` is the same for both models."""
+    """Name of the model with full attention with which this model is compared; `native` is the same for both."""
     native: bool = False
     """Whether the model runs in the engine's native form, not by its transformers module."""
 
@@ -97,7 +97,7 @@ KINDS = (
     Kind("Falcon-H1, attention and Mamba 2 in each layer", "falcon_h1", SHAPE | BOTH),
     Kind("Mamba 2, no attention", "mamba2", SHAPE | SCAN),
 )  # fmt: skip
-"""Models of about 54 million weights. Models with experts are left out, since experts cost the same in a tree."""
+"""Models of about 54 million weights. Models with experts are left out: experts change neither attention nor cache."""
 
 ROW: tuple[int, ...] = (-1,)
 CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
@@ -200,7 +200,8 @@ class Reader:
         passed = self.clock.now()
         self.cache.keep([self.tokens + node for node in path])
         committed = self.clock.now()
-        self.cache.assume(self.tokens)  # the states stay those after the path; this does not change times
+        # The rows after the text are dropped. The states still include `path`, but this does not affect times.
+        self.cache.assume(self.tokens)
         return passed - start, committed - passed
 
 

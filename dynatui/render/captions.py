@@ -1,4 +1,4 @@
-"""Captions of the tour: the idea of speculative decoding before the first round, then each stage of a round."""
+"""Captions of the tour: before the first round, the idea of speculative decoding; then each stage of a round."""
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round

@@ -1,6 +1,7 @@
 """The tree's attention mask in the target's verification pass.
 
-Rows and columns are the nodes in the order of the pass. If there are more nodes than rows, two nodes share a row.
+Each row and each column stands for a node, in the order of the pass. If there are more nodes than rows, two nodes share
+a row.
 """
 
 from collections.abc import Sequence

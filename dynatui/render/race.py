@@ -181,7 +181,7 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _COLUMNS_BESIDE = 2
-"""Number of leading columns that the table omits if the bars already show them."""
+"""Number of the table's first columns, which are omitted if columns beside the bars already show these figures."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, if rows are still free."""
 

@@ -100,7 +100,9 @@ class Labels:
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """Ink of a node's last figure: by value if it is a probability of being kept, else by the ink of the token."""
+        """Ink of a node's last figure: depends on the figure if that is the probability that the node is kept, else on
+        the ink of the node's token.
+        """
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":
             return kept_ink(self.chances[node])

@@ -14,7 +14,7 @@ _STEP = 2
 _LEAST_LABEL, _ENOUGH = 3, 10
 """Widths in cells: the least width of any label, and the width that a further indent must leave for labels."""
 LEAST_COLUMNS = 34
-"""Least width of a row, in cells, for levels as columns: from this width on, most rows fit three levels."""
+"""Least width of a row, in cells, at which levels are columns; a row of this width usually has room for three."""
 
 
 class Look(NamedTuple):

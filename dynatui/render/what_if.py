@@ -1,6 +1,6 @@
-"""Estimates for other knobs in the last rounds, as small tables; each cell has tokens per round and drafted nodes.
+"""Tables that estimate tokens per round and drafted nodes of the last rounds for other values of the knobs.
 
-Computes nothing: `decoder.analysis.what_if` defines the values of cells, which may be lower bounds or unknown. Bar
+Computes nothing itself: the values come from `decoder.analysis.what_if`; some are lower bounds, some are unknown. Bar
 characters repeat the figures, so that the tables can be read without colour.
 """
 

@@ -1,6 +1,6 @@
 """An asciicast of a run: the panels of the present screen, drawn for all rounds.
 
-The app's thread stores the panels and the scene; another thread then draws the panels by the same functions as the
+The app's thread stores the panels and the scene. Another thread then draws the panels with the drawing functions of the
 canvases, but shares no state with the canvases. Knows no app.
 """
 

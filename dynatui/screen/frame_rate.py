@@ -37,7 +37,7 @@ class FrameRate:
         self._metered_at = float("-inf")
 
     def due(self, now: float, *, busy: bool) -> bool:
-        """Whether to draw a frame at this tick; `busy` is whether the last frame is still being sent."""
+        """Whether to draw a frame at this tick; `busy` says whether the last frame is still being sent."""
         if self._kept_up_since is None:
             self._kept_up_since = now
         if now - self._drawn_at < (self._skip - 0.5) * self._tick_s:

@@ -149,7 +149,8 @@ class KnobEditor:
         lane = state.lane if rules_of(state.watched) == rules_name else state.lanes.get(rules_name)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
             knobs = lane.knobs
-            with suppress(ConfigError):  # the round's knobs may be outside the bounds that a later turn has set
+            # A later turn may have set bounds that exclude the values of the round; then these values are ignored.
+            with suppress(ConfigError):
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
         for turn in self._pending:
             if turn.rules_name == rules_name:
@@ -164,7 +165,7 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order; in a group with True, even knobs that already have their value.
+        """Turns groups of knobs in order; if a group's flag is True, also knobs that already have the given value.
 
         Returns whether any knob was turned.
         """

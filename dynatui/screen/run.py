@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the exit's time limit; yields app, exit code, log, and whether the terminal is lost."""
+    """Runs an app, then starts the time limit for the exit; yields app, exit code, log, and if the terminal is lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
@@ -139,7 +139,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 
 
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, terminal_lost: bool) -> int:
-    """Stops the source and prints the summary; returns the exit code, but ends the process if the source goes on."""
+    """Stops the source, prints the summary and returns the exit code; ends the process if the source does not stop."""
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)

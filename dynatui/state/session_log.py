@@ -129,7 +129,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second among those with enough rounds; None if no setting has enough."""
+        """The setting with the most tokens per second, of those with enough rounds; None if no setting has enough."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -191,7 +191,7 @@ class SessionLog:
 
 
 def noted(results: Results, state: RunState) -> Results:
-    """The results with the present figures of a run, whether or not the run is finished."""
+    """`results` with the present figures of the run in `state` added, whether or not this run is finished."""
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results

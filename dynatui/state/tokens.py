@@ -99,7 +99,9 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: for each piece, its common prefix with the text that remains, and last the rest."""
+    """The text in `count` parts: for each piece, what it has in common with the start of the remaining text; then the
+    rest of the text as the last part.
+    """
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -73,7 +73,7 @@ class Page(Modal[None]):
         self._static.update(self._page())
 
     def on_key(self, event: events.Key) -> None:
-        """Closes the page with the key that opened it, and the program with a key that quits."""
+        """Closes the page if the key is the one that opened it; ends the program if the key is one that quits."""
         action = self.keys.action_for(cap_of(event), self._mode)
         if action == _QUITS:
             event.stop()
