@@ -65,7 +65,7 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, all but one of which the draft has read."""
+    """CUDA graphs that method `auto` may need for a text of `tokens` tokens; the draft has read all but one of them."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - slow, so after the options are checked
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415

@@ -97,7 +97,7 @@ KINDS = (
     Kind("Falcon-H1, attention and Mamba 2 in each layer", "falcon_h1", SHAPE | BOTH),
     Kind("Mamba 2, no attention", "mamba2", SHAPE | SCAN),
 )  # fmt: skip
-"""Models of about 54 million weights. Models with experts are left out: experts change neither attention nor cache."""
+"""Models of about 54 million weights. Models with experts are left out, since attention and cache have no experts."""
 
 ROW: tuple[int, ...] = (-1,)
 CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)

@@ -84,7 +84,7 @@ def _children() -> list[int]:
 
 
 def _parent(place: Path) -> int | None:
-    """Parent of a process: in /proc/PID/stat, the second field after the name, which is in parentheses (any text)."""
+    """Parent of a process: the second field after the name in /proc/PID/stat; the name is any text in parentheses."""
     with suppress(OSError):  # the process has just ended
         return int((place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     return None

@@ -58,7 +58,7 @@ class Replays:
     span_us: float
     """Median over the launches of the time from the start of the first node to the end of the last node."""
     busy_us: float
-    """Median over the launches of the time within this span during which at least one node ran."""
+    """Median over the launches of the time during which at least one node ran."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""Number of rows of a panel that a caption must leave to the contents of the panel."""
+"""A caption is shown only if it leaves at least this many rows to the contents of its panel."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:

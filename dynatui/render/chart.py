@@ -62,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Flag:
-    """A marked token of the text, with its label."""
+    """A mark on the x axis at a token of the text, with a label."""
 
     token: int
     label: str

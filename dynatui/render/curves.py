@@ -30,7 +30,7 @@ def scale_of(scene: Scene) -> Scale:
 
 
 def deepest(scene: Scene) -> float:
-    """Largest number of levels of the watched method's trees."""
+    """Largest number of levels that a tree of the watched method may have; if unknown, the newest drafted depth."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
         return float(rule.growth.deepest)
@@ -141,7 +141,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves; after its end, each curve continues as a constant, which is A's mean or A's value of the knob."""
+    """A's curves; after its last point, each curve continues as a constant: A's mean, or A's value of the knob."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()

@@ -99,7 +99,7 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key for the rule that prevents the knob's effect: it changes or avoids that rule; empty for a recording."""
+    """The key that changes or avoids the rule which prevents the knob's effect; empty for a recording."""
     if scene.replaying or scene.following:
         return ()
     actions: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Texts for GPU readings: one GPU is shown with all values of its driver, several GPUs only with load and memory.
+"""Texts for GPU readings: all values that the driver reports if there is one GPU, else only load and memory.
 
 Pure functions. Wordings are in order from the longest to the shortest.
 """

@@ -28,7 +28,7 @@ _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
 """Largest number of characters of a shown error message."""
 _NARROW = 44
-"""Width in cells below which a line omits the word "round" and cuts names."""
+"""In a panel narrower than this, in cells, a line omits the word "round" and has a shorter column for rounds."""
 _ENDS: dict[Reason, str] = {
     "length": "done: as many tokens as asked for",
     "eos": "done: the text ended",
@@ -115,7 +115,7 @@ def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
 
 
 def _holds(turn: Change, other: Change) -> bool:
-    """Whether `turn`, which may join several turns, includes `other`."""
+    """Whether `other` is one of the turns that are joined in `turn`."""
     return turn.name == other.name and turn.first <= other.round <= turn.round
 
 

@@ -67,7 +67,7 @@ def listed(scene: Scene) -> list[int]:
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
     """Number of the prompt under the cursor; None if the list is empty.
 
-    This is the listed prompt nearest to the prompt that the user has chosen, or if there is none, to the shown prompt.
+    This is the listed prompt nearest to the user's choice; if the user has chosen none, nearest to the shown prompt.
     """
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)

@@ -83,7 +83,7 @@ _BESIDE = (
 _LEAST_BAR = 8
 """Least width of a bar that has columns beside it, in cells."""
 _SPARE = 3
-"""Number of rows besides the rows of methods: headings, verdict, limit."""
+"""Number of rows that are needed in addition to one row per method: headings, verdict, limit."""
 
 
 def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int) -> tuple[_Column, ...]:

@@ -26,7 +26,7 @@ LEAST_TOP = 4.0
 
 @dataclass(frozen=True)
 class Scale:
-    """Upper ends of the axes of a run's charts; two runs that are shown side by side use the larger ends."""
+    """Upper ends of the axes of a run's charts; of two runs shown side by side, the larger ends are used for both."""
 
     tokens: int
     """Upper end of the x axis: the maximum length of the text in tokens."""
@@ -106,7 +106,7 @@ class Scene:
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     stage: Stage | None = None
-    """The stage of a round at which decoding is paused, while the user steps through stages."""
+    """The stage of a round at which decoding is paused; None if decoding is not paused at a stage."""
     touring: bool = False
     """Whether the tour is on, which shows the second round in slow motion; the user can end it with a key."""
     broke: str = ""

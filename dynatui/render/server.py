@@ -197,7 +197,7 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The time window: it grows, then moves in steps of a tenth of its size, so that few readings redraw the charts."""
+    """The time window: it grows, then moves in steps of a tenth of its size, so that charts rarely change wholly."""
     fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
     span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
@@ -256,9 +256,9 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Numbers of draft steps and of tokens per round.
+    """Number of draft steps per round, and number of tokens that a round may verify.
 
-    If the server limits the number of verified tokens, also their mean number, and the L-bar without this limit.
+    If the server limits verification: also the mean number of verified tokens, and the L-bar without the limit.
     """
     width = max(1, inside(size)[0])
     lines = (

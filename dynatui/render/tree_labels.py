@@ -100,8 +100,8 @@ class Labels:
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """Ink of a node's last figure: depends on the figure if that is the probability that the node is kept, else on
-        the ink of the node's token.
+        """Ink of a node's last figure: depends on the figure's value if it is the probability that the node is kept;
+        otherwise it depends on the ink of the node's token.
         """
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":

@@ -78,7 +78,7 @@ def _frames(play: Screenplay, moments: Sequence[Moment]) -> Iterator[tuple[float
 
 
 class _Panel:
-    """A panel of the film: adds the changes since its last frame to the next frame."""
+    """A panel of the film, which adds to each frame the cells that have changed since the frame before."""
 
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
         # TextPanel keeps its last picture, so the film needs an instance of its own.

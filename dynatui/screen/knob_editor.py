@@ -66,8 +66,8 @@ class KnobEditor:
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
         """Values of the watched method's pending turns, by knob; `state` is the newest state of the run.
 
-        A turn of temperature or top-p is pending while its value differs from the value in force, since several turns
-        may come into force as one turn.
+        Several turns of temperature or top-p may come into force as one turn. Therefore a turn of these two knobs is
+        pending while its value differs from the value in force.
         """
         sampling, rules_name = self.sampling, self.rules_name(state)
         pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}

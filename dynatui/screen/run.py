@@ -67,7 +67,7 @@ def follow(path: Path, view: View) -> int:
 
 
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
-    """The asciicast of a recorded run for a terminal of this size; needs no terminal."""
+    """The asciicast of a recorded run, in this size; the program needs no terminal to make it."""
     source = TraceSource([run])
     source.seek(source.played_s[1])
     app = DynaApp(source, ticking=False)
@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the time limit for the exit; yields app, exit code, log, and if the terminal is lost."""
+    """Runs an app, then starts the time limit for the exit; yields app, exit code, log, and a flag: terminal lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual

@@ -24,7 +24,7 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""Window of the curves' moving average, in rounds, for a method without a `window` parameter."""
+"""Length in rounds of the window for moving averages, if the method has no parameter `window`."""
 IN_A_ROW = 10
 """Turns of a knob that are fewer rounds apart than this are joined, since so few rounds cannot show an effect."""
 _MOST_POINTS = 512

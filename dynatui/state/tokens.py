@@ -1,7 +1,7 @@
 """The tokens of a text: the origin of each token, search for words, and repetition within the text.
 
-A token may encode only a part of a character, so the pieces of the accepted tokens need not add up to the text of the
-round; the last token of the round gets the rest of this text. Knows no screen.
+A token may encode only a part of a character. Therefore the last token of a round gets all text of the round that is
+not in the pieces of the tokens before it. Knows no screen.
 """
 
 import math
