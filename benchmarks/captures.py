@@ -30,7 +30,7 @@ class Capture:
     kind: str
     """Kind of the captured pass: "draft" or "verification"."""
     size: int
-    """Size of the pass: levels of a draft, rows of a verification."""
+    """Size of the pass: for a draft, its number of levels; for a verification, its number of rows."""
     slots: int
     """Number of KV cache rows that attention reads."""
     seconds: float

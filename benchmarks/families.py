@@ -192,7 +192,7 @@ class Reader:
 
     @torch.inference_mode()
     def _round(self, parents: tuple[int, ...], path: Sequence[int]) -> tuple[float, float]:
-        """Seconds of a pass, until its most probable tokens are known, and of the commit of `path`, a path of nodes."""
+        """Seconds of a pass, until the most probable tokens of its rows are known, and of the commit of `path`."""
         levels, mask = PASSES[parents]
         ids, places = range(1, 1 + len(parents)), [self.tokens + level for level in levels]
         start = self.clock.now()
@@ -304,7 +304,7 @@ def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
 
 
 def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
-    """Table of weights and of the memory of caches, with a row for each model."""
+    """Table with the number of weights and the cache memory of each model, one row per model."""
     weights = {size.model: size.weights for size in log.of(Size)}
     turns = {(turn.model, turn.tokens): turn for turn in log.of(Turn)}
 

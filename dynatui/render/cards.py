@@ -102,7 +102,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """Cards of tree depth and thresholds; if the method has no thresholds, the latter shows the verifier or a dash."""
+    """Cards of tree depth and thresholds; without thresholds, the second card shows the verifier or a dash."""
     lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)

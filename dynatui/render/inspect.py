@@ -1,6 +1,6 @@
-"""Facts on the token under the cursor: its proposer, the other candidates, the cost of its round.
+"""Facts on the token under the cursor: its origin, the rejected candidates, the cost of the round.
 
-The most important facts come first; a small panel omits the last ones.
+The most important facts come first; a small panel omits the last facts.
 """
 
 import math

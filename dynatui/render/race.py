@@ -48,7 +48,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(figures: Mapping[str, Figures], width: int) -> Row:
-    """Title: meaning of the bars, number of rounds excluded from rates, and the other panels of the same place."""
+    """Title: meaning of the bars, number of rounds excluded from rates, and the other panels that share the place."""
     note = "tokens/s, equal time each"
     wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
     stalled = stall_notes(figures.values())

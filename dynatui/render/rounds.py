@@ -137,7 +137,7 @@ def draws_after(event: Round, depth: int) -> Draws | None:
 
 
 def is_drafted(event: Round, node: int) -> bool:
-    """Whether the node was drafted: every node except the root was; the root was drafted only by some methods."""
+    """Whether the node was drafted: true for every node below the root; for the root, true if the method drafts it."""
     return node > 0 or root_is_drafted(event.method)
 
 

@@ -117,7 +117,7 @@ def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]
     """The parts that fit, in the order of the line.
 
     The part of lowest rank gets the longest wording that leaves room for the needed parts. Then as many other parts as
-    possible are added in their shortest wording. At last, the parts get longer wordings, as far as there is room.
+    possible are added in their shortest wording. Finally, the parts get longer wordings, as far as there is room.
     """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)

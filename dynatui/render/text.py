@@ -137,7 +137,7 @@ class TextPanel:
         self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view so that it contains the line; a view that contains the line already stays."""
+        """Moves the view so that it contains the line; does nothing if the view already contains the line."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0

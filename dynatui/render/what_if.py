@@ -18,7 +18,7 @@ _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅"
 """Bar characters and inks of cells, from the smallest number of tokens per round to the largest."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
-"""Width of a table entry without and with the drafted nodes, in cells."""
+"""Widths in cells of a table entry without drafted nodes, and of an entry with drafted nodes."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (

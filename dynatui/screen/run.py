@@ -44,7 +44,7 @@ _WAIT_S = 1.0
 _ASIDE_S = 0.4
 """Seconds to wait for an unfinished export."""
 _FAULT = 1
-"""Textual's exit code after an exception."""
+"""Exit code of a Textual app that an exception has ended."""
 
 
 def watch(session: Session) -> int:

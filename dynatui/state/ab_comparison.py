@@ -39,7 +39,7 @@ LABELS: dict[Compared, str] = {
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Largest number of rounds of a side that are compared, the newest ones; this bounds the cost of a comparison."""
+"""At most this number of the newest rounds of each side is compared, which bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]

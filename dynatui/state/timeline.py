@@ -107,7 +107,7 @@ class Viewpoint:
         self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
         self._newest_state: RunState | None = None
-        """The newest state at the moment when the view stopped following; None for a recording."""
+        """The newest state at the time when the view stopped following decoding; None for a recording."""
 
     @property
     def live(self) -> bool:

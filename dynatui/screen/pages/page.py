@@ -1,4 +1,4 @@
-"""Pages over the main screen, closed by the usual keys and scrolled also by the keys of vim and less.
+"""Pages over the main screen: the usual keys close a page; the keys of vim and less also scroll it.
 
 A page uses only these keys of the key map: the key that opened the page, and the keys that quit the program.
 """
