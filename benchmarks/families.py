@@ -79,7 +79,7 @@ class Kind:
     beside: str = "Llama"
     """Name of the model with full attention with which this model is compared; `native` is the same for both."""
     native: bool = False
-    """Whether the model runs in the engine's native form, not by its transformers module."""
+    """Whether the engine's native code runs the model; if False, the model's transformers module runs it."""
 
     def configuration(self) -> Any:
         """The configuration of the model's transformers module."""
@@ -104,7 +104,7 @@ CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
 TREE: tuple[int, ...] = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
 """Rows of each measured pass, given as the parent index of each node (-1 for the root)."""
 WITHIN = (0, 1, 4)
-"""Nodes of a path that ends within the tree, not at a leaf."""
+"""Nodes of a path whose last node is not a leaf of the tree."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):

@@ -71,7 +71,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Axis:
-    """Range of tokens of a chart, and its marks."""
+    """The x axis of a chart: its range of tokens, and its marks."""
 
     first: int
     span: int

@@ -113,7 +113,7 @@ def _lit(evidence: Evidence, width: int) -> Row:
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The statistics behind the losslessness light, and the expected number of tokens of trees."""
+    """The statistics behind the losslessness light, and the actual and the expected number of tokens per round."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:

@@ -31,7 +31,7 @@ class Look(NamedTuple):
     lead: int
     """Distance from the line between siblings to the next label, in cells."""
     aside: int = 0
-    """Number of cells that stay empty at the right."""
+    """Number of cells at the right that labels leave free for other figures of the row."""
 
 
 class Level(NamedTuple):

@@ -143,7 +143,7 @@ def tie_words(figures: Figures, before: str = "") -> str:
 
 
 def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Current sampling of the watched method, and its sampling after a pending turn."""
+    """Sampling settings of the watched method, each with its pending value, if there is one."""
     run, now, ahead = state.run, state.lane.settings, pending or {}
     if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)

@@ -35,7 +35,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Record that the source begins a prompt."""
+    """A record which says that the source begins a prompt."""
 
     number: int
     """Number of the prompt, from 1."""

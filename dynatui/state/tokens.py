@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Index in `tokens` of the entry that holds generated token number `position`, alone or with its whole round."""
+    """Index in `tokens` of the entry with generated token number `position`; an entry is one token or a whole round."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )

@@ -108,7 +108,7 @@ class Canvas(Widget):
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Rows for Textual's compositor; does not use Textual's cache of lines, since that cache lacks patches."""
+        """Rows for Textual's compositor; does not use Textual's cache of lines, since that cache lacks patched rows."""
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
