@@ -20,7 +20,7 @@ from decoder.system.whole_files import write_whole
 NAME = "results.tar.gz"
 STATUS, OUTPUT = "status.json", "output.txt"
 BEGINNING_BYTES, END_BYTES = 50_000, 100_000
-"""Bytes kept of the beginning and the end of a step's output; the middle of a longer output is dropped."""
+"""Numbers of bytes that are kept from the beginning and from the end of a step's output; the middle is dropped."""
 FILES_BYTES = 600_000
 """Maximum total size in bytes of a step's kept files, not counting its output."""
 State = Literal["done", "failed", "timed out", "stopped"]
@@ -39,7 +39,7 @@ class Status:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Names of the step's files that are not kept, since with them the kept files would exceed `FILES_BYTES`."""
+    """Names of the step's files that are not kept, since the kept files would otherwise exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)

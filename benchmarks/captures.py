@@ -1,4 +1,4 @@
-"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and time of all captures in a first text.
+"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and time of the captures in a first text.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
@@ -30,7 +30,7 @@ class Capture:
     kind: str
     """Kind of the captured pass: "draft" or "verification"."""
     size: int
-    """Size of the pass: levels of a draft, rows of a verification."""
+    """Size of the pass: for a draft, its number of levels; for a verification, its number of rows."""
     slots: int
     """Number of KV cache rows that attention reads."""
     seconds: float
@@ -65,7 +65,7 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that method `auto` may need for a text of `tokens` tokens, if the draft has read all except one."""
+    """CUDA graphs that method `auto` may need for a text of `tokens` tokens; the draft has read all but one of them."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - slow, so after the options are checked
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415

@@ -137,7 +137,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares what `dynatui replay` prints for the tests' recordings, as text and as JSON; yields like `decoded`."""
+    """Compares what `dynatui replay` prints for the tests' recordings, as text and JSON; yields like `decoded`."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
@@ -183,7 +183,7 @@ class Worker:
 
 
 def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
-    """Ratios of this checkout's speed to the other's: by method, a list per prompt, with one ratio per repeat."""
+    """Ratios of this checkout's speed to the other's: by method, one list per prompt, with one ratio per repeat."""
     ratios_of: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
     # The first repeat is a warm-up of both processes, so its ratios do not count.
     for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):

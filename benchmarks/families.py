@@ -1,4 +1,4 @@
-"""Time of passes and commits, and memory of caches: windows, latent attention and states against full attention.
+"""Times and cache memory of models with windows, latent attention or states, relative to models with full attention.
 
     OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR
 
@@ -77,9 +77,9 @@ class Kind:
     family: str
     config: Mapping[str, Any]
     beside: str = "Llama"
-    """Name of the model with full attention to which ratios are computed; `native` is the same for both models."""
+    """Name of the model with full attention with which this model is compared; `native` is the same for both."""
     native: bool = False
-    """Whether the model runs in the engine's native form, not by its transformers module."""
+    """Whether the engine's native code runs the model; if False, the model's transformers module runs it."""
 
     def configuration(self) -> Any:
         """The configuration of the model's transformers module."""
@@ -97,14 +97,14 @@ KINDS = (
     Kind("Falcon-H1, attention and Mamba 2 in each layer", "falcon_h1", SHAPE | BOTH),
     Kind("Mamba 2, no attention", "mamba2", SHAPE | SCAN),
 )  # fmt: skip
-"""Models of about 54 million weights. Models with experts are left out, since experts cost the same in a tree."""
+"""Models of about 54 million weights. Models with experts are left out, since attention and cache have no experts."""
 
 ROW: tuple[int, ...] = (-1,)
 CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
 TREE: tuple[int, ...] = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
 """Rows of each measured pass, given as the parent index of each node (-1 for the root)."""
 WITHIN = (0, 1, 4)
-"""Nodes of a path that ends within the tree, not at a leaf."""
+"""Nodes of a path whose last node is not a leaf of the tree."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
@@ -192,7 +192,7 @@ class Reader:
 
     @torch.inference_mode()
     def _round(self, parents: tuple[int, ...], path: Sequence[int]) -> tuple[float, float]:
-        """Seconds of a pass, until its most probable tokens are known, and of the commit of `path`, a path of nodes."""
+        """Seconds of a pass, until the most probable tokens of its rows are known, and of the commit of `path`."""
         levels, mask = PASSES[parents]
         ids, places = range(1, 1 + len(parents)), [self.tokens + level for level in levels]
         start = self.clock.now()
@@ -200,7 +200,8 @@ class Reader:
         passed = self.clock.now()
         self.cache.keep([self.tokens + node for node in path])
         committed = self.clock.now()
-        self.cache.assume(self.tokens)  # the states stay those after the path; this does not change times
+        # The rows after the text are dropped. The states still include `path`, but this does not affect times.
+        self.cache.assume(self.tokens)
         return passed - start, committed - passed
 
 
@@ -303,7 +304,7 @@ def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
 
 
 def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
-    """Table of weights and of the memory of caches, with a row for each model."""
+    """Table with the number of weights and the cache memory of each model, one row per model."""
     weights = {size.model: size.weights for size in log.of(Size)}
     turns = {(turn.model, turn.tokens): turn for turn in log.of(Turn)}
 

@@ -63,7 +63,7 @@ def write(folder: Path, path: Path, kind: str = "F32", **changed: object) -> Pat
 
 
 def finish(writer: Any) -> None:
-    """Writes everything that was added to a writer to the writer's file, and closes the file."""
+    """Writes the contents of a GGUF writer to its file, and closes the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -73,7 +73,7 @@ def _tests(name: str, about: str, limit_s: float, selected: str, *files: str) ->
 
 
 def _rounds(shapes: str, dtype: str, context: str, trees: str, *options: str) -> tuple[str, ...]:
-    """Command that measures rounds of a pair with random weights, for each text length in `context` and each tree."""
+    """Command that measures rounds with random weights, for each text length in `context` and each tree in `trees`."""
     measured = ("--shapes", shapes, "--dtype", dtype, "--context", context, "--trees", trees, "--repeats", "3")
     return _bench(*measured, *options)
 

@@ -3,7 +3,7 @@
     python keeper.py SECONDS GRACE COMMAND ...
 
 The starting process holds the writing end of the keeper's standard input. When that end closes, even because the
-starting process was killed, the keeper kills the command and all its descendants, in any session. GRACE seconds before
+starting process was killed, the keeper kills the command and its descendants in all sessions. GRACE seconds before
 SECONDS are over, the command is interrupted (SIGINT), so that it can still report its results; after SECONDS it is
 killed. The keeper prints two lines: the command's process group when the command starts, and a JSON object when the
 command ends. The command's own output goes to standard error. Linux only; needs only Python's standard library.
@@ -23,7 +23,7 @@ from threading import Thread
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 5.0
-"""Seconds for which the keeper tries to kill descendants; a process that is blocked in a driver cannot be killed."""
+"""Seconds after which the keeper stops killing, since a descendant that is blocked in a driver cannot be killed."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ def _children() -> list[int]:
 
 
 def _parent(place: Path) -> int | None:
-    """Parent of a process, from /proc/PID/stat: the second field after the name, which is any text in parentheses."""
+    """Parent of a process: the second field after the name in /proc/PID/stat; the name is any text in parentheses."""
     with suppress(OSError):  # the process has just ended
         return int((place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     return None

@@ -3,8 +3,8 @@
     python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
 
 This command decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and after a warm-up
-records a few rounds with torch's profiler, which slows these rounds a little. `--sampling 0 1,50,.95` measures, with
-the same pair, greedy rounds and then rounds at temperature 1 with top-k 50 and top-p .95.
+records a few rounds with torch's profiler, which slows these rounds a little. `--sampling 0 1,50,.95` measures first
+greedy rounds, then, with the same pair, rounds at temperature 1 with top-k 50 and top-p .95.
 """
 
 import argparse
@@ -56,9 +56,9 @@ class Replays:
     nodes: int
     a_round: float
     span_us: float
-    """Time from the start of the first node to the end of the last node; like `busy_us`, a median over launches."""
+    """Median over the launches of the time from the start of the first node to the end of the last node."""
     busy_us: float
-    """Time within the span during which at least one node ran."""
+    """Median over the launches of the time during which at least one node ran."""
 
 
 @dataclass(frozen=True)

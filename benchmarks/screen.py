@@ -41,7 +41,7 @@ FRAME = b"\x1b[?2026h"
 
 @dataclass
 class Terminal:
-    """Program in a pseudo-terminal; all its output is read, and its terminal queries are answered."""
+    """Pseudo-terminal with a program; reads all output of the program, and answers its queries about the terminal."""
 
     command: Sequence[str]
     size: tuple[int, int]

@@ -61,7 +61,7 @@ class Trial:
         self._notes = notes
 
     def loader(self, session: Session) -> Load:
-        """A function that loads the engine, with a wrapper through which this trial observes runs."""
+        """A function that loads the engine and wraps its `decode`, so that this trial observes all runs."""
         load = load_engine(session)
 
         def observed(report: Report, progress: Report) -> Decode:

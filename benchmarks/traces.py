@@ -1,4 +1,4 @@
-"""Recordings for benchmarks of the screen: the rounds of a trace, repeated at a fixed number of tokens per second."""
+"""Recordings for benchmarks of the screen: rounds of a trace, repeated, with a fixed number of tokens per second."""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, pairwise

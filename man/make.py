@@ -2,8 +2,8 @@
 
     python man/make.py
 
-This module contains only those texts of the page that are not in the help of an option. Does not depend on typer's
-layout of `--help`.
+The help of options and keys is read from their declarations; only the other texts of the page are in this module. Does
+not depend on typer's layout of `--help`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,17 +34,17 @@ _EXAMPLES = (
     ("", "dynatui config --print-default > ~/.config/dynatui/config.toml"),
 )
 _VARIABLES = (
-    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. A repeatable option gets only one value."),
+    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. A repeatable option can get only one value."),
     ("DYNATUI_CONFIG", "Path of another settings file."),
     ("DYNATUI_ATTACH_TOKEN", "The token that dynatui attach sends; it is never shown or recorded."),
-    ("DYNATUI_DATA", "Folder of texts, like --data of dynatui bench paper and bench sampling."),
+    ("DYNATUI_DATA", "Default of --data in dynatui bench paper and dynatui bench sampling."),
     ("NO_COLOR", "If not empty, the screen has no colours."),
     ("SSH_CONNECTION", "If set, the default is 5 frames per second instead of 10."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "If set, they replace ~/.config and ~/.local/state in the paths under FILES."),
 )
 _FILES = (
     ("~/.config/dynatui/config.toml", "Settings, one name and value per line. dynatui config --path prints the path."),
-    ("~/.local/state/dynatui/log/dynatui.log", "Messages of libraries and errors, unless --log-file is given."),
+    ("~/.local/state/dynatui/log/dynatui.log", "Errors, and messages of libraries, unless --log-file is given."),
     ("~/.local/state/dynatui/recordings/", "Recordings started by a key."),
 )
 _CODES = (

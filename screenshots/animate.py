@@ -27,7 +27,7 @@ ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curve
 SIZE = (120, 40)
 METHOD = "dynatree"
 ROUNDS = 62
-"""Number of rounds in the picture. Only the run's last rounds are omitted, which have small trees."""
+"""Number of rounds in the picture; the last rounds of the run, which have small trees, are omitted."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8
 """Number of times that the last frame is repeated before the animation starts again."""
@@ -153,7 +153,7 @@ def _trimmed(piece: Piece) -> Piece:
 
 
 def _unbroken(places: Iterable[int]) -> Iterator[Span]:
-    """Groups increasing numbers into spans without gaps."""
+    """The spans without gaps that a series of increasing numbers consists of."""
     span: Span | None = None
     for place in places:
         if span and place == span.end:
@@ -189,8 +189,9 @@ def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
 
 
 def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -> Iterator[str]:
-    """The style sheet: a class for each text style, and an animation for each length of spans, which in each repetition
-    shows a group for this number of frames.
+    """The style sheet: a class for each text style, and an animation for each length of a span.
+
+    In each repetition, such an animation shows a group for as many frames as the span has.
     """
     yield f"text{{font:16.6px {FONTS};white-space:pre}}"
     for style, name in names.items():
@@ -207,8 +208,8 @@ def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -
 def _group(span: Span, elements: Sequence[str], count: int) -> str:
     """A group of elements that appear and disappear together; empty if there are no elements.
 
-    The group's animation is delayed, so that it shows the group from the group's first frame on. The delay is negative,
-    so that the animation is already running when the picture is opened.
+    The group's animation is delayed, so that it begins to show the group at the group's first frame. The delay is
+    negative, so that the animation is already running when the picture is opened.
     """
     inside = "".join(elements)
     if not inside:

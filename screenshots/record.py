@@ -3,11 +3,11 @@
     python screenshots/record.py first                    the embedded pair
     python screenshots/record.py sampled TARGET DRAFT     another pair
 
-Decodes prompts of this repository in float32 with the default methods, and with the sampling settings that the screen
-uses for the embedded pair. `first` is the run that the screen shows first if dynatui is started without options.
-`sampled` shows the effects of knobs on tree and curves: tau_l of DynaTree is raised, which makes trees wide; later D0
-is lowered to 1, which leaves few levels, and raised again. Times are measured on this machine, so no other program may
-run meanwhile if the race is to be meaningful.
+Decodes prompts in float32 with the default methods, at the temperature that the screen uses for the embedded pair.
+`first` is the run that the screen shows first if dynatui is started without options. `sampled` shows the effects of
+knobs on tree and curves: tau_l of DynaTree is raised, which makes trees wide; later D0 is lowered to 1, which leaves
+few levels, and raised again. Times are measured on this machine, so the race is meaningful only if no other program
+runs meanwhile.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Trace:
     config: RunConfig
     prompts: Sequence[str]
     turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
-    """For a round's number, the knob of DynaTree that is turned before this round, and the knob's new value."""
+    """By number of a round: the knob of DynaTree that is turned before this round, and its new value."""
 
 
 TRACES = {

@@ -1,4 +1,4 @@
-"""Captions of the tour: the idea of speculative decoding before the first round, then each stage of a round."""
+"""Captions of the tour: before the first round, the idea of speculative decoding; then each stage of a round."""
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round
@@ -12,7 +12,7 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""Number of rows of a panel that a caption must leave to the contents of the panel."""
+"""A caption is shown only if it leaves at least this many rows to the contents of its panel."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:

@@ -1,4 +1,4 @@
-"""The most important figures, one column each: title, value with its trend, note."""
+"""Cards of the most important figures, side by side; a card has a title, a value with its trend, and a note."""
 
 import math
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class _Card:
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
-    """The cards side by side; without room for three rows, only the values, on a single line."""
+    """The cards side by side; if there is no room for three rows, only the values, on a single line."""
     if height < _ROWS:
         return [_line(scene, width)]
     shown = [*_outcome(scene), *_policy(scene), _timing(scene)]
@@ -102,7 +102,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """Cards of tree depth and of the thresholds; without thresholds, the second card shows the verifier or a dash."""
+    """Cards of tree depth and thresholds; without thresholds, the second card shows the verifier or a dash."""
     lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
@@ -135,7 +135,7 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _verifier(scene: Scene) -> _Card | None:
-    """Card of verifier, drafting and shape of sampled trees; None if the method samples no trees."""
+    """Card with the verifier, the drafting and the tree shape; None if the method samples no trees."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None

@@ -28,7 +28,7 @@ class _Grid:
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bit for every dot of a line that is not solid; 0 stands for the dot's bit in `bits`."""
+    """Bit that is set for every dot of a line that is not solid. If it is 0, the dot's own bit in `bits` is set."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,7 +37,7 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Line style of a series, so that series differ even without colour; `sparse` is for the pinned measurement A."""
+"""Line style, by which series differ even without colour; only the pinned measurement A has the style `sparse`."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 """Characters that show each stroke in a legend."""
 _DASHES: dict[Stroke, tuple[bool, ...]] = {
@@ -62,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Flag:
-    """A marked token of the text, with its label."""
+    """A mark on the x axis at a token of the text, with a label."""
 
     token: int
     label: str
@@ -71,7 +71,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Axis:
-    """Range of tokens of a chart, and its marks."""
+    """The x axis of a chart: its range of tokens, and its marks."""
 
     first: int
     span: int
@@ -82,7 +82,7 @@ class Axis:
 
 
 def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
-    """The name of each line with its stroke."""
+    """The names of the series, each with a sample of its line style."""
     parts: list[Row] = [
         ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
     ]
@@ -90,7 +90,7 @@ def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
-    """First token and length of the window, for a text of `newest` tokens now and `longest` tokens at most."""
+    """First token and length of the window. The text now has `newest` tokens, and may grow to `longest` tokens."""
     span = min(LONGEST_WINDOW, max(1, longest))
     return max(0, newest - span), span
 
@@ -98,7 +98,7 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 def chart(
     left: Line, right: Line, background: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols
 ) -> Rows:
-    """All series over the window: `left` and `right` with scales, `background` behind these two, flags below."""
+    """All series over the window: `left` and `right` in front and with scales, `background` behind, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:

@@ -1,8 +1,8 @@
 """Charts over the tokens of the text: acceptance, tokens per round, knobs, depth of the trees.
 
-The curves of the pinned measurement A are behind the curves of the run; after the end of A they continue as constants,
-at A's means and knob values. The part of a curve after the shown round is dimmed. Scales are computed from the rules,
-not from the figures, so they stay constant.
+The curves of the pinned measurement A are behind the curves of the run; after the end of A, each of them continues as a
+constant, which is A's mean or A's value of the knob. The part of a curve after the shown round is dimmed. Scales are
+computed from the rules, not from the figures, so they stay constant.
 """
 
 import math
@@ -22,7 +22,7 @@ from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Upper ends of the axes, from rules and length limit of the watched method; equal for two compared runs."""
+    """Upper ends of the axes, from the watched method's rules and length limit; two compared runs share the ends."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -30,7 +30,7 @@ def scale_of(scene: Scene) -> Scale:
 
 
 def deepest(scene: Scene) -> float:
-    """Largest number of levels of the watched method's trees."""
+    """Largest number of levels that a tree of the watched method may have; if unknown, the newest drafted depth."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
         return float(rule.growth.deepest)
@@ -49,7 +49,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """Chart of base depth and thresholds, which the history rule and the user change, and of the drafted depth."""
+    """Chart of base depth, thresholds and drafted depth; for a method without these knobs, only of drafted depth."""
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
@@ -120,7 +120,10 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
-    """Dimmed lines behind `lines`, whose keys are names of curves: A's curves, and the parts after the shown round."""
+    """Dimmed lines: A's curves behind `lines`, and the parts of `lines` after the shown round.
+
+    The names in `lines` are names of curves.
+    """
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
@@ -138,7 +141,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves, each continued at A's mean, or at A's value of the knob."""
+    """A's curves; after its last point, each curve continues as a constant: A's mean, or A's value of the knob."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()

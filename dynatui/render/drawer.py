@@ -1,4 +1,4 @@
-"""The drawer: a slider of one row for every knob of the watched method; `hit` returns the clicked knob."""
+"""The drawer: one row with a slider for each knob of the watched method; `hit` returns the clicked knob and value."""
 
 from collections.abc import Mapping
 
@@ -78,7 +78,7 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
     scale = [*ends[name]]
     if info(name).kind == "probability":
         scale = [0.0, 1.0]
-    elif info(name).part is not None:  # knobs that are elements of the same parameter share a scale
+    elif info(name).part is not None:  # knobs that are elements of one parameter have the same scale
         scale = [end for other in ends if info(other).parameter == info(name).parameter for end in ends[other]]
     return Track(_MARK + _SYMBOL, _columns(width)[0], min(scale), max(scale))
 
@@ -161,5 +161,5 @@ def _title(scene: Scene, width: int) -> Row:
 
 
 def _key_pair(scene: Scene, action: str) -> str:
-    """The two keys of an action that has a pair of keys."""
+    """The two keys that run an action with the arguments -1 and 1."""
     return f"{scene.keys.cap(f'{action}(-1)')} {scene.keys.cap(f'{action}(1)')}"

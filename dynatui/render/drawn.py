@@ -56,7 +56,8 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
     """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
 
-    For deterministic trees, only the verifier, and only if it is not the default verifier; empty for other methods.
+    For a method that samples no trees: empty, or only the verifier if the run has deterministic trees and a verifier
+    that is not the default.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:

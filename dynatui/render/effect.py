@@ -31,7 +31,7 @@ _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """The knobs turned last, the change of trees, L-bar and speed since then, and a rule that prevents an effect."""
+    """The knobs turned last; how tree size, L-bar and speed have changed since; and a rule that prevents an effect."""
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
@@ -99,7 +99,7 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that changes the preventing rule, so that the knob has an effect; empty for a recording."""
+    """The key that changes or avoids the rule which prevents the knob's effect; empty for a recording."""
     if scene.replaying or scene.following:
         return ()
     actions: tuple[str, ...]
@@ -140,7 +140,10 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that ended at least half of the trees; None if this limit is knob `name` or the tree size changed."""
+    """The limit that stopped at least half of the trees and may hide the effect of knob `name`; None if there is none.
+
+    A limit hides no effect if it is that knob itself, or if the tree size has changed.
+    """
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

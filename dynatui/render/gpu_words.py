@@ -1,4 +1,4 @@
-"""Texts for GPU readings: for one GPU all values that the driver reports, for several GPUs only load and memory.
+"""Texts for GPU readings: all values that the driver reports if there is one GPU, else only load and memory.
 
 Pure functions. Wordings are in order from the longest to the shortest.
 """
@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for GPU readings by device number; of several GPUs, only the longest wording lists each GPU."""
+    """Wordings for the readings of GPUs; for several GPUs, only the longest wording lists every GPU, by its number."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))

@@ -46,8 +46,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "deeper."),
     ("N_max", "Maximum number of drafted nodes per round."),
     ("Limited by", "The rule that kept the most probable further node out of the tree: D0, rho_stop, D_max, N_max, "
-     "cost, the context or the length of the text. Turning any other knob changes little."),
-    ("auto", "A method like dynatree, except that dynatree obeys only its knobs. From the measured times of drafting "
+     "cost, the context or the length of the text. Turning a knob that does not belong to this rule changes little."),
+    ("auto", "A method like dynatree that also adapts the tree to costs. From the measured times of drafting "
      "and verification and from the acceptance rate so far, auto computes how many nodes save time, which may be "
      "none, and drafts that number. If the end of the text has occurred earlier in the text, auto also drafts the "
      "earlier continuation, without a pass of the draft."),
@@ -121,7 +121,7 @@ def led_by(keys: Iterable[str]) -> list[str]:
 
 
 def _rows(figure: Figure, width: int) -> Rows:
-    """Rows of a figure: name and formula, and in the same row, if there is room, its name in other engines."""
+    """Rows of a figure: its name and formula, then its name in other engines, in the same row if there is room."""
     row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
     if not figure.elsewhere:
         return [row]

@@ -11,9 +11,9 @@ from dynatui.render.words import ALONE, BY_DESIGN, is_alone
 from dynatui.state.run_state import RunState
 
 WARM_UP_TOKENS = 30
-"""Number of tokens in a method's warm-up. Its rate is shown only afterwards, once caches and threads are ready."""
+"""Number of tokens in a method's warm-up. The method's rate is shown after it, when caches and threads are ready."""
 _SLOWER, _FASTER = 0.995, 1.005
-"""Relative speeds in this interval are displayed as 1.00x."""
+"""Relative speeds in this interval count as equal to the speed of plain decoding."""
 _DOT: Row = ((" · ", "dim"),)
 
 

@@ -1,6 +1,6 @@
-"""Facts on the token under the cursor: its proposer, the other candidates, the cost of its round.
+"""Facts on the token under the cursor: its origin, the rejected candidates, the cost of the round.
 
-The most important facts come first; a small panel omits the last ones.
+The most important facts come first; a small panel omits the last facts.
 """
 
 import math
@@ -103,7 +103,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
-    """The rows of all facts, one row each; spare rows go to facts that need more than one row, in order."""
+    """One row for each fact; while there are spare rows, a fact that needs several rows gets them."""
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
@@ -243,7 +243,7 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    """What decides the random noise, and what chances are; empty for a round without sampled tokens."""
+    """Facts about the random noise: what it depends on, and what the chances mean; empty if no token was sampled."""
     if not event.draft_logprobs or state.run is None:
         return {}
     noise_source = f"decided by seed {state.run.seed} and the position in the text"
@@ -255,9 +255,9 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs, and at this position the draft's highest probability and the number of guesses.
+    """Values of the knobs; the draft's highest probability at the token's position, and the number of guesses there.
 
-    For a method without these knobs, the shape of the tree if the tree is sampled.
+    If the method lacks these knobs: the shape of a sampled tree, or words that say that the knobs are missing.
     """
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]

@@ -82,5 +82,5 @@ def _canvases(panel: PanelName) -> tuple[str, ...]:
 
 
 def shared_place(panel: PanelName, before: PanelName) -> PanelName:
-    """The panel in the shared place once the user has chosen `panel`; `before` is the panel there until then."""
+    """The panel in the shared place after the user has chosen `panel`; until then, the panel there was `before`."""
     return before if panel in ALWAYS else panel

@@ -1,7 +1,7 @@
 """The log: turned knobs with cause and effect, and other events of the run, as text, the newest last.
 
-Successive turns of a knob by the user are one line, as they are one mark on the curves. Turns at which A or B began are
-marked and never omitted.
+Successive turns of a knob by the user share one line, just as they share one mark on the curves. A turn at which side A
+or B of the comparison began is marked, and its line is never omitted.
 """
 
 import math
@@ -28,7 +28,7 @@ _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
 """Largest number of characters of a shown error message."""
 _NARROW = 44
-"""Width in cells below which a line omits the word "round" and cuts names."""
+"""In a panel narrower than this, in cells, a line omits the word "round" and has a shorter column for rounds."""
 _ENDS: dict[Reason, str] = {
     "length": "done: as many tokens as asked for",
     "eos": "done: the text ended",
@@ -42,7 +42,7 @@ class Entry:
     """One line of the log."""
 
     rounds: tuple[int, int] | None
-    """First and last round of the watched method that the entry is about; None before or after all rounds."""
+    """First and last round of the watched method that the line is about; None for events before or after all rounds."""
     who: str
     what: str
     why: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
-    """Changes by the history rule; successive changes of a knob in one direction are one line."""
+    """Changes by the history rule; successive changes of a knob in the same direction share one line."""
     merged = list[tuple[int, Change]]()
     for change in lane.changes:
         if merged and continues(change, merged[-1][1]):
@@ -102,7 +102,7 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # The effect of a turn in `lost` is unknown: turns that `lane.turns` dropped earlier may be joined to it.
+        # No effect is shown for a turn in `lost`: it may be joined from turns that `lane.turns` no longer contains.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
@@ -115,12 +115,12 @@ def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
 
 
 def _holds(turn: Change, other: Change) -> bool:
-    """Whether `turn`, which may join several turns, includes `other`."""
+    """Whether `other` is one of the turns that are joined in `turn`."""
     return turn.name == other.name and turn.first <= other.round <= turn.round
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """Note that side A, side B or both sides of the comparison began with a turn; empty if neither side did."""
+    """Words that name the sides of the comparison that began at a turn: A, B or both; empty if neither side did."""
     if pinned is None:
         return ""
     of_this_run = pinned.of_run(state)

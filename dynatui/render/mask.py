@@ -1,6 +1,7 @@
 """The tree's attention mask in the target's verification pass.
 
-Rows and columns are the nodes in the order of the pass. If there are more nodes than rows, two nodes share a row.
+Each row and each column stands for a node, in the order of the pass. If there are more nodes than rows, two nodes share
+a row.
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The longest note that leaves room for all nodes, else the shortest note; and whether two nodes share a row."""
+    """The note, and whether two nodes share a row: the longest note with which all nodes fit, else the shortest."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:

@@ -65,7 +65,10 @@ def listed(scene: Scene) -> list[int]:
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """The prompt under the cursor: the listed prompt nearest to the chosen prompt; None if the list is empty."""
+    """Number of the prompt under the cursor; None if the list is empty.
+
+    This is the listed prompt nearest to the user's choice; if the user has chosen none, nearest to the shown prompt.
+    """
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
@@ -142,7 +145,7 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
-    """For the prompts that ran: totals, means per prompt, and rates computed from totals."""
+    """Row with the figures of all prompts that ran: sums, ratios of sums, and the geometric mean of the speed-ups."""
     figures = [result.figures for result in results]
     cells = "".join(f"{each.total(figures):>{each.cells}}" for each in columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"

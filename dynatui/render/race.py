@@ -48,7 +48,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(figures: Mapping[str, Figures], width: int) -> Row:
-    """Title: meaning of the bars, number of rounds excluded from rates, and the other panels of the same place."""
+    """Title: meaning of the bars, number of rounds excluded from rates, and the other panels that share the place."""
     note = "tokens/s, equal time each"
     wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
     stalled = stall_notes(figures.values())
@@ -83,7 +83,7 @@ _BESIDE = (
 _LEAST_BAR = 8
 """Least width of a bar that has columns beside it, in cells."""
 _SPARE = 3
-"""Number of rows besides the rows of methods: headings, verdict, limit."""
+"""Number of rows that are needed in addition to one row per method: headings, verdict, limit."""
 
 
 def _beside(scene: Scene, figures: Mapping[str, Figures], width: int, room: int) -> tuple[_Column, ...]:
@@ -181,7 +181,7 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _COLUMNS_BESIDE = 2
-"""Number of leading columns that the table omits if the bars already show them."""
+"""Number of the table's first columns, which are omitted if columns beside the bars already show these figures."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, if rows are still free."""
 

@@ -20,7 +20,7 @@ from dynatui.state.run_state import RunState
 from dynatui.state.tokens import FARTHEST, Token
 
 LEAST_SHOWN = 0.005
-"""Lowest probability that is not displayed as 0 %."""
+"""Probabilities below this value are displayed as <1%."""
 
 
 def shown_round(scene: Scene) -> Round | None:
@@ -58,7 +58,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of the round that committed a token, or -1; in a recording, the rounds' numbers may be in any order."""
+    """Index of the round that committed a token; -1 if there is none. A recording may number rounds in any order."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -98,7 +98,7 @@ def ranked(event: Round, paths: Sequence[float]) -> list[int]:
 
 
 def before(scene: Scene, event: Round) -> Sequence[int]:
-    """The newest tokens before a round, including those of the prompt."""
+    """The newest tokens before a round, including tokens of the prompt."""
     state = scene.state
     tally, prompt = state.race.tallies.get(event.method), state.run.prompt_tokens if state.run else []
     written = tally.tokens[max(0, event.position - FARTHEST) : event.position] if tally else ()
@@ -115,7 +115,7 @@ def path_to(event: Round, node: int) -> list[int]:
 
 
 def is_drawn(event: Round) -> bool:
-    """Whether the tree was sampled from the draft, as by the method `delayed`, and not grown by probability."""
+    """Whether the tree was sampled from the draft, as method `delayed` does; other trees are grown by probability."""
     return event.shape is not None or bool(event.drawn)
 
 
@@ -131,13 +131,13 @@ def kept_chance(event: Round, node: int) -> float | None:
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """Statistics of the tokens sampled after the accepted path's node at a depth (root: 0); None if there are none."""
+    """Statistics of the tokens that were sampled after the accepted node at this depth (root: 0); None if unknown."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 
 
 def is_drafted(event: Round, node: int) -> bool:
-    """Whether the node was drafted: true for every node except the root, and for the root only with some methods."""
+    """Whether the node was drafted: true for every node below the root; for the root, true if the method drafts it."""
     return node > 0 or root_is_drafted(event.method)
 
 

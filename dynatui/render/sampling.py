@@ -73,7 +73,7 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """The first wording that fits, below a blank row if there is room for that row too."""
+    """The first wording that fits; if there is room, with a blank row above it."""
     wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows
@@ -113,7 +113,7 @@ def _lit(evidence: Evidence, width: int) -> Row:
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The statistics behind the losslessness light, and the expected number of tokens of trees."""
+    """The statistics behind the losslessness light, and the actual and the expected number of tokens per round."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:

@@ -26,14 +26,14 @@ LEAST_TOP = 4.0
 
 @dataclass(frozen=True)
 class Scale:
-    """Upper ends of the axes of a run's charts; two runs that are shown side by side use the larger ends."""
+    """Upper ends of the axes of a run's charts; of two runs shown side by side, the larger ends are used for both."""
 
     tokens: int
     """Upper end of the x axis: the maximum length of the text in tokens."""
     deepest: float
     """Largest number of levels of a tree."""
     newest: int = 0
-    """Number of tokens of the text so far; a moving window ends there."""
+    """Number of tokens of the text so far; once the window moves, it ends at the newest of them."""
 
     @property
     def top(self) -> float:
@@ -98,7 +98,7 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     pending: Mapping[KnobName, float] = field(default_factory=dict)
-    """New values of turned knobs, by knob name, as far as they are not in force yet."""
+    """New values of turned knobs, by knob name; contains only values that are not in force yet."""
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
@@ -106,9 +106,9 @@ class Scene:
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     stage: Stage | None = None
-    """The stage of a round at which decoding is paused, while the user steps through stages."""
+    """The stage of a round at which decoding is paused; None if decoding is not paused at a stage."""
     touring: bool = False
-    """Whether the tour is on: the first rounds in slow motion, until the user presses a key."""
+    """Whether the tour is on, which shows the second round in slow motion; the user can end it with a key."""
     broke: str = ""
     """Reason of an automatic pause, without control characters; empty if decoding has not been paused automatically."""
     pinned: Pin | None = None

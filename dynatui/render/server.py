@@ -39,7 +39,7 @@ from dynatui.state.server_state import ServerState, remark
 WINDOW = 300
 """Largest number of polls that the curves show."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
-"""Smallest values of the upper ends of the axes of tokens per round and tokens per second."""
+"""Least upper end of the axis of tokens per round, and least upper end of the axis of tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
 _DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
@@ -137,7 +137,7 @@ def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    """Figures of the last interval, and below them figures of the session; in a low panel, only the interval."""
+    """Figures of the last interval above figures of the session; in a low panel, only figures of the interval."""
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
@@ -188,7 +188,7 @@ def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """For each second with a poll, the mean of a figure over the intervals that ended in it; NaN if unknown."""
+    """For each second with a poll, a figure's mean over the intervals that ended in that second; NaN if unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -197,7 +197,7 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The time window: it grows, then moves in steps of a tenth of its size, so that few readings redraw the charts."""
+    """The time window: it grows, then moves in steps of a tenth of its size, so that charts rarely change wholly."""
     fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
     span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
@@ -216,9 +216,9 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Acceptance by position: for each position of the draft, a bar for the share of rounds that accepted it.
+    """For each position of a draft, a bar for the share of rounds in which the token at that position was accepted.
 
-    If the server reports only the size of its drafts, shows that size.
+    If the server reports only the size of its drafts, shows this size instead.
     """
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)
@@ -256,8 +256,9 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Drafted levels and tokens per round. If the server caps verification, also the verified tokens and the uncapped
-    L-bar.
+    """Number of draft steps per round, and number of tokens that a round may verify.
+
+    If the server limits verification: also the mean number of verified tokens, and the L-bar without the limit.
     """
     width = max(1, inside(size)[0])
     lines = (

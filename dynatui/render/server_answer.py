@@ -1,4 +1,4 @@
-"""The answer of a watched server to our request: a column per round, sums over the rounds, and the text.
+"""The answer of a watched server to our request: figures, a column for each round, and the text.
 
 Figures that the server does not report are omitted; if it reports no rounds, the reason is shown. Text from the server
 is cleaned here by `clean_line`.
@@ -20,7 +20,7 @@ _TITLE: Row = (
 
 
 def answer(state: ServerState, size: Size) -> Rows:
-    """The answer to our request: a column for each round, whose height is the share of accepted tokens."""
+    """The answer to our request: figures, a column for each round with the number of accepted tokens, and the text."""
     answered, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
     if answered is None:

@@ -1,4 +1,4 @@
-"""Sliders for the most important knobs, the limit of trees, reasons of the history rule, the effect of a turn."""
+"""The knobs panel: sliders, what limits the trees, reasons of the history rule, and the effect of a turn."""
 
 import math
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _SHORT = 18
 
 @dataclass(frozen=True)
 class Track:
-    """The track of a slider: the scale from `low` to `high`, in the cells from `x` on."""
+    """The track of a slider: a scale from `low` to `high`, in `cells` cells, the first of which is in column `x`."""
 
     x: int
     cells: int
@@ -76,7 +76,7 @@ class _Place:
 
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
-    """A row of sliders, and below them the reasons of the history rule and the comparison; framed if there is room."""
+    """A row of sliders, and below it the lines of `notes`; with a frame if there is room."""
     framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
@@ -90,8 +90,8 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 def notes(scene: Scene, width: int, room: int) -> Rows:
     """Lines on the history rule, on the verifier of sampled trees, on A against B, and on the effect of the last turn.
 
-    Without room for all lines, the first lines are omitted, but never a line on a knob that the history rule has moved
-    back. The last line is A against B if the user pinned A, otherwise the effect of the last turn.
+    If there is no room for all lines, the first lines are omitted, except a line which says that the history rule has
+    moved a knob back. The last line compares A with B if the user pinned A; otherwise it shows the effect of the turn.
     """
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]

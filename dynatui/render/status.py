@@ -1,6 +1,6 @@
 """The first line (run, device, state), the tab line and the last line (keys).
 
-In a narrow terminal, parts of the highest ranks are left out first.
+Parts of the first line have ranks; a narrow terminal omits the parts with the largest ranks first.
 """
 
 import math
@@ -28,7 +28,7 @@ _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
 _NEEDED = 2
-"""Highest rank of the parts that are never omitted: the state of the run, and whether the run is recorded."""
+"""Parts up to this rank are never omitted; among them are the state of the run, and whether the run is recorded."""
 _FEW = 4
 _STAGE_WORDS: dict[StageName, str] = {
     "drafted": "tree drafted",
@@ -48,7 +48,7 @@ class _Part:
     """One part of the first line."""
 
     rank: int
-    """Priority: in a narrow terminal, the parts with the highest ranks are left out first."""
+    """The most important part has rank 0; a narrow terminal omits the parts with the largest ranks first."""
     wordings: tuple[Row, ...]
     """Wordings, the longest first."""
     right: bool = False
@@ -117,7 +117,7 @@ def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]
     """The parts that fit, in the order of the line.
 
     The part of lowest rank gets the longest wording that leaves room for the needed parts. Then as many other parts as
-    possible are added in their shortest wording. Last, the parts get longer wordings.
+    possible are added in their shortest wording. Finally, the parts get longer wordings, as far as there is room.
     """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
@@ -168,7 +168,7 @@ def _right_parts(scene: Scene) -> Iterator[_Part]:
         if drawing := drawing_words(scene.state, scene.pending):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
-        # On a GPU, only CUDA graphs give the full speed; any other decoding path is a warning.
+        # On a GPU, only CUDA graphs give the full speed, so any other decoding path is shown as a warning.
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5, "warn", *reason, f"path: {run.path}")
     if scene.gpus:
@@ -286,7 +286,7 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in short form: of a series of digits the first and the last, and of several keys of an action the first.
+    """The keys in short form: only the first and last of many digits, and only the first of several keys of an action.
 
     With `in_words`, arrow keys are written as words, since their ASCII signs, `<` and `>`, are other keys.
     """

@@ -35,7 +35,7 @@ BANDS: tuple[Ink, Ink] = ("plain", "band")
 _ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonus": "bonus", "plain": "plain"}
 _PROBABILITIES = (0.2, 0.4, 0.6, 0.8)
 _TIMES = (0.5, 0.8, 1.25, 2.0)
-"""Edges of the bins for token times, as multiples of the median."""
+"""Limits between the five inks for token times, as multiples of the median time."""
 _DOT: Row = ((" · ", "dim"),)
 
 
@@ -55,7 +55,9 @@ class TextPanel:
         """Number of rows for the text; a caption follows below."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits, or the text at the cursor; without text, the steps of loading, or the error."""
+        """The newest text that fits, or the text at the cursor; before a run, the steps of loading; after an error, the
+        error message.
+        """
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
@@ -135,7 +137,7 @@ class TextPanel:
         self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view so that it contains the line; a view that contains the line already stays."""
+        """Moves the view so that it contains the line; does nothing if the view already contains the line."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0
@@ -231,7 +233,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Edges of the bins for token times, in ms, rounded as in the legend."""
+    """Limits between the five inks for token times, in ms, rounded as in the legend."""
     median_ms = _median_ms(tokens)
     return [_rounded(median_ms * part) for part in _TIMES]
 

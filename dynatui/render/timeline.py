@@ -50,7 +50,7 @@ def _length(scene: Scene, width: int) -> int:
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """The longest wording whose greatest length is at most half of the row; if there is none, the shortest wording."""
+    """The longest wording that fits in half of the row, even with large numbers; if none fits, the shortest wording."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
     long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")

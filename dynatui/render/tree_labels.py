@@ -68,7 +68,7 @@ class Labels:
         return name + len(self.times.get(node, "")) + figure
 
     def label(self, node: int, cells: int, figures: int) -> Row:
-        """A node's label in exactly this many cells; without figures if there is room for the token only."""
+        """A node's label in exactly `cells` cells, with 1 or 2 figures; if the room is too small, only the token."""
         if node in self.copies:
             return self._remarked(node, cells)
         name, ink = self.names[node], self.ink(node)
@@ -86,7 +86,7 @@ class Labels:
         return ((token, ink), *between, (last, self.figure_ink(node)))
 
     def _remarked(self, node: int, cells: int) -> Row:
-        """The label of a leaf whose path repeats the text."""
+        """The label of a leaf whose path repeats earlier text."""
         name, remarks = self.names[node], _remarks(self.copies[node])
         needed = cell_len(name)
         words = next((words for words in remarks if min(needed, _SHORTEST) + len(words) <= cells), remarks[-1])
@@ -100,7 +100,9 @@ class Labels:
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """Ink of a node's last figure: by value if it is a probability of being kept, else by the ink of the token."""
+        """Ink of a node's last figure: depends on the figure's value if it is the probability that the node is kept;
+        otherwise it depends on the ink of the node's token.
+        """
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":
             return kept_ink(self.chances[node])

@@ -48,7 +48,7 @@ class Layout:
     look: Look
     """The chosen look of the labels: if levels are indents, it is the last of the looks given to `laid_out`."""
     end: int
-    """First column to the right of all labels except the root."""
+    """First column to the right of all labels except the root's label."""
 
 
 def laid_out(
@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Siblings as a stack, the first one on top; with `joins`, the first one continues the row of parent or arrow."""
+    """Siblings as a stack, with the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

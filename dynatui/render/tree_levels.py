@@ -14,7 +14,7 @@ _STEP = 2
 _LEAST_LABEL, _ENOUGH = 3, 10
 """Widths in cells: the least width of any label, and the width that a further indent must leave for labels."""
 LEAST_COLUMNS = 34
-"""Least width of a row, in cells, for levels as columns: from this width on, most rows fit three levels."""
+"""Least width of a row, in cells, at which levels are columns; a row of this width usually has room for three."""
 
 
 class Look(NamedTuple):
@@ -31,7 +31,7 @@ class Look(NamedTuple):
     lead: int
     """Distance from the line between siblings to the next label, in cells."""
     aside: int = 0
-    """Number of cells that stay empty at the right."""
+    """Number of cells at the right that labels leave free for other figures of the row."""
 
 
 class Level(NamedTuple):

@@ -58,7 +58,7 @@ class _Tree:
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """The tree in at most `height` rows, with the number of omitted nodes; `text` is the tokens before the round."""
+    """The tree in at most `height` rows, with the number of omitted nodes; `text` holds the tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     names = labels(event, candidates, marked)
@@ -172,7 +172,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """Probability of the path to a row's last node; in a sampled tree, probability that the verifier keeps it."""
+    """For a row's last node: probability of its path; in a sampled tree, probability that the verifier keeps it."""
     is_sampled = tree.labels.tells_kept
     chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"

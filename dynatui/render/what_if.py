@@ -1,6 +1,6 @@
-"""Estimates for other knobs in the last rounds, as small tables; each cell has tokens per round and drafted nodes.
+"""Tables that estimate tokens per round and drafted nodes of the last rounds for other values of the knobs.
 
-Computes nothing: `decoder.analysis.what_if` defines the values of cells, which may be lower bounds or unknown. Bar
+Computes nothing itself: the values come from `decoder.analysis.what_if`; some are lower bounds, some are unknown. Bar
 characters repeat the figures, so that the tables can be read without colour.
 """
 
@@ -18,7 +18,7 @@ _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅"
 """Bar characters and inks of cells, from the smallest number of tokens per round to the largest."""
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
-"""Width of a table entry without and with the drafted nodes, in cells."""
+"""Widths in cells of a table entry without drafted nodes, and of an entry with drafted nodes."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (

@@ -27,7 +27,7 @@ _LARGEST = 1e6
 def turned(change: Change) -> str:
     """A knob's old and new value, such as τh .60 → .65.
 
-    Values of D0 that the history rule changed are rounded to whole depths, unless both are the same whole depth.
+    If the history rule changed D0, both values are rounded to whole depths, unless this would make them equal.
     """
     knob = info(change.name)
     old, new = _base_depth(change.old), _base_depth(change.new)
@@ -54,7 +54,7 @@ def written(knob: KnobInfo, value: float) -> str:
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; else empty text."""
+    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; else empty."""
     return next(iter(reasons(change, lane)), "")
 
 
@@ -77,7 +77,7 @@ def target(lane: LaneState) -> float:
 
 
 def sign(mean: float, aim: float) -> str:
-    """Sign between a mean and its target: >, < or =, at two decimals."""
+    """Sign between a mean and its target: >, < or =; they count as equal if they agree to two decimals."""
     rounded_mean, rounded_aim = round(mean, 2), round(aim, 2)
     return "=" if rounded_mean == rounded_aim else ">" if mean > aim else "<"
 
@@ -99,9 +99,9 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """The change by which the history rule has moved a knob back, from the user's value to the present value.
+    """The change by which the history rule has moved a knob back after the user's turn; None if there is none.
 
-    The knob is one that the user has turned; None if the rule has moved no such knob back.
+    The change leads from the value that the user set to the present value.
     """
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
@@ -143,7 +143,7 @@ def tie_words(figures: Figures, before: str = "") -> str:
 
 
 def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Current sampling of the watched method, and its sampling after a pending turn."""
+    """Sampling settings of the watched method, each with its pending value, if there is one."""
     run, now, ahead = state.run, state.lane.settings, pending or {}
     if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)

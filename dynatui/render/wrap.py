@@ -1,7 +1,7 @@
 """Wraps a growing text into lines of tagged spans.
 
-Only the last line can change, so a long text costs no more per token than a short text. Knows no inks: a tag gets an
-ink when a page is displayed, so that new colours need no new wrapping.
+A new token changes only the last line, so it costs no more in a long text than in a short one. Knows no inks: a tag
+gets an ink when a page is displayed, so that a change of colours needs no new wrapping.
 """
 
 import re

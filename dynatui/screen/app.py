@@ -53,7 +53,7 @@ _NOTE_S = 6.0
 _LOW = 40
 """Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Least height, in rows, or least width, in columns, of a terminal whose race panel has extra columns and headings."""
+"""Least height in rows, or least width in columns, at which the race panel is higher and has extra columns."""
 _FEW = 4
 """Largest number of methods in the race for which the text panel keeps its usual height."""
 

@@ -16,7 +16,7 @@ from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 _FORESEEN = 200
-"""Largest number of events that one call of `read` reads ahead of a playback: bounds the time of a frame."""
+"""Largest number of events that one call of `read` reads ahead of a playback, so that a frame takes a short time."""
 
 
 @dataclass(frozen=True)

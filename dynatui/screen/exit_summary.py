@@ -26,7 +26,7 @@ _LEAST_NAME = 10
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
     """Lines of the summary, from the log, the paths of written files, and the command line of the settings.
 
-    Only a path and the command may be longer than `width`, so that they can be copied.
+    Lines fit in `width`, except paths and the command, which are not cut, so that they can be copied.
     """
     return [
         *_table(log, width),

@@ -1,6 +1,6 @@
 """An asciicast of a run: the panels of the present screen, drawn for all rounds.
 
-The app's thread stores the panels and the scene; another thread then draws the panels by the same functions as the
+The app's thread stores the panels and the scene. Another thread then draws the panels with the drawing functions of the
 canvases, but shares no state with the canvases. Knows no app.
 """
 
@@ -78,7 +78,7 @@ def _frames(play: Screenplay, moments: Sequence[Moment]) -> Iterator[tuple[float
 
 
 class _Panel:
-    """A panel of the film: adds the changes since its last frame to the next frame."""
+    """A panel of the film, which adds to each frame the cells that have changed since the frame before."""
 
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
         # TextPanel keeps its last picture, so the film needs an instance of its own.

@@ -12,8 +12,8 @@ _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Seconds without a late frame after which the rate is doubled: first value, and largest value after failed attempts.
-"""
+"""Seconds without a late frame after which the rate is doubled: initial value and maximum. Each time that the rate is
+halved, the value is doubled."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""
@@ -37,7 +37,7 @@ class FrameRate:
         self._metered_at = float("-inf")
 
     def due(self, now: float, *, busy: bool) -> bool:
-        """Whether to draw a frame at this tick; `busy` is whether the last frame is still being sent."""
+        """Whether to draw a frame at this tick; `busy` says whether the last frame is still being sent."""
         if self._kept_up_since is None:
             self._kept_up_since = now
         if now - self._drawn_at < (self._skip - 0.5) * self._tick_s:

@@ -66,8 +66,8 @@ class KnobEditor:
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
         """Values of the watched method's pending turns, by knob; `state` is the newest state of the run.
 
-        A turn of temperature or top-p is pending while its value differs from the value in force, since several turns
-        may come into force as one turn.
+        Several turns of temperature or top-p may come into force as one turn. Therefore a turn of these two knobs is
+        pending while its value differs from the value in force.
         """
         sampling, rules_name = self.sampling, self.rules_name(state)
         pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
@@ -149,7 +149,8 @@ class KnobEditor:
         lane = state.lane if rules_of(state.watched) == rules_name else state.lanes.get(rules_name)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
             knobs = lane.knobs
-            with suppress(ConfigError):  # the round's knobs may be outside the bounds that a later turn has set
+            # A later turn may have set bounds that exclude the values of the round; then these values are ignored.
+            with suppress(ConfigError):
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
         for turn in self._pending:
             if turn.rules_name == rules_name:
@@ -164,7 +165,7 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order; in a group with True, even knobs that already have their value.
+        """Turns groups of knobs in order; if a group's flag is True, also knobs that already have the given value.
 
         Returns whether any knob was turned.
         """

@@ -206,7 +206,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws canvases from their scenes: flowing canvases always, others when due, but none while output is busy."""
+        """Draws flowing canvases always, and all others when they are due; draws nothing while the output is busy."""
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         if self.output.busy:
             return

@@ -44,7 +44,7 @@ _WAIT_S = 1.0
 _ASIDE_S = 0.4
 """Seconds to wait for an unfinished export."""
 _FAULT = 1
-"""Textual's exit code after an exception."""
+"""Exit code of a Textual app that an exception has ended."""
 
 
 def watch(session: Session) -> int:
@@ -67,7 +67,7 @@ def follow(path: Path, view: View) -> int:
 
 
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
-    """The asciicast of a recorded run for a terminal of this size; needs no terminal."""
+    """The asciicast of a recorded run, in this size; the program needs no terminal to make it."""
     source = TraceSource([run])
     source.seek(source.played_s[1])
     app = DynaApp(source, ticking=False)
@@ -119,7 +119,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the exit's time limit; yields app, exit code, log, and whether the terminal is lost."""
+    """Runs an app, then starts the exit's time limit; yields app, exit code, log path, whether the terminal is lost."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
@@ -139,7 +139,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
 
 
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, terminal_lost: bool) -> int:
-    """Stops the source and prints the summary; returns the exit code, but ends the process if the source goes on."""
+    """Stops the source, prints the summary and returns the exit code; ends the process if the source does not stop."""
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)

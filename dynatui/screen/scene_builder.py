@@ -23,9 +23,10 @@ from dynatui.state.tokens import hits
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
-"""Largest number of prompts of a recording that are read for one scene: bounds the time of a frame."""
+"""Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""Knobs whose values every round records, and the switch of the history rule, since the rule changes those knobs."""
+"""After a turn of one of these knobs, earlier rounds still count in the what-if estimate: every round records tau_h,
+tau_l and d0, and the history rule changes no other knob."""
 
 
 class SceneBuilder:
@@ -100,7 +101,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which decoding is paused; None while the engine is ahead and the folded records lack this stage."""
+    """The stage at which the watched method is paused; None while the folded records have not reached this stage."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

@@ -25,7 +25,7 @@ from dynatui.state.server_state import ServerState, fold
 _LOW = 16
 """Height of the terminal, in rows, below which note and cards have one line each, and lower panels are hidden."""
 _NARROW = 60
-"""Width of the terminal, in cells, below which only one chart, and one panel under the chart, are shown."""
+"""Width of the terminal, in cells, below which there is only one chart, with one panel under it."""
 
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 

@@ -28,7 +28,7 @@ class Tour:
             controls.step()
 
     def tick(self, now: float) -> None:
-        """Permits the next stage when it is due."""
+        """Steps to the next stage, or ends the tour, once the present stage has been shown for its time."""
         if not self.running:
             return
         if not self._source.paused:

@@ -31,14 +31,15 @@ ASSUMPTION = (
 )
 """The assumption behind the intervals, in the words of the help."""
 _NOISE = 1e-9
-"""Largest relative difference that rounding may cause between two means of the same values summed in another order."""
+"""Largest relative difference that rounding may cause between two means if the same values are added in another order.
+"""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
     "tokens_per_second": "tokens/s",
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""Only this number of newest rounds of each side is compared, which bounds the cost of a comparison."""
+"""At most this number of the newest rounds of each side is compared, which bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -98,7 +99,7 @@ class Pin:
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Samples of side B: the rounds after the user's last turn and, in the run of the pin, after the pin."""
+        """Samples of side B: the rounds after the user's last turn; in the run of the pin, only those after the pin."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
@@ -110,7 +111,8 @@ class Pin:
     def after_turn(self, state: RunState) -> "Pin":
         """The pin after another turn of a knob; `state` is the state before that turn. A pin by the user stays.
 
-        Otherwise the settings before the turn become side A, unless they had too few rounds, as between quick turns.
+        Otherwise the settings before the turn become side A, unless too few rounds were decoded with these settings, as
+        happens between quick turns.
         """
         if self.by_hand:
             return self
@@ -179,7 +181,7 @@ _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float
     "depth_acceptance": (lambda sample: sample.depth_acceptance, lambda _: 1.0),
     "tokens_per_second": (lambda sample: sample.timed_tokens, lambda sample: sample.round_s),
 }
-"""Numerator and denominator of each figure, summed over the rounds of a side."""
+"""For each figure, numerator and denominator of one round; both are summed over the rounds of a side."""
 
 
 def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
@@ -208,7 +210,7 @@ def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | N
 
 
 def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
-    """Variance of an autocorrelated series' mean by overlapping batch means, and the variance's degrees of freedom."""
+    """Variance of the mean of an autocorrelated series, from overlapping batch means, and its degrees of freedom."""
     count = len(series)
     block = max(1, round(math.sqrt(count)))
     sums = np.cumsum(np.concatenate([[0.0], series]))

@@ -77,7 +77,7 @@ def _first_in_a_row(turns: Sequence[Change]) -> int:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """The turns joined into one per knob; omits knobs that are back at their first value, and the history switch."""
+    """The turns joined into one per knob, except the history switch and knobs that are back at their first value."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

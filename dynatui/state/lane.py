@@ -24,9 +24,9 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""Window of the curves' moving average, in rounds, for a method without a `window` parameter."""
+"""Length in rounds of the window for moving averages, if the method has no parameter `window`."""
 IN_A_ROW = 10
-"""Turns of a knob with fewer rounds than this between them are joined, since so few rounds cannot show an effect."""
+"""Turns of a knob that are fewer rounds apart than this are joined, since so few rounds cannot show an effect."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -57,9 +57,9 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over the rounds of a text, with a bounded number of points: at the bound, adjacent points are averaged.
+    """A series over the rounds of a text, with a bounded number of points.
 
-    Each pair of points then becomes one point, their mean.
+    At the bound, each pair of adjacent points becomes one point, the mean of the two.
     """
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
@@ -92,7 +92,7 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """Whether the user turned the knob, not the history rule."""
+    """True if the user turned the knob, False if the history rule did."""
     token: int
     """Length of the text before the round `round`, in tokens."""
     first: int
@@ -201,7 +201,7 @@ class LaneState(msgspec.Struct, frozen=True):
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:
-        """The value to which a knob was set in round `number`; None if the method lacks the knob."""
+        """The value of a knob in round `number`, as it had been set last; None if the method lacks the knob."""
         later = next((change for change in self.changes if change.name == name and change.round > number), None)
         return later.old if later else self.settings.get(name)
 

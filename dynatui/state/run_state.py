@@ -35,7 +35,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Record that the source begins a prompt."""
+    """A record which says that the source begins a prompt."""
 
     number: int
     """Number of the prompt, from 1."""
@@ -63,7 +63,7 @@ class RunState(msgspec.Struct, frozen=True):
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Peak memory of each process of the target in bytes; empty before the summary and for a single process."""
+    """Peak memory in bytes of each process of the target; empty before the summary, or if there is one process."""
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
     loading: tuple[Loading, ...] = ()

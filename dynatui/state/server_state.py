@@ -57,7 +57,7 @@ class ServerState:
 
     @property
     def wasted(self) -> Wasted | None:
-        """The warning that too few draft tokens are accepted; None if the newest page gives no cause to warn."""
+        """The warning that too few draft tokens are accepted; None if the newest page contains no such warning."""
         return self.reading.wasted if self.reading else None
 
     @property

@@ -18,7 +18,7 @@ from dynatui.state.run_state import Prompt, Record, RunState
 FEWEST_ROUNDS = 20
 """Least number of rounds under a setting for a comparison with other settings."""
 OPENING = 60
-"""Number of characters of the beginning of a prompt in lists."""
+"""Number of characters that lists show of a prompt's beginning."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
@@ -47,7 +47,7 @@ class Line:
     method: str
     figures: Figures
     counted: int
-    """Number of rounds of the run that the totals of settings include already."""
+    """Number of the run's rounds that are already included in the totals of settings."""
 
     def tells(self, other: "Line") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""
@@ -104,7 +104,7 @@ class SessionLog:
     setting: Setting | None = None
     """The present setting; None between a turn and the first round after it."""
     counted: int = 0
-    """Number of rounds of this run that the totals include already, because the run was played before."""
+    """Number of this run's rounds that are already included in the totals, because the run was played before."""
 
     @property
     def watched(self) -> str:
@@ -129,7 +129,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second among those with enough rounds; None if no setting has enough."""
+        """The setting with the most tokens per second, of those with enough rounds; None if no setting has enough."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -191,7 +191,7 @@ class SessionLog:
 
 
 def noted(results: Results, state: RunState) -> Results:
-    """The results with the present figures of a run, whether or not the run is finished."""
+    """`results` with the present figures of the run in `state` added, whether or not this run is finished."""
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results

@@ -26,7 +26,7 @@ class Timeline:
         self._snapshots = [self.state]
         """The states before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
-        """For each method, the number of records before its first round, then the number up to each round's end."""
+        """For each method, counts of records: up to its first round (exclusive), then up to each round (inclusive)."""
 
     def __len__(self) -> int:
         """Number of records."""
@@ -103,11 +103,11 @@ class Viewpoint:
         self._recorded: Sequence[Event] = ()
         """All events of the recorded run that is played; empty if an engine decodes."""
         self._foreseen = Timeline()
-        """The states of the recorded run that is played, for all events read so far, even those not played yet."""
+        """The recorded run that is played, with all events read so far, even if they are not played yet."""
         self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
         self._newest_state: RunState | None = None
-        """The newest state at the moment when the view stopped following; None for a recording."""
+        """The newest state at the time when the view stopped following decoding; None for a recording."""
 
     @property
     def live(self) -> bool:
@@ -137,7 +137,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recorded run that is played, but at least all events already played."""
+        """Folds `count` more events of the recorded run that is played, and in any case all events that were played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))

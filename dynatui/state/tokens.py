@@ -1,7 +1,7 @@
 """The tokens of a text: the origin of each token, search for words, and repetition within the text.
 
-A token may encode only a part of a character, so the pieces of the accepted tokens need not add up to the text of the
-round; the last token of the round gets the rest of this text. Knows no screen.
+A token may encode only a part of a character. Therefore the last token of a round gets all text of the round that is
+not in the pieces of the tokens before it. Knows no screen.
 """
 
 import math
@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Index in `tokens` of the entry that holds generated token number `position`, alone or with its whole round."""
+    """Index in `tokens` of the entry with generated token number `position`; an entry is one token or a whole round."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )
@@ -99,7 +99,9 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: for each piece, its common prefix with the text that remains, and last the rest."""
+    """The text in `count` parts: for each piece, what it has in common with the start of the remaining text; then the
+    rest of the text as the last part.
+    """
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -57,7 +57,7 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """Distance, in runs, to the nearest other run with a hit in the direction of `step`; None if there is none."""
+    """Distance in runs to the nearest other run with a hit, in the direction of `step`; None if no run has a hit."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count

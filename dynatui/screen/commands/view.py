@@ -134,7 +134,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """Leaves the first active state among drawer, cursor, chosen prompt, maximised panel and earlier round."""
+    """Leaves the first of these that is active: drawer, cursor, chosen prompt, maximised panel, earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")

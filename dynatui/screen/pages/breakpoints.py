@@ -1,4 +1,4 @@
-"""The page of break conditions, at which decoding pauses automatically; digit keys switch conditions on and off."""
+"""The page of break conditions: when one holds, decoding pauses. Digit keys switch conditions on and off."""
 
 from typing import ClassVar
 

@@ -175,6 +175,6 @@ def _meaning(figure: Figure) -> Text:
 
 
 def _action(key: Key) -> Text:
-    """The action of a key, with the key's modes unless these are the usual modes."""
+    """The action of a key; also the modes in which the key works, if these are not the usual modes."""
     where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

@@ -15,7 +15,7 @@ from dynatui.screen.pages.page import Modal
 class EditScreen(Modal[str | None]):
     """The editor of the prompt; returns the new prompt, or None if cancelled.
 
-    The prompt is cleaned, since control characters can be neither shown nor typed.
+    The prompt is cleaned, since control characters cannot be shown or typed.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,4 @@
-"""Pages over the main screen, closed by the usual keys and scrolled also by the keys of vim and less.
+"""Pages over the main screen: the usual keys close a page; the keys of vim and less also scroll it.
 
 A page uses only these keys of the key map: the key that opened the page, and the keys that quit the program.
 """
@@ -73,7 +73,7 @@ class Page(Modal[None]):
         self._static.update(self._page())
 
     def on_key(self, event: events.Key) -> None:
-        """Closes the page with the key that opened it, and the program with a key that quits."""
+        """Closes the page if the key is the one that opened it; ends the program if the key is one that quits."""
         action = self.keys.action_for(cap_of(event), self._mode)
         if action == _QUITS:
             event.stop()

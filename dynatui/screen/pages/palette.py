@@ -18,7 +18,8 @@ from dynatui.screen.pages.page import Modal, holds
 from dynatui.screen.protocol import Screen
 
 _BY_MEANING = 2.0
-"""Score per letter of a match in help or synonyms: below a contiguous match in the title, above a scattered match."""
+"""Score per letter of a match in help or synonyms: less than for adjacent letters of the title, more than for
+scattered letters of the title."""
 
 
 class KeyCommands(Provider):

@@ -41,7 +41,7 @@ _WORTH_SCROLLING = 4
 
 
 class Canvas(Widget):
-    """A widget that shows the newest scene by its drawing function; without a border."""
+    """A widget without a border, whose drawing function draws the newest scene."""
 
     def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
         super().__init__(id=panel, classes=classes)
@@ -108,7 +108,7 @@ class Canvas(Widget):
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Rows for Textual's compositor, without Textual's cache of lines, which does not know of patches."""
+        """Rows for Textual's compositor; does not use Textual's cache of lines, since that cache lacks patched rows."""
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 

@@ -139,7 +139,7 @@ class Frame:
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
-    """Number of rows by which `after` is `before` moved up; 0 if scrolling would save too few rows."""
+    """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
     for rows in range(1, len(after)):
         same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:
