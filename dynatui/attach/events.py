@@ -189,7 +189,7 @@ def decode_line(line: bytes, number: int) -> Event:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
             raise RecordingError(
-                f"line {number} was written by a newer dynatui (schema {head.schema}, this one reads {SCHEMA}); "
+                f"line {number}: a newer dynatui wrote this line (schema {head.schema}, this one reads {SCHEMA}); "
                 "update dynatui"
             )
         event: Event = _decoder.decode(line)

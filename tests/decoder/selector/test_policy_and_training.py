@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError
+from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
 from decoder.selector.dataset import TEST, round_seconds
 from decoder.selector.evaluate import predict
@@ -167,16 +169,20 @@ for epoch in train(made_roots(), manifest(), Recipe("specinfer", epochs=20), Pat
 
 
 def test_choosing_takes_well_under_a_tenth_of_a_round() -> None:
+    """Choices and rounds of the embedded pair are timed in turn, because a busy machine slows both."""
     policy = Policy((384, 192, 192)).eval()
     rows, scalars = [torch.randn(1, width) for width in (384, 192, 192)], torch.zeros(1, len(SCALARS))
-    with torch.inference_mode():
-        times = []
-        for _ in range(30):
+    choices_s, rounds_s = list[float](), list[float]()
+    end = None
+    for event in decode(load_pair(device="cpu", dtype="float32"), "It was", RunConfig(("dynatree",), 64)):
+        if isinstance(event, Round) and end is not None:
+            rounds_s.append(time.perf_counter() - end)
+        with torch.inference_mode():
             start = time.perf_counter()
             int(policy(rows, scalars).argmax())
-            times.append(time.perf_counter() - start)
-    # A round of the embedded pair takes at least 4 ms.
-    assert min(times) < 4e-4
+        end = time.perf_counter()
+        choices_s.append(end - start)
+    assert min(choices_s) < 0.1 * min(rounds_s)
 
 
 def test_a_kept_selector_chooses_as_before(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_recording_of_before_wasted_drafts_were_told_is_read(path: Path) -> No
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"more":1'))
-    assert "line 1 was a newer dynatui wrote this line (schema 99" in refusal(path)
+    assert "line 1: a newer dynatui wrote this line (schema 99" in refusal(path)
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,9 @@ def test_a_report_without_figures_is_shown_without(tmp_path: Path) -> None:
         (b"\xff\x00\n", "no recording and no benchmark"),
         (b'{"type":"run"}\n', "line 1: "),
         (b'{"type":"run","schema":99}\n', "a newer dynatui wrote this line (schema 99"),
-        (SPEED.replace(b'"schema":1', b'"schema":99'), "line 1 was a newer dynatui wrote this line (schema 99"),
+        (SPEED.replace(b'"schema":1', b'"schema":99'), "line 1 was written by a newer dynatui (schema 99"),
         (SPEED + b"\n{}\n", "line 2: "),
-        (b'{"begun":{"schema":99}}', "a newer dynatui wrote this line (schema 99"),
+        (b'{"begun":{"schema":99}}', "written by a newer dynatui (schema 99"),
         (b'{"begun":{"schema":1}}', "missing required field"),
     ],
 )
