@@ -51,7 +51,7 @@ def _heading(report: Report | RoundsReport) -> str:
         f"{prompts}, at most {setup.max_new_tokens} new tokens; {counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}",
-        f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after{quiet}",
+        f"system load {number(machine.load_before, 1)} before the run, {number(report.load_after, 1)} after it{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"medians with 95 % bootstrap intervals; measured in {_processes(setup)}, turn by turn",
     ]

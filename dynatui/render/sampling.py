@@ -43,7 +43,7 @@ _LIGHT = (
     "with wrong probabilities."
 )
 _BRIEF = (
-    "A light, not a proof: it does not see biases of a few percent, repeating noise, or a target with wrong "
+    "A light, not a proof: it does not see biases of a few percent, noise that repeats, or a target with wrong "
     "probabilities."
 )
 _DEPTHS = (

@@ -179,7 +179,7 @@ def _written(knob: KnobInfo, value: float) -> str:
 
 
 def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
-    """The last change by the history rule and the current direction, each with its reason."""
+    """The history rule's last change and the direction of its next change, each with its reason."""
     if lane.history is None:
         return ()
     if not lane.history:

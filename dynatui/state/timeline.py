@@ -80,7 +80,7 @@ class Place:
     seconds: float = 0.0
     """Decode time of the watched method up to this place."""
     live: bool = True
-    """Whether the view follows decoding or playback."""
+    """Whether the view moves along with the newest round of decoding or playback."""
     played: int | None = None
     """Number of decoded or played rounds of the watched method; None stands for all known rounds."""
 
@@ -111,7 +111,7 @@ class Viewpoint:
 
     @property
     def live(self) -> bool:
-        """Whether the view follows decoding or playback."""
+        """Whether the view moves along with the newest round of decoding or playback."""
         return self._held_state is None
 
     @property

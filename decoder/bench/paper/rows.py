@@ -161,8 +161,8 @@ def table(
         table_rows: Rows of the table.
         specs: Columns of the table; columns that are empty in all rows are left out.
         notes: Notes under the table; they follow the notes on the paper's numbers.
-        usual_length: Usual text length T; numbers of the paper with another T get a note. None if each number has the T
-            of its row; notes then leave T out.
+        usual_length: Usual text length T. A number of the paper that was measured with another T gets a note with that
+            T. None if every number was measured with the T of its row; the notes then do not mention T.
     """
     cells = [[take(row) for _, take in specs] for row in table_rows]
     kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]

@@ -50,7 +50,7 @@ def noise(report: PaperReport) -> str:
     turns = sum(len(block.turns) for block in report.blocks)
     loads = (report.header.machine.load_before, report.load_after)
     before, after = ("unknown" if load is None else f"{load:.1f}" for load in loads)
-    return f"{report.disturbed} of {turns} turns were disturbed; load {before} before and {after} after"
+    return f"{report.disturbed} of {turns} turns were disturbed; system load {before} before the run, {after} after it"
 
 
 def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:

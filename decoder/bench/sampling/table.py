@@ -53,7 +53,7 @@ def _heading(report: SamplingReport) -> str:
         f"{request.target} with {request.draft} on {request.device} in {computed}, independent sampling",
         f"{machine.processor}, torch threads: {machine.threads}, cores: {machine.cores}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
-        f"load {number(machine.load_before, 1)} before, {number(report.load_after, 1)} after; "
+        f"system load {number(machine.load_before, 1)} before the run, {number(report.load_after, 1)} after it; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
         f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts "
         f"per setting; seed {request.seed}",

@@ -59,7 +59,7 @@ class PhiloxGenerator:
         if not len(until):
             raise ValueError("nothing to choose from: all weights are 0")
         require_numbers(until[-1])
-        # The minimum is needed if weights are subnormal: rounding can then make the product as large as the total.
+        # `min` is needed if the weights are subnormal: rounding can then make the product as large as the total.
         place = np.searchsorted(until, self._generator.random() * until[-1], side="right")
         return int(possible[min(place, len(possible) - 1)])
 

@@ -94,9 +94,9 @@ def _wasted() -> str:
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
-        f"Drafts count as wasted when {ROUNDS} rounds or more, over {SECONDS:g} s or more, gave fewer than "
-        f"{WASTED_BELOW:g} tokens each; the warning stays until rounds give {PAYING_FROM:g} tokens. Tokens per round "
-        "are an upper bound of the speed-up over decoding without drafts."
+        f"Drafts count as wasted when the rounds of {SECONDS:g} s or more, at least {ROUNDS} rounds, gave fewer than "
+        f"{WASTED_BELOW:g} tokens per round on average; the warning stays until rounds give {PAYING_FROM:g} tokens on "
+        "average. Tokens per round are an upper bound of the speed-up over decoding without drafts."
     )
 
 

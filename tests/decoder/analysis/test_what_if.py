@@ -307,7 +307,7 @@ def test_what_is_no_whole_tree_of_these_rules_is_not_judged(event: Round) -> Non
 
 
 def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
-    """A round of `auto` in which nodes pay off from path probability `least` on."""
+    """A round of `auto` in which only nodes whose path probability is at least `least` pay off."""
     whole = world.round(_unbounded(rules), left)
     tree = TokenTree([0])
     places = {0: 0}

@@ -159,7 +159,7 @@ async def test_the_help_names_keys_and_figures() -> None:
         await pilot.press("question_mark")
         assert len(app.screen_stack) == 2
         await pilot.pause()
-        assert "when 100 rounds or more, over 10 s or more, gave fewer" in screen_text(app, -1)
+        assert "when the rounds of 10 s or more, at least 100 rounds," in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
 

@@ -63,7 +63,7 @@ def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
     remarks = [f"number of verified nodes unknown: {listed(unknown)}"] if unknown else []
     if any(cell.experiment != MAIN for cell in cells):
-        remarks.append("small marks: settings of sensitivity and of fixed trees")
+        remarks.append("small marks: settings of the sensitivity and fixed-tree experiments")
     return remarks
 
 

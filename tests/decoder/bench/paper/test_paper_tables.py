@@ -37,7 +37,7 @@ def test_there_is_a_table_for_each_of_the_paper_s(usual: dict[str, Table]) -> No
 def test_every_table_names_both_machines_and_the_noise(usual: dict[str, Table]) -> None:
     for table in usual.values():
         assert any("a processor" in note and "A100" in note for note in table.notes)
-        assert any("turns were disturbed; load 0.5 before and 0.7 after" in note for note in table.notes)
+        assert any("turns were disturbed; system load 0.5 before the run, 0.7 after it" in note for note in table.notes)
 
 
 def test_a_row_has_our_figure_beside_the_paper_s(usual: dict[str, Table]) -> None:

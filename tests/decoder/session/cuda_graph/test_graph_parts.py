@@ -240,7 +240,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
 ) -> None:
     tree = some_tree(seed, nodes)
     luck = random.Random(seed)
-    # Most choices follow a child if there is one, so that paths are accepted.
+    # At most nodes with children, the target chooses the token of a child, so that paths are accepted.
     choices = []
     for node in range(len(tree)):
         children = [child for child in range(len(tree)) if tree.parents[child] == node]

@@ -377,7 +377,7 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
     assert (refused(half) or "").startswith("the target's logits differ by nan")
 
 
-# Random pairs of the benchmarks
+# Benchmark pairs with random weights
 
 
 @pytest.fixture
