@@ -247,8 +247,8 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
     paths = torch.where(grows[:, None], paths, state.impossible).flatten()
-    # In the unsorted order, a node comes after its ancestors, and it is at most as probable as its ancestors. The sort is
-    # stable, so a node also comes after its ancestors in the sorted order: if a node is outside the budget, its
+    # In the unsorted order, a node comes after its ancestors, and it is at most as probable as its ancestors. The sort
+    # is stable, so a node also comes after its ancestors in the sorted order: if a node is outside the budget, its
     # descendants are outside too.
     ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
     exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
