@@ -31,7 +31,7 @@ from tests.decoder.any_family import (
 )
 from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 
-COUNT = 60
+COUNT = 48
 KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
 """Kept paths of the shared tree, one per round."""
 METHODS = ("ar", "linear", "dynatree", "auto")

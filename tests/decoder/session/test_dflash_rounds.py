@@ -151,7 +151,12 @@ def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("layout", "temperature"),
-    [("z-lab", 0.0), ("DFlash2", 0.6), ("speculators, DSpark", 0.0), ("DeepSpec, rnn", 0.6)],
+    [
+        ("z-lab", 0.0),
+        pytest.param("DFlash2", 0.6, marks=pytest.mark.soak),
+        pytest.param("speculators, DSpark", 0.0, marks=pytest.mark.soak),
+        ("DeepSpec, rnn", 0.6),
+    ],
 )
 def test_a_long_text_of_every_method_is_that_of_plain_decoding(
     long_target: Path, tmp_path: Path, layout: str, temperature: float

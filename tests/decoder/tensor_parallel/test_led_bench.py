@@ -81,7 +81,7 @@ def test_a_text_that_differs_is_told_and_not_judged(found: Led, monkeypatch: pyt
     assert passes
     (first, *_) = report.differences
     assert (first.near_tie, first.gap, first.judged) == (None, None, False)
-    assert "from token" in table.on_texts(report)
+    assert "first at token" in table.on_texts(report)
     assert "not judged" in table.on_texts(report)
 
 

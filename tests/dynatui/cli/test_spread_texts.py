@@ -41,14 +41,14 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
     return {family: spread_pair(family, home / family) for family in FAMILIES}
 
 
-def test_three_processes_write_what_one_writes(
+def test_two_processes_write_what_one_writes(
     pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
     asked += ["--methods", "ar,dynatree,auto"]
-    found = spread_as_whole(asked, 3, tmp_path, capsys)
-    assert found["ranks"] == ["cpu"] * 3
-    assert len(found["peak_bytes_by_rank"]) == 3
+    found = spread_as_whole(asked, 2, tmp_path, capsys)
+    assert found["ranks"] == ["cpu"] * 2
+    assert len(found["peak_bytes_by_rank"]) == 2
     assert min(found["peak_bytes_by_rank"]) > 2**20
 
 
