@@ -91,7 +91,7 @@ class Leader:
             raise self._fault
         try:
             return work()
-        except BaseException as error:  # after an interruption the ranks' caches differ too
+        except BaseException as error:  # an interruption also leaves the ranks with different caches
             self._fault = self._failed(error)
             if isinstance(error, RuntimeError) and not memory_is_full(error):
                 raise self._fault from error

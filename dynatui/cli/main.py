@@ -194,7 +194,7 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options, five methods race with the embedded pair of models on the embedded prompts. Without a terminal, the
+    Without options, five methods race each other on the embedded prompts, all with the embedded pair of models. Without a terminal, the
     race runs without a screen.
     """
     if context.invoked_subcommand is not None:

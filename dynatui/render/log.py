@@ -102,7 +102,7 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
     turns = [*lost, *lane.turns]
     for turn, following in zip_longest(turns, turns[1:]):
         sides = _sides(turn, state, pinned)
-        # No effect is shown for a turn in `lost`: it may be joined from turns that `lane.turns` no longer contains.
+        # A turn in `lost` gets no effect: such a turn may combine several turns that `lane.turns` no longer contains.
         effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))

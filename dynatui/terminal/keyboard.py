@@ -98,8 +98,8 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
-        # Two reads may split the bytes of a character. Only text can complete the character, so if another piece
-        # follows, the remaining bytes are invalid.
+        # A character's bytes may be split between two reads. Only text can complete the character, so if a piece of
+        # another kind follows, the bytes left from the first read are invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:

@@ -81,7 +81,7 @@ class ContextParams(c.Structure):
         ("type_v", c.c_int),
         ("abort_callback", c.c_void_p),
         ("abort_callback_data", c.c_void_p),
-        # A pointer that only this package's build has; llama.cpp's own header of the same month does not have it.
+        # Only the build of llama.cpp that xllamacpp ships has this pointer; llama.cpp's own header lacks it.
         ("reserved", c.c_void_p),
         ("embeddings", c.c_bool),
         ("offload_kqv", c.c_bool),

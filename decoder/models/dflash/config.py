@@ -260,7 +260,7 @@ def _check_sizes(name: str, shape: BlockShape) -> None:
         ),
         (
             isinstance(correction, Selector) and correction.candidates > words,
-            f"a selector_top_k greater than the number of its tokens, {words}",
+            f"a selector_top_k greater than its draft vocabulary, {words}",
         ),
         (
             convolution is not None and width % convolution.group > 0,
