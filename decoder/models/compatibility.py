@@ -232,7 +232,7 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER` of a second tree, drafted after a path of the first tree was kept; shape (4, V)."""
+    """Logits after the paths `LATER` of a second tree, drafted after a path of the first was kept; shape (4, V)."""
 
     def as_tree() -> Tensor:
         cache, _ = _first_tree(model)
