@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".ci" / "run"
-STEPS = re.findall(r'^step "(\.venv/bin/.*?)"', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+STEPS = re.findall(r'^ *step "(\.venv/bin/.*?)"', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
 """Commands of the virtual environment that the script runs, besides the README's test command."""
 CHECKS = [step for step in STEPS if "pytest" not in step]
 
