@@ -30,6 +30,8 @@ METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=60)
 LAYOUT = {"llama": "P-EAGLE", "neox": "P-EAGLE, flat"}
 """Layout of the head for each family of targets."""
+LONG = {("llama", Sampling()), ("neox", Sampling(0.8))}
+"""Texts that fill the context."""
 
 
 def engine_of(tiny_models: TinyModels, family: str, dtype: str = "float32") -> Engine:
@@ -38,10 +40,6 @@ def engine_of(tiny_models: TinyModels, family: str, dtype: str = "float32") -> E
 
 def prompt_of(tiny_models: TinyModels, family: str) -> list[int]:
     return tiny_models.prompt_tokens(tiny_models.pair(name(family, LAYOUT[family])), PROMPT)
-
-
-LONG = {("llama", Sampling()), ("neox", Sampling(0.8))}
-"""Texts that fill the context."""
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)], ids=str)

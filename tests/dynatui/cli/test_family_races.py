@@ -27,6 +27,7 @@ FAMILIES = (
 )  # fmt: skip
 DRAFTS = ("gemma3", "qwen3_next", "deepseek_v3", "mamba2")
 """Families that draft for another family: one each of windows, hybrid states, latent attention and states alone."""
+ROLES = [*((family, "target") for family in FAMILIES), *((family, "draft") for family in DRAFTS)]
 PROMPT, COUNT = "The tree grows where the draft is sure", 20
 
 
@@ -57,9 +58,6 @@ def pair_of(family: str, role: str) -> tuple[Any, Any]:
             each.get_input_embeddings().weight.copy_(first)
             each.get_output_embeddings().weight.copy_(last)
     return target, module
-
-
-ROLES = [*((family, "target") for family in FAMILIES), *((family, "draft") for family in DRAFTS)]
 
 
 @pytest.mark.parametrize(("family", "role"), ROLES)
