@@ -6,6 +6,7 @@ also mistakes unknown sequences, and pastes that contain an escape byte, for key
 
 import os
 import select
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
@@ -97,14 +98,30 @@ class TerminalDriver(LinuxDriver):
             size = Size(*_bounded(message.size))
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
-    def _sigcont_application(self, *signalled: object) -> None:
-        """Handles SIGCONT as Textual does, after ending threads that SIGSTOP has left running.
+    def _sigtstp_application(self, *_signalled: object) -> None:
+        """Handles SIGTSTP as Textual does, but between two callbacks of the event loop.
 
-        Textual does not notice SIGSTOP, and would start its threads a second time.
+        After the app's end, stops the process and does nothing else.
         """
+        if self._loop.is_closed():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
+    def _sigcont_application(self, *_signalled: object) -> None:
+        """Handles SIGCONT as Textual does, but between two callbacks of the event loop.
+
+        In the handler itself a second signal could interrupt the start of the driver's threads. Does nothing after the
+        app's end.
+        """
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._resume)
+
+    def _resume(self) -> None:
+        """Takes the terminal again. After SIGSTOP, which Textual does not notice, ends the threads still running."""
         if not self._must_signal_resume:
             self.suspend_application_mode()
-        super()._sigcont_application(*signalled)
+        super()._sigcont_application()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         return _bounded(super()._get_terminal_size())

@@ -130,7 +130,7 @@ def gain(screen: str) -> float:
 
 def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
-    terminal = start("-m", "dynatui", "--record", str(path), size=(120, 40))
+    terminal = start("-m", "dynatui", "--record", str(path), "--max-new-tokens", "999", size=(120, 40))
     live = Live(terminal, path)
     screens = [
         live.play(22),

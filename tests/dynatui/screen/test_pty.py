@@ -200,6 +200,20 @@ def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal,
     assert_modes_given_back(terminal)
 
 
+def test_signals_to_go_on_may_interrupt_each_other(start: Start) -> None:
+    terminal = start("-c", script(after="import signal; signal.raise_signal(signal.SIGCONT)"), size=(120, 40))
+    terminal.wait_for("L-bar")
+    for pause_s in (0.0, 0.001, 0.01, 0.05) * 3:
+        terminal.child.kill(signal.SIGCONT)
+        terminal.read(pause_s)
+        terminal.screen.erase_in_display(2)
+        terminal.child.kill(signal.SIGCONT)
+        terminal.wait_for("L-bar")
+    terminal.send("q")
+    assert terminal.end() == 0, "a signal after the app's end does no harm either"
+    assert_modes_given_back(terminal)
+
+
 def test_ctrl_l_draws_a_garbled_screen_anew(screen: tuple[Terminal, str]) -> None:
     terminal, shows = screen
     terminal.read(0.3)
