@@ -69,8 +69,8 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 def end_children() -> None:
     """Kills all descendants: kills all children repeatedly, since a killed child's children become our children."""
     until = time.monotonic() + PATIENCE_S
-    # `waitpid` raises ChildProcessError when no child is left, which ends the loop. An empty list of `_children` would be
-    # no proof, since it may miss new children.
+    # The loop ends when `waitpid` raises ChildProcessError, which proves that no child is left. An empty list from
+    # `_children` proves nothing, since it may miss new children.
     with suppress(ChildProcessError):
         while time.monotonic() < until:
             while os.waitpid(-1, os.WNOHANG)[0]:

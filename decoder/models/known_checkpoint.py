@@ -64,7 +64,7 @@ class Index(msgspec.Struct, frozen=True):
 
 def known_architecture(name: str) -> Architecture | None:
     """The architecture of a hub id or folder; None if any part of its configuration is unknown."""
-    # A checkpoint with an adapter (LoRA, for example) is not read here, since the architecture lacks its weights.
+    # A checkpoint with an adapter (LoRA, for example) has weights that the architecture does not describe.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 

@@ -260,7 +260,7 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
     """Implements `with_draft` for a drafting head."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
     _check_head(names, load_config(names["target"]), shape)
-    # The target is copied, since a head may need another forward form of the target than the other drafts.
+    # The target is copied, since a head may need a forward form of the target that other drafts do not need.
     target = copy.copy(engine.pair.target)
     dtype = choose_draft_dtype(draft_dtype, target.dtype)
     set_up(target.device, dtype)

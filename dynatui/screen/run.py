@@ -130,7 +130,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             shutdown = Shutdown(output)
             until_finished.enter_context(shutdown.watched())
             app = make(output=output, shutdown=shutdown)
-            gc.freeze()  # imported objects stay; scanning them in a garbage collection would delay a frame
+            gc.freeze()  # imported objects stay in memory, and a garbage collection that scans them would delay a frame
             app.run(mouse=mouse)
             terminal_lost = output.lost
         code = app.return_code or (HUNG_UP if terminal_lost else 0)
