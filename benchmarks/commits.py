@@ -210,7 +210,7 @@ def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) 
     """Prints each method's ratio of speeds; returns 1 if a whole confidence interval is outside the tolerance."""
     groups: dict[str, list[list[float]]] = {name: [] for name in MEASURED}
     for start in range(starts):
-        # Of two equal processes, the one started first decodes a few percent slower on this machine, so the order
+        # In measurements of two equal processes, the process that started first was a few percent slower. So the order
         # alternates.
         places = (HERE, other) if start % 2 == 0 else (other, HERE)
         workers = [Worker(place, dtype, tokens) for place in places][:: 1 if start % 2 == 0 else -1]

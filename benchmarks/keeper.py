@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _tell(message: object) -> None:
-    # The process that started this one may be gone; the thread that waits for its end then kills the command.
+    # If the process that started this one is gone, the thread of `_end_with_the_asker` kills the command.
     with suppress(BrokenPipeError):
         os.write(1, f"{json.dumps(message)}\n".encode())
 
@@ -69,7 +69,9 @@ def _waited(command: "subprocess.Popen[bytes]", limit_s: float, grace_s: float) 
 def end_children() -> None:
     """Kills all descendants: kills all children repeatedly, since a killed child's children become our children."""
     until = time.monotonic() + PATIENCE_S
-    with suppress(ChildProcessError):  # only this error proves that no child is left; `_children` may miss new children
+    # The loop ends when `waitpid` raises ChildProcessError, which proves that no child is left. An empty list from
+    # `_children` proves nothing, since it may miss new children.
+    with suppress(ChildProcessError):
         while time.monotonic() < until:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

@@ -143,7 +143,7 @@ def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
     """Least path probability at which nodes of a depth get children; infinite for depths >= `deepest`."""
-    # For integer depths and d0 >= 1, depth + 0.5 <= d0 is the same as depth < floor(d0 + 0.5).
+    # The threshold is `stop` if depth < floor(d0 + 0.5). For integer depths and d0 >= 1, this means depth + 0.5 <= d0.
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth < growth.deepest, anywhere, math.inf)
 

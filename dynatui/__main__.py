@@ -19,7 +19,7 @@ def main() -> int:
     """Runs the command line; returns the exit code."""
     sys.excepthook = _report
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return _run()  # SIGINT is ignored, as under nohup
+        return _run()  # SIGINT is ignored, as in a background job of a shell script
     signal.signal(signal.SIGINT, _leave)
     try:
         return _run()

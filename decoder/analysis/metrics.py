@@ -268,7 +268,8 @@ def differs_by_design(entry: Figures) -> bool:
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
     """Index of the first token that differs, within the common length; None if no token differs."""
     common = min(len(tokens), len(reference))
-    if tuple(tokens[:common]) == tuple(reference[:common]):  # nearly always true, and fast
+    # Nearly all compared texts are equal, and comparing tuples is faster than comparing tokens one by one.
+    if tuple(tokens[:common]) == tuple(reference[:common]):
         return None
     return next(index for index in range(common) if tokens[index] != reference[index])
 

@@ -93,8 +93,8 @@ class _Server:
 
 def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
     timed = server.complete(prompt_ids, config.max_new_tokens)
-    # The server returns token ids only along with log-probabilities, and these take time. So a second call requests
-    # them, and only the first call is timed.
+    # The server returns token ids only along with log-probabilities, which take time to compute. So a second call
+    # requests the token ids, and only the first call is timed.
     named = server.complete(prompt_ids, config.max_new_tokens, logprobs=1)["choices"][0]
     if named["text"] != timed["choices"][0]["text"]:
         raise ModelError(

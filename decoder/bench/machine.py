@@ -108,7 +108,8 @@ class ComputingClock:
         while True:
             before, now = waited, self._clock.now()
             waited = waited_here_s()
-            if waited == before:  # otherwise it is unknown whether `now` includes the latest wait
+            # If the thread has waited since the previous reading, it is unknown whether `now` includes this wait.
+            if waited == before:
                 return now - waited
 
 

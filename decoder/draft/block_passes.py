@@ -80,7 +80,7 @@ class BlockPasses:
         memory = torch.stack([self._memory[tree.parents[node]] for node in nodes])
         logits, memory = self._head.logits(block.rows[depth], [tree.tokens[node] for node in nodes], memory)
         self._memory.update(zip(nodes, memory, strict=True))
-        # The number of cached rows is the position of the root, which is also the position of the block's first row.
+        # The root has the position `cache.length`, so the next tokens after nodes of this depth have these positions.
         return logits, [self.cache.length + 1 + depth] * len(logits)
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:

@@ -102,7 +102,7 @@ class DraftPasses:
             self._rows[node] = self.cache.used + index
             self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), drafted + index]
         visible = visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes))
-        # If the root was read as part of the text, its cache row is the last row of the text.
+        # The root follows the cached text, unless it was read as the last token of the text.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)

@@ -60,7 +60,7 @@ class ParallelPasses:
         """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, levels = tree.depths[nodes[0]], self._levels
         assert levels is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
-        # The text is one token longer than the cache, and the text's length is the position of the next token.
+        # The root has the position `cache.length`, so the next token after nodes of this depth has this position.
         return levels[depth : depth + 1], [self.cache.length + 1 + depth]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:

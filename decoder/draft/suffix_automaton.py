@@ -52,8 +52,8 @@ class SuffixAutomaton:
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
         for token in tokens:
             state, length = start, longest
-            # Tries shorter and shorter suffixes, down to the empty one, until it finds a suffix that the token has
-            # followed.
+            # The loop tries shorter and shorter suffixes of the match, down to the empty suffix, until it finds a
+            # suffix that the token has followed in the text.
             while (further := self._next[state].get(token)) is None and state:
                 state = self._shorter[state]
                 length = self._longest[state]

@@ -182,7 +182,7 @@ class ModuleForward:
         self._states = states
         self._layers: int = config.num_hidden_layers
         self._windows = windows_of(config)
-        # Found once: inspecting the signature in each pass would take a notable part of a small model's time.
+        # Inspecting the signature in each pass would take a notable part of a small model's time.
         self._cache_argument = cache_argument(module)
         self._device, self._dtype = next(module.parameters()).device, dtype_of(module)
 
@@ -421,7 +421,7 @@ def settings(eos: Any, pad: int | None) -> GenerationConfig:
 def source_of(module: Any) -> Source | None:
     """Weights of a module; None if it has any part that native families do not know."""
     config, name = module.config, type(module).__name__
-    # The family is found by class name, since configurations of other model types may also describe its modules.
+    # The family is found by class name, since a module's configuration may have the model type of another family.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
     if kind is None or is_quantised(module) or not _plain(module):
         return None

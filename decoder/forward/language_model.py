@@ -180,7 +180,7 @@ class LanguageModel:
                 "choose models whose layers all attend to cached keys and values"
             )
         if self._native is None and self.runs_without_module:
-            # The current form must be freed before the module is loaded.
+            # Memory may not suffice for the current form and the module together, so the current form is dropped first.
             self.run_by_module()
         by = imported("decoder.forward.batch_invariant.attention")
         forward = by.exact_native(self._native, self.dtype) if self._native else by.ExactModule(self.hf.module)
@@ -247,7 +247,7 @@ class LanguageModel:
             return self._native.rotation.frequencies
         loaded, frequencies = self.hf.loaded, self.hf.frequencies
         if loaded is None:
-            self.slim()  # if passes do not need the module, it was loaded only for the frequencies
+            self.slim()  # the frequencies were read from the module, which is dropped unless passes need it
         return frequencies
 
     @property

@@ -308,7 +308,9 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
     skipped, since no text exceeds them.
     """
     if model.runs_without_module or takes_paths(model.hf.module.config.get_text_config()):
-        return  # All sizes of these families are known; a resized RWKV would also divide the shared weights in place.
+        # All sizes of these models are known. Besides, a resized RWKV module shares its weights with the model, and
+        # would rescale them in place.
+        return
     hf = imported("decoder.forward.hf")
     for name, size in hf.sizes_of(model.hf.module).items():
         if PASSED < size < model.context and name not in LARGEST:

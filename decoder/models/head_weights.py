@@ -134,7 +134,7 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
             for there in file.keys():  # noqa: SIM118 - the file is no mapping
                 key = own_name(there)
                 if key is not None:
-                    # Copied, since the tensor maps the file, which another process may change.
+                    # Copied, since the tensor is a memory map of the file, which another process may change.
                     yield key, file.get_tensor(there).clone()
     except (SafetensorError, OSError) as error:
         raise ModelError(f"cannot read {path.name} of {shown}: {first_line(error)}; {AGAIN}") from error

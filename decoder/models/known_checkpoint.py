@@ -64,7 +64,7 @@ class Index(msgspec.Struct, frozen=True):
 
 def known_architecture(name: str) -> Architecture | None:
     """The architecture of a hub id or folder; None if any part of its configuration is unknown."""
-    # A checkpoint with an adapter (LoRA, for example) is refused, since it has weights beyond the architecture's.
+    # A checkpoint with an adapter (LoRA, for example) has weights that the architecture does not describe.
     return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 
@@ -95,7 +95,7 @@ class Weights(Mapping[str, Tensor]):
         self._share.reached(len(self._read))
         self._read.add((path, there))
         with safe_open(path, "pt") as file:
-            # Copied, since the tensor maps the file, which another process may change.
+            # Copied, since the tensor is a memory map of the file, which another process may change.
             weight: Tensor = file.get_tensor(there).to(self._dtype, copy=True)
         return weight.to(self._device)
 

@@ -173,8 +173,8 @@ def _one_layer(config: Any) -> Any:
         if getattr(config, field, None)
     }
     changes = {"num_hidden_layers": 1, "vocab_size": 1, "pad_token_id": None, **kinds}
-    # In some families, the kind of a layer follows from its number. There these settings make the MTP layer, here
-    # number 0, sparse like the target's later layers.
+    # In some families, the number of a layer determines whether the layer is sparse. These settings make the MTP layer,
+    # which has number 0, sparse like the target's later layers.
     changes |= {"first_k_dense_replace": 0, "mlp_only_layers": [], "decoder_sparse_step": 1}
     changed = copy.deepcopy(config)
     for field, value in changes.items():

@@ -44,7 +44,7 @@ def encode_prompt(
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
     """
-    if len(prompt) > TOKEN_CHARACTERS * context:  # to tokenize a text of this length would take minutes
+    if len(prompt) > TOKEN_CHARACTERS * context:  # tokenizing such a long text would take minutes
         raise PromptError(
             f"the prompt has {len(prompt)} characters, far more than the models' context of {context} tokens can hold; "
             "shorten the prompt"

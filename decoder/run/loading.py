@@ -196,7 +196,7 @@ def _check_configs(
     for role, config in configs.items():
         with about(role):
             check_config(display_name(names[role]), config)
-            quantisation_of(display_name(names[role]), config, device)  # raises for weights that cannot be loaded
+            quantisation_of(display_name(names[role]), config, device)  # refuses weights that cannot be loaded
     if shape:
         _check_head(names, configs["target"], shape)
 
@@ -244,7 +244,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
         return _with_head(engine, {"target": target, "draft": draft}, shape, draft_dtype, report)
     loaded, config = engine.pair.target, load_config(draft)
     check_config(display_name(draft), config)
-    quantisation_of(display_name(draft), config, loaded.device)  # raises for weights that cannot be loaded
+    quantisation_of(display_name(draft), config, loaded.device)  # refuses weights that cannot be loaded
     own = choose_dtype("auto", loaded.device, None, bfloat16_pays) if loaded.computed_by else loaded.dtype
     dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)
@@ -260,7 +260,7 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
     """Implements `with_draft` for a drafting head."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
     _check_head(names, load_config(names["target"]), shape)
-    # The target is copied, since a head may need another forward form of the target than the other drafts.
+    # The target is copied, since a head may need a forward form of the target that other drafts do not need.
     target = copy.copy(engine.pair.target)
     dtype = choose_draft_dtype(draft_dtype, target.dtype)
     set_up(target.device, dtype)
@@ -343,7 +343,7 @@ def make_pair(
         probe(model)
     ids = _ends(target)
     for model in [target] if of_draft else models:
-        # For every method, turns off the penalties, token bans and sampling settings that the checkpoint defines.
+        # No method may use the penalties, token bans and sampling settings that the checkpoint defines.
         model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
     alike = [target] if translation else models

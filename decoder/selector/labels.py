@@ -98,7 +98,7 @@ def expected_tokens(
         paths = _TopDown(draws, target_probs, draft_probs, SOLVERS["naive_tree"]).path()
         return np.array([paths[shape.depth] for shape in draws.shapes])
     bottom_up = _BottomUp(draws, target_probs, draft_probs)
-    # On one path, block verification and traversal are the same.
+    # Block verification allows trees of one path only. For such trees, it is the same as traversal.
     labels = bottom_up.labels()
     return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in draws.shapes], labels, np.nan)
 

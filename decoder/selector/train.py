@@ -218,7 +218,7 @@ class _Trainer:
         self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
 
     def _step(self, rows: Tensor) -> float:
-        # Dropout uses torch's global random generator, whose state must be the same in a resumed training.
+        # Dropout uses torch's global generator, so its seed comes from the generator that a resumed training restores.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
             roots = self._training.select(rows)

@@ -203,7 +203,7 @@ class HostSession(HostRounds):
                 self.proposer.read(self.text[:-1])
 
     def _reserve(self) -> None:
-        # If the draft model computes more nodes than the tree keeps, the proposer enlarges the draft model's cache.
+        # If the draft model needs rows for nodes that the tree does not keep, the proposer enlarges the draft's cache.
         rows = self._longest + 1 + (self._knobs.rule.budget.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:

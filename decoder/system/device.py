@@ -266,7 +266,7 @@ class Graphs:
                     undo()
             torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
-            # Other threads, such as the screen's, may use the device during the capture.
+            # With this mode, other threads, such as the screen's thread, may use the device during the capture.
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 work()
         replay: Callable[[], None] = graph.replay

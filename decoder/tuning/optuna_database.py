@@ -74,7 +74,7 @@ def _reason(error: BaseException) -> BaseException:
     """The database driver's first error, without the SQL statement and links that SQLAlchemy adds."""
     cause = first = error
     chain: BaseException | None = error
-    while chain is not None:  # after a full disk, the error of a failed rollback hides the first error
+    while chain is not None:  # if the disk is full, the rollback fails too, and its error hides the first error
         cause = chain if isinstance(chain, DBAPIError) else cause
         chain = chain.__cause__ or chain.__context__
     return cause.orig if isinstance(cause, DBAPIError) and cause.orig is not None else first

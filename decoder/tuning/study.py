@@ -80,8 +80,8 @@ class Study:
                 load_if_exists=True,
             )
             known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            # Each start is enqueued just before its trial. If all were enqueued now and the search ended early, the
-            # next search in this database would begin with the remaining starts.
+            # Each initial setting is enqueued just before its trial. If all initial settings were enqueued now and the
+            # search ended early, the next search in this database would begin with the settings left in the queue.
             self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 

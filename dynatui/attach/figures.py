@@ -51,7 +51,7 @@ def gauges(kind: Kind, page: Page) -> Gauges:
     speeds = page.get(kind.speed)
     return Gauges(
         length=_mean(lengths),
-        rate=_mean(rates) if lengths else None,  # before the first draft, the gauge is 0
+        rate=_mean(rates) if lengths else None,  # before the first draft, the gauge is 0, which is no rate
         speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
         drafting=_drafting(kind, page),
     )

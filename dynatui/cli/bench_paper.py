@@ -153,7 +153,7 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
-        # The names given by options are checked before data sets are read or downloaded.
+        # Unknown names must be reported before the slow reading or downloading of data sets.
         require_names(extent)
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = data_sets or (FROM_FOLDER if data else FROM_HUB)

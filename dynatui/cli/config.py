@@ -124,6 +124,7 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
-    if option.write and option.default is None:  # a parameter that was not given is shown with its default
+    # The given value may lack some parameters, so the shown value is made from the configuration, which has them all.
+    if option.write and option.default is None:
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

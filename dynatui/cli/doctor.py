@@ -240,7 +240,7 @@ def rounds(case: Case) -> Iterator[Finding]:
         try:
             path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
         except ConfigError:
-            return  # quantised weights that cannot be loaded, which the probe of models reports
+            return  # the probe of models reports that quantised weights cannot be loaded
         if (len(whole) < len(names) or pair.draft == MTP) and has_graphs(device):
             path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
         elif tokenizers_of(*folders.values())[1]:

@@ -215,7 +215,8 @@ def watch(
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = prompts.of_files()
     require_both(models.target, models.draft)
-    on_screen = wants_screen and streams.can_show_screen()  # may replace standard input, so prompts are read first
+    # `can_show_screen` may replace standard input, so the prompts must have been read before.
+    on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}

@@ -124,7 +124,7 @@ def _origin(leader: Leader) -> str:
 
 
 def _over_plain(leader: Leader) -> str:
-    # No confidence interval is shown, since repeated texts would make the interval too narrow.
+    # No confidence interval is shown: the search repeats texts, which would make the interval too narrow.
     speedup = ratio(leader.over_plain)
     return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 

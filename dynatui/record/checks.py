@@ -146,7 +146,7 @@ def _off_the_tree(event: Round) -> str:
             return "the accepted nodes do not form a path from the root"
         above = node
     if event.draft_forwards is None:
-        return ""  # the method does not report its drafts
+        return ""  # the method does not report its drafts, so its committed tokens cannot be checked
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
         return "the committed tokens differ from the accepted tokens and one more token"

@@ -36,7 +36,7 @@ def command_line(
         always: Parameters to write even if they have the default value, since a settings file or a variable sets
         another value.
     """
-    if session.models.embedded:  # the embedded pair has other defaults with a screen than without
+    if session.models.embedded:  # these two defaults of the embedded pair depend on whether there is a screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]

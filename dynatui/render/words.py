@@ -128,7 +128,7 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
-        # A speedup means that ar runs too; then only the method's own noise prevents the comparison.
+        # A speedup means that ar runs too. Then the only reason not to compare the texts is the method's own noise.
         return ALONE if draws_alone(method) and figures.speedup is not None else "-"
     if figures.identical_to_ar:
         return "yes"

@@ -112,7 +112,7 @@ def require_other_file(source: Path, page: Path) -> None:
 def _is_same(a: Path, b: Path) -> bool:
     try:
         return a.samefile(b)
-    except OSError:  # a missing or unreadable file is reported on reading or writing
+    except OSError:  # a missing or unreadable file is reported when it is read or written
         return False
 
 

@@ -149,7 +149,7 @@ class KnobEditor:
         lane = state.lane if rules_of(state.watched) == rules_name else state.lanes.get(rules_name)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
             knobs = lane.knobs
-            # A later turn may have set bounds that exclude the values of the round; then these values are ignored.
+            # If a turn after the round has set bounds that exclude the round's values, these values are ignored.
             with suppress(ConfigError):
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
         for turn in self._pending:

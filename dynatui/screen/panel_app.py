@@ -125,7 +125,7 @@ class PanelApp(App[None], inherit_bindings=False):
 
     def on_resize(self) -> None:
         """Rearranges the canvases after this event, since the app's size is updated only then."""
-        self.screen.refresh()  # the screen may have been cleared by a suspension that ends with this event
+        self.screen.refresh()  # this event may end a suspension, during which the terminal may have been cleared
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
@@ -221,7 +221,6 @@ class PanelApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        if (
-            changes := frame.text()
-        ) and self._driver is not None:  # not by Textual's compositor, but as one synchronised update
+        # Textual's compositor is bypassed, so that all changes are one synchronised update.
+        if (changes := frame.text()) and self._driver is not None:
             self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

@@ -88,7 +88,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
     lockstep = Lockstep(Side(names[0], left_recording), Side(names[1], right_recording), view.speed)
     with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, terminal_lost):
         if terminal_lost:
-            os._exit(code)  # the terminal is closed, and a flush could block
+            os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
         return code
 
 
@@ -97,7 +97,7 @@ def attach(source: ServerSource, view: View) -> int:
     with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, terminal_lost):
         source.close(_WAIT_S)
         if terminal_lost:
-            os._exit(code)  # the terminal is closed, and a flush could block
+            os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
         if code == _FAULT:
             streams.say(f"stopped because of a bug; please report what {log} says")
         if app.failure is not None:
@@ -130,7 +130,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             shutdown = Shutdown(output)
             until_finished.enter_context(shutdown.watched())
             app = make(output=output, shutdown=shutdown)
-            gc.freeze()  # imported objects stay; scanning them in a garbage collection would delay a frame
+            gc.freeze()  # imported objects stay in memory, and a garbage collection that scans them would delay a frame
             app.run(mouse=mouse)
             terminal_lost = output.lost
         code = app.return_code or (HUNG_UP if terminal_lost else 0)
@@ -144,7 +144,7 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
     app.aside.wait(_ASIDE_S)
     ended = app.source.close(_WAIT_S)
     if terminal_lost:
-        os._exit(code)  # the terminal is closed, and a flush could block
+        os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
     with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a bug; please report what {log} says\n")

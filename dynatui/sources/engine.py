@@ -215,7 +215,7 @@ class EngineSource:
                 if decode is None:
                     self._report("importing torch")
                     decode = self._load(self._report, self._progress)
-                    gc.freeze()  # libraries and models stay in memory, so no collection need scan their objects
+                    gc.freeze()  # libraries and models stay in memory, so collections need not scan their objects
                 if self._stopped:
                     return
                 self._decode(decode)

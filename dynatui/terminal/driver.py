@@ -67,7 +67,7 @@ class Interpreter(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
         try:
             return list(super()._sequence_to_key_events(sequence, alt))
-        except (ValueError, OverflowError):  # a malformed number, or not the code of a character
+        except (ValueError, OverflowError):  # a number in the sequence is malformed, or is no character code
             return [events.Key(Keys.Ignore, sequence)]
 
 

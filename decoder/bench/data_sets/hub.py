@@ -63,7 +63,7 @@ def _downloaded(files: HubFiles) -> list[Path]:
 
     disable_progress_bars()  # progress bars would overwrite the terminal app's screen
     hub = HfApi()
-    # huggingface_hub retries downloads but not this request, so that a missing network is detected at once
+    # huggingface_hub retries downloads, but not this request, so without a network this request fails at once
     there = hub.dataset_info(files.repository, timeout=PATIENCE_S).siblings or []
     names = sorted(file.rfilename for file in there if Path(file.rfilename).match(files.pattern))
     return [Path(hub.hf_hub_download(files.repository, name, repo_type="dataset")) for name in names]

@@ -90,7 +90,7 @@ def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[S
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
     job.request()
     if job.selector != SHIPPED:
-        # raises an error for an unusable selector before the slow loading of models
+        # an unusable selector must be reported before the slow loading of models
         read_info(Path(job.selector))
     with opened(job.log, FORMAT) as log:
         return _measured(job, log, note, show)

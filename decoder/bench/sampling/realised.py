@@ -52,7 +52,7 @@ def contenders(
         for contest, shape in shapes.items()
     }
     for contest in request.selecting():
-        # the shape of the first round; in all later rounds, the selector chooses the shape
+        # `first` is the shape of the first round; in all later rounds, the selector chooses the shape
         first = shapes[Contest(contest.verifier, Drafting.DELAYED)]
         drawn[selecting_name(contest)] = Delayed(
             contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector

@@ -52,7 +52,8 @@ def _reports(
                 known.append(message)
                 sweep = sweep or existing(task.storage, message.study)
             if sweep is not None:
-                # ignores short outages of the database; if the outage lasts, a worker raises the error
+                # An error is ignored, since the database may be unreachable only for a short time. If it remains
+                # unreachable, a worker raises the error.
                 report = None
                 with suppress(DatabaseError):
                     report = read(sweep)

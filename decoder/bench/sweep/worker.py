@@ -66,6 +66,7 @@ def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
 
 def _beat(sweep: Sweep, claim: Claim, stop: threading.Event) -> None:
     while not stop.wait(sweep.heartbeat_s):
-        # ignores short outages of the database; if the outage lasts, storing the result raises the error
+        # An error is ignored, since the database may be unreachable only for a short time. If it remains unreachable,
+        # storing the result raises the error.
         with suppress(DatabaseError):
             prolonged(sweep, claim)

@@ -82,7 +82,7 @@ class AcceptanceModel:
         `logprobs`; None if it is not among them. For the other arguments, see the method `shares`.
         """
         if logprobs[-1] < _LEAST_LOGPROB:
-            # The draft may assign a token probability 0, whose logarithm is minus infinity.
+            # The draft's probability of a token may be 0. Its logarithm, minus infinity, would make the sums NaN.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
         *probabilities, other = shares
         mean = square = 0.0

@@ -221,15 +221,15 @@ class TreeSizeController:
         beside = model_guesses.beside(guess.tokens, guess.shares) if model_guesses else guess.shares
         for token, share in zip(guess.tokens, beside, strict=False):
             drafted_already = model_guesses is not None and token in model_guesses.tokens[: model_guesses.count]
-            # If a row costs nothing, even a guess of probability 0 would pay, but the tree needs the logarithm of the
-            # probability.
+            # A guess of probability 0 is left out even if a row costs nothing, since the tree needs the logarithm of
+            # the probability.
             pays = share > 0 and above * share >= drafted.row_price
             if not drafted_already and pays and first <= MOST_TRIED:
                 tokens.append(token)
                 shares.append(share)
         drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
-        # The draft model can read a node only if it has read the node's parent. So a new match is computed only if the
-        # draft model has read `parent`.
+        # A node's match is needed only if the draft model reads the node, and it can do so only after it has read
+        # `parent`. So if it has not read `parent`, the children's entries are mere placeholders.
         match = drafted.matches[parent]
         drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]

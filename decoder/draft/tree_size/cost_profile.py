@@ -92,8 +92,8 @@ class _Calls:
     def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
-        # The text's keys and values are left as zeros, which take as long to read as other values. The first pass
-        # allocates them.
+        # This first pass allocates the keys and values of the text. They remain zeros, which take as long to read as
+        # other values.
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:

@@ -31,7 +31,7 @@ class ModelGuesses:
         tokens.
         """
         guesses = list(zip(tokens, probabilities, strict=False))
-        # Computed as a sum, since 1 - p rounds to 0 if a token is nearly certain.
+        # The lookup's probability of tokens outside `self.tokens` is computed as a sum, since 1 - p may round to 0.
         unknown = probabilities[-1] + sum(probability for token, probability in guesses if token not in self.tokens)
         return [
             self.shares[self.tokens.index(token)] if token in self.tokens else self.shares[-1] * probability / unknown

@@ -113,8 +113,8 @@ def draft_adds(
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):
         probability = probabilities[level] if level < len(probabilities) else 0.0
-        # If the chain failed at this level or an earlier one, the path of the draft model's first guesses may continue
-        # from the point of failure.
+        # `following` is the probability that the chain has failed at this level or an earlier level, and that the draft
+        # model's first guesses are accepted from the failed level to this level.
         following = first * (following + above - probability)
         above = probability
         tokens += following

@@ -59,8 +59,7 @@ class PlanController:
     def _plan(self, deepest: int) -> Plan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
-            # If no draft could pay at the known times, even with all guesses accepted, the probe is a single round,
-            # which measures the times again.
+            # If drafting could not pay at the known times, the probe is a single round, which measures the times again.
             self._probing = self._awaited = PROBES if self.credit.could_pay else 1
             self._hits, self._plan_in_use = 0, None
         if self._probing:

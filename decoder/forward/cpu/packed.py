@@ -144,7 +144,7 @@ def works(maker: Maker, dtype: torch.dtype) -> bool:
     if dtype not in (torch.float32, *HALF):
         return False
     weight, bias, rows = torch.linspace(-1, 1, 96).reshape(6, 16), torch.arange(6.0), torch.linspace(0, 2, 64)
-    # The rows are a slice of wider rows, as in a model.
+    # As in a model, the rows are a slice of wider rows, so they are not contiguous.
     rows = rows.reshape(2, 32)[:, 16:]
     expected = functional.linear(rows, weight, bias)
     tolerance = 1e-5 if dtype is torch.float32 else 0.2

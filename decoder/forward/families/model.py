@@ -50,7 +50,7 @@ class RmsNorm:
     def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
         """Rows normalised to mean square 1."""
         if rows.dtype is torch.float64:
-            # Computed in float32, as Hugging Face's modules do for every dtype of the model.
+            # The norm is computed in float32, as Hugging Face's modules do for every dtype of the model.
             single = rows.float()
             return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
         return torch.rms_norm(rows, self.shape, None, self.epsilon)

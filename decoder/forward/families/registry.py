@@ -117,7 +117,8 @@ def runs(arch: Architecture) -> bool:
     return (
         arch.hidden_act in family.activations
         and family.layer_types.issuperset(arch.layer_types)
-        # Rotations view pairs of columns as complex numbers, so queries and keys must begin at even columns.
+        # Rotations view pairs of columns as complex numbers, so queries and keys must begin at even columns. With a
+        # parallel residual, the MLP's columns come before the queries.
         and arch.intermediate_size % 2 == 0
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
         and arch.rope_parameters["rope_type"] in ROTARY

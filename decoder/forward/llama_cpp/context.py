@@ -107,7 +107,7 @@ class Context:
                 f"llama.cpp has no room for {rows} rows of keys and values: {why}; give fewer --max-new-tokens"
             )
         self._handle: int = handle
-        # The model is an argument, so that it is freed after its contexts.
+        # The finalizer holds the model, so that the model is freed after its contexts.
         weakref.finalize(self, _free, self._library, handle, model)
         _require_sizes(self._library, handle, sizes)
         self.rows: int = sizes["n_ctx"]

@@ -50,8 +50,8 @@ class Paths(DraftedRows):
 
     def step(self, pending: Sequence[int]) -> Step:
         """See `DraftedRows`."""
-        # The longest paths come first. So, for as long as possible, the sequences that still have rows to compute have
-        # successive numbers; llama.cpp computes only such sequences together.
+        # llama.cpp computes sequences together only if their numbers are successive. If the longest paths come first,
+        # the sequences that still have rows to compute keep successive numbers for as long as possible.
         ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)
         step = Step(dropped=self._unneeded([base for base, *_ in ways]))
         self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}

@@ -78,7 +78,8 @@ class Sequences(DraftedRows):
             held_by = self.holders[parent] if parent != TEXT else 0
             end = self.rows[parent].position + 1 if parent != TEXT else self.length
             step.copies.append(Copy(held_by, ready, end))
-        # To mark the sequence as taken, its end is a number that no row has, until the caller sets the path's last row.
+        # This entry marks the sequence as taken: its end is a number that no row has yet. The caller replaces it by the
+        # path's last row.
         self._ends[ready] = len(self.rows)
         return ready
 

@@ -106,7 +106,7 @@ class RecurrentForward:
     def tapped(self, states: LayerStates) -> "RecurrentForward":
         """See `Tappable`."""
         twin = copy.copy(self)
-        # The twin takes these results of trial passes from this form, since its own trial passes would record states.
+        # These results of trial passes are copied, since trial passes of the twin would write to `states`.
         twin.owners, twin.chunks, twin.stepwise = self.owners, self.chunks, self.stepwise
         twin._rows = self._rows.tapped(states)  # noqa: SLF001 - of the same class
         return twin
@@ -116,7 +116,8 @@ class RecurrentForward:
         def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
             masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
             if len(masks) > 1:
-                masks["linear_attention"] = None  # hybrid layers use this mask for their states
+                # Hybrid models give this mask to layers with states, as a mask of padding; None means no padding.
+                masks["linear_attention"] = None
             return self._rows.output(tokens, positions, masks, states, **options)
 
         return output

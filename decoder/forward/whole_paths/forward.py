@@ -52,7 +52,7 @@ class PathForward:
         ids = np.array(held.tokens)[batch.padded]
         begun = held.state is not None
         logits, state = self._computed(in_batch(held.state, len(ids)) if begun else None, ids, held.length)
-        # If this pass made the cache, the cache cannot be shortened, since it did not record the pass.
+        # A cache that this pass has made cannot be shortened, since a new cache does not record its first pass.
         held.latest = PathPass(state, batch.paths, ids.shape[1]) if begun else None
         held.used += len(tokens)
         return logits.flatten(0, 1)[torch.from_numpy(batch.places).to(self._device)]

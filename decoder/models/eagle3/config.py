@@ -65,7 +65,8 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
     fc_norm: bool = False
     norm_output: bool = False
     eagle_config: Nested | None = None
-    # Only in P-EAGLE: the token of mask rows, under any of its three published names, and the number of guesses.
+    # Only P-EAGLE has the following fields: the token of mask rows, which has three published names, and the settings
+    # with the number of guesses.
     mask_token_id: Token | None = None
     pard_token: Token | None = None
     ptd_token_id: Token | None = None

@@ -37,7 +37,7 @@ def _check_whole(name: str, file: GgufFile) -> None:
 def _check_tokenizer(name: str, file: GgufFile) -> None:
     if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
         raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
-    if len(set(file.tokens)) < len(file.tokens):  # llama.cpp would end the process
+    if len(set(file.tokens)) < len(file.tokens):  # such a file would make llama.cpp end the process
         raise ConfigError(f"{name} has a tokenizer that names a token twice; {AGAIN}")
 
 

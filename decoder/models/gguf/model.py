@@ -40,8 +40,8 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
         width=model.width,
         context=file.size("context_length") or 0,
         device=device,
-        # With float16, the check for near ties and the probe allow errors of half precision; the errors of quantised
-        # products are as large.
+        # The check for near ties and the probe allow errors as large as those of this dtype. The errors of products
+        # with quantised weights are as large as those of float16.
         dtype=torch.float16 if half else torch.float32,
         eos=GgufTokenizer(file).ends(),
         skeleton=_no_module,

@@ -86,7 +86,7 @@ class Compiled:
         """See `StaticForward`."""
         if len(tokens) not in self._sizes:
             return self.plain.computed(store, tokens, rotation, slots, bias)
-        # If the pass would be recompiled, it runs uncompiled instead, so that the round does not wait.
+        # A pass that would need a recompilation runs uncompiled, so that the round does not wait for the compiler.
         with torch.compiler.set_stance("eager_on_recompile"):
             return self._pass(store, tokens, rotation, slots, bias)
 

@@ -132,8 +132,8 @@ class GraphSlot:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            # Waiting for work that is already queued counts as decode time, but capturing does not. So the wait comes
-            # first.
+            # The time of the capture does not count as decode time, but the time of work that is already queued does.
+            # So this work must end before the capture is timed.
             self.mark().wait()
             started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
             if kind not in self._capturable:

@@ -38,7 +38,7 @@ def verify(
     logits = target.logits(tokens, around[0] + levels, row_slots, bias)
     choices = choose(logits, state.sampling, after[: deepest + 1], levels)
     wrong = tokens != choices.index_select(0, parents)
-    # Accepted nodes form one path, with at most one node at each level from 1 on. All other nodes are assigned level 0.
+    # The accepted nodes form a path, so they have different levels. All other nodes are assigned level 0.
     accepted = torch.where((above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
     torch.amax(accepted, 0, out=state.committed)
     # path[d] is the accepted node at depth d. Beyond the end of the accepted path, path[d] is d, so that the target's

@@ -50,7 +50,9 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)
     possible = order[(one + other)[order] > 0]
     later_one, later_other = _sums_after(one[possible]), _sums_after(other[possible])
-    left_one = left_other = 0.0  # each candidate's probability mass that tokens of lower rank have not used
+    # For each candidate: the probability that it is a token of lower rank than the current token, and loses against the
+    # current token.
+    left_one = left_other = 0.0
     for token, a, b, target_probability, more_one, more_other in zip(
         possible.tolist(),
         one[possible].tolist(),

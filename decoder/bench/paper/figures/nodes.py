@@ -105,5 +105,5 @@ def _costs(axes: Axes, costs: CostCurve) -> None:
     points = [(rows, Interval(value=duration_s * 1000, std=0.0, low=None, high=None)) for rows, duration_s in seconds]
     curve(other, points, COST, "cost (right axis)")
     other.set_ylim(bottom=0)
-    axes.set_zorder(other.get_zorder() + 1)  # draws the points in front of the curve
+    axes.set_zorder(other.get_zorder() + 1)  # draws the lanes' points in front of the cost curve
     axes.patch.set_visible(False)

@@ -113,7 +113,7 @@ def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_pr
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
     probabilities = []
     for refusals in range(drawn.shape[1]):
-        # If the residual is 0 everywhere, the sampled token is tried against the target's distribution.
+        # If the residual is 0 everywhere, the target's distribution replaces it.
         left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
         probabilities.append(ratio(left, under))
         removed = torch.where(refusals < counts[:, None], removed + total, removed)
