@@ -123,7 +123,7 @@ class Database:
                 transaction.change(statement)
 
     def alone(self) -> AbstractContextManager[Transaction]:
-        """Exclusive transaction: no transaction of another worker overlaps it.
+        """Exclusive transaction: exclusive transactions of other workers wait until it ends.
 
         Raises:
             DatabaseError: The database is gone, locked for too long, full, or not writable; nothing was changed.

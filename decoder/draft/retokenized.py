@@ -115,8 +115,8 @@ class GrowingTokens:
         self._longest = 2 * len(self._open)
 
     def _places(self) -> Iterator[int]:
-        """Places at which the open text may be divided: first word starts, the latest first; then all places, since
-        some scripts have no spaces.
+        """Places at which the open text may be divided: starts of words, beginning with the latest, and then all
+        places, since some scripts have no spaces.
         """
         last = len(self._open) - SHORTENED_TO
         starts = [match.start() for match in _WORD_START.finditer(self._open, last - SHORTENED_TO, last)]

@@ -57,8 +57,8 @@ class OwnPasses:
             self.cache.reserve(rows)
 
     def after(self, tokens: Sequence[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after the last `latest` tokens of a text, or after its unread tokens if there are fewer, but always
-        after the last token. The text must not be empty. Cache rows are kept for the longest common prefix of this text
+        """Logits after the last `latest` tokens of a text, without tokens that were already read; the last token always
+        has logits. The text must not be empty. Cache rows are kept for the longest common prefix of this text
         and the text of the previous call.
         """
         kept = min(common_prefix(self.read, tokens), len(tokens) - 1)

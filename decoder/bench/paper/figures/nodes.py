@@ -33,7 +33,7 @@ COST = Look(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
-    """Speed-up over the number of verified nodes, with one point per lane; the right axis has the ms of a target pass.
+    """Speed-up over the number of verified nodes, with one point per lane. The right axis shows ms per target pass.
 
     Lanes of the experiment `main` have their names next to their points.
     """
