@@ -7,11 +7,11 @@
 `same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
 depend on time (log-probabilities up to rounding), the replay of the tests' recordings, and the tests' snapshots of the
 screen. `speed` loads the embedded pair in one process of each checkout. The two processes decode in turns, prompt by
-prompt and method by method, so that changes of the machine's load affect both alike. The ratio of their speeds in
-tokens per second is printed. Even if two processes run the same code, their speeds differ by several percent, and by
-another amount after each start, so detecting a small difference needs many `--starts`. Both checkouts run in this
-Python environment. The exit code is 1 if anything differs (`same`), or if a ratio's whole confidence interval is
-outside the tolerance (`speed`).
+prompt and method by method, so that changes of the machine's load affect both processes alike. The ratio of their
+speeds in tokens per second is printed. Even if two processes run the same code, their speeds differ by several percent,
+and by another amount after each start, so a small difference can only be detected with many `--starts`. Both checkouts
+run in this Python environment. The exit code is 1 if anything differs (`same`), or if a ratio's whole confidence
+interval is outside the tolerance (`speed`).
 """
 
 import argparse
@@ -138,7 +138,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares what `dynatui replay` prints for the tests' recordings, as text and JSON; yields like `decoded`."""
+    """Compares the output of `dynatui replay` for the tests' recordings, as text and JSON; yields tuples like `decoded`."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))

@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR
 
-This command makes random models of equal size, reads a text with each, and measures passes of one row, a chain and a
-tree, and the commits after the chain and the tree. Each repeat measures all models once, in random order, so that
-ratios compare times that were measured close together; the time that the thread waited for a processor does not count.
-DIR contains report.md and the log, from which the same command resumes. Everything is computed on a CPU, in float32.
+This command makes random models of equal size, reads a text with each model, and measures passes over one row, over a
+chain and over a tree, and the commits after the chain and the tree. Each repeat measures all models once, in random
+order, so that ratios compare times that were measured close together; the time that the thread waited for a processor
+does not count. DIR contains report.md and the log, from which the same command resumes. Everything is computed on a
+CPU, in float32.
 """
 
 import argparse

@@ -125,7 +125,9 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> Trial:
-    """Trial of assisted generation with the settings `drafting`, which the assistant's generation config passes on."""
+    """Trial of assisted generation with the settings `drafting`. During the trial, these settings are in the
+    assistant's generation config, from which transformers reads them.
+    """
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)

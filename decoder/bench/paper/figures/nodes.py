@@ -28,7 +28,7 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: if a lane is in several experiments, its results are from the first of them."""
+"""Experiments in order of precedence: if a lane is in several experiments, the first of these gives its results."""
 COST = Look(DARK, "|", ":")
 
 
