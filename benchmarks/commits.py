@@ -138,7 +138,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares the output of `dynatui replay` for the tests' recordings, as text and JSON; yields tuples like `decoded`."""
+    """Compares the text and JSON output of `dynatui replay` for the tests' recordings; yields tuples like `decoded`."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
