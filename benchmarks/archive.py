@@ -1,6 +1,6 @@
 """Archive of step results: one file that stays intact if the program is killed, and from which a later run resumes.
 
-Does not know what a step measures or how it is run.
+This module does not depend on what a step measures or on how a step is run.
 """
 
 import gzip
@@ -22,7 +22,7 @@ STATUS, OUTPUT = "status.json", "output.txt"
 BEGINNING_BYTES, END_BYTES = 50_000, 100_000
 """Numbers of bytes that are kept from the beginning and from the end of a step's output; the middle is dropped."""
 FILES_BYTES = 600_000
-"""Maximum total size in bytes of a step's kept files, not counting its output."""
+"""Maximum total size in bytes of a step's kept files, not counting the step's output."""
 State = Literal["done", "failed", "timed out", "stopped"]
 
 
@@ -39,12 +39,12 @@ class Status:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Names of the step's files that are not kept, since the kept files would otherwise exceed `FILES_BYTES`."""
+    """Names of the step's files that are not kept, because with them the kept files would exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a step: its status and its files' contents by file name."""
+    """Result of a step: the status of the step, and the contents of its files by file name."""
 
     status: Status
     files: Mapping[str, bytes]
@@ -105,7 +105,7 @@ def latest_results(places: Iterable[Path]) -> dict[str, Result]:
 
 
 def _age(status: Status) -> tuple[str, bool]:
-    """Sort key of a status, by start time; for equal start times, the final status comes after "stopped"."""
+    """Sort key of a status: its start time; if two start times are equal, the final status sorts after "stopped"."""
     return status.began_at, status.state != "stopped"
 
 

@@ -1,4 +1,4 @@
-"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and time of the captures in a first text.
+"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and total time of captures in a first text.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
@@ -65,7 +65,10 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """CUDA graphs that method `auto` may need for a text of `tokens` tokens; the draft has read all but one of them."""
+    """Sizes of the CUDA graphs that method `auto` may need while a text grows to `tokens` tokens.
+
+    The draft is assumed to have read all but one of the text's tokens.
+    """
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - slow, so after the options are checked
     from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
@@ -101,7 +104,9 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
 
 
 def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], object]) -> Measurements:
-    """Captures all graphs and reports their times, then decodes texts of `tokens` tokens, the first in a new slot."""
+    """Captures all graphs and reports their times; then decodes texts of `tokens` tokens. The first text needs a
+    new slot, so it includes captures.
+    """
     import torch  # noqa: PLC0415
 
     from decoder.bench.protocol import endless  # noqa: PLC0415

@@ -7,10 +7,11 @@
 `same` decodes the same prompts in both checkouts. It compares every token of every method, every figure that does not
 depend on time (log-probabilities up to rounding), the replay of the tests' recordings, and the tests' snapshots of the
 screen. `speed` loads the embedded pair in one process of each checkout. The two processes decode in turns, prompt by
-prompt and method by method, so that changes of the machine's load affect both alike. The ratio of their speeds in
-tokens per second is printed. Two processes of the same code differ in speed by several percent, differently at each
-start, so detecting a small difference needs many `--starts`. Both checkouts run in this Python environment. The exit
-code is 1 if anything differs (`same`), or if a ratio's whole confidence interval is outside the tolerance (`speed`).
+prompt and method by method, so that changes of the machine's load affect both processes alike. The ratio of their
+speeds in tokens per second is printed. Even if two processes run the same code, their speeds differ by several percent,
+and by another amount after each start, so a small difference can only be detected with many `--starts`. Both checkouts
+run in this Python environment. The exit code is 1 if anything differs (`same`), or if a ratio's whole confidence
+interval is outside the tolerance (`speed`).
 """
 
 import argparse
@@ -122,7 +123,7 @@ def alike(one: Any, two: Any) -> bool:
 
 
 def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Yields for each kind of run the kind's name, the number of compared values, and the names of differing values."""
+    """For each kind of run, yields the kind's name, the number of compared values, and the names of unequal values."""
     for options in RUNS:
         recordings = []
         with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +138,7 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares what `dynatui replay` prints for the tests' recordings, as text and JSON; yields like `decoded`."""
+    """Compares the text and JSON output of `dynatui replay` for the tests' recordings; yields tuples like `decoded`."""
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
@@ -183,7 +184,7 @@ class Worker:
 
 
 def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
-    """Ratios of this checkout's speed to the other's: by method, one list per prompt, with one ratio per repeat."""
+    """Ratios of this checkout's speed to the other checkout's: for each method, a list of ratios per prompt."""
     ratios_of: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
     # The first repeat is a warm-up of both processes, so its ratios do not count.
     for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):
@@ -228,7 +229,7 @@ def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) 
 
 
 def main() -> int:
-    """Runs the comparison of the command line; returns 1 if the checkouts differ."""
+    """Runs the comparison that the command line requests; returns 1 if the checkouts differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     same, speed = kinds.add_parser("same"), kinds.add_parser("speed")

@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR
 
-This command makes random models of equal size, reads a text with each, and measures passes of one row, a chain and a
-tree, and the commits after the chain and the tree. Each repeat measures all models once, in random order, so that
-ratios compare times that were measured close together; the time that the thread waited for a processor does not count.
-DIR contains report.md and the log, from which the same command resumes. Everything is computed on a CPU, in float32.
+This command makes random models of equal size, reads a text with each model, and measures passes over one row, over a
+chain and over a tree, and the commits after the chain and the tree. Each repeat measures all models once, in random
+order, so that ratios compare times that were measured close together; the time that the thread waited for a processor
+does not count. DIR contains report.md and the log, from which the same command resumes. Everything is computed on a
+CPU, in float32.
 """
 
 import argparse
@@ -77,7 +78,7 @@ class Kind:
     family: str
     config: Mapping[str, Any]
     beside: str = "Llama"
-    """Name of the model with full attention with which this model is compared; `native` is the same for both."""
+    """Name of the full-attention model with which this model is compared; both models have the same `native`."""
     native: bool = False
     """Whether the engine's native code runs the model; if False, the model's transformers module runs it."""
 
@@ -97,7 +98,7 @@ KINDS = (
     Kind("Falcon-H1, attention and Mamba 2 in each layer", "falcon_h1", SHAPE | BOTH),
     Kind("Mamba 2, no attention", "mamba2", SHAPE | SCAN),
 )  # fmt: skip
-"""Models of about 54 million weights. Models with experts are left out, since attention and cache have no experts."""
+"""Models of about 54 million weights. Models with experts are left out: experts change neither attention nor cache."""
 
 ROW: tuple[int, ...] = (-1,)
 CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
@@ -120,7 +121,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     kept_s: float
     """Seconds of committing the whole chain."""
     replayed_s: float
-    """Seconds of committing a path that ends within the tree; the states of its rows are computed again."""
+    """Seconds of committing a path that ends within the tree; the states of the path's rows are computed again."""
     cache_bytes: int
     """Allocated bytes of the cache: rows of keys and values, and states."""
     ring_bytes: int | None
@@ -192,7 +193,9 @@ class Reader:
 
     @torch.inference_mode()
     def _round(self, parents: tuple[int, ...], path: Sequence[int]) -> tuple[float, float]:
-        """Seconds of a pass, until the most probable tokens of its rows are known, and of the commit of `path`."""
+        """Seconds of a pass, and seconds of the commit of `path`. The pass ends when the most probable tokens of its
+        rows are known.
+        """
         levels, mask = PASSES[parents]
         ids, places = range(1, 1 + len(parents)), [self.tokens + level for level in levels]
         start = self.clock.now()
@@ -334,7 +337,7 @@ def memory(log: Log, kinds: Sequence[Kind], texts: Sequence[int]) -> Table:
 
 
 def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KINDS) -> int:
-    """Adds missing measurements, writes the report; returns 0, 130 if interrupted, or 2 if the run cannot start."""
+    """Adds missing measurements and writes the report; returns 0, 130 if interrupted, 2 if the run cannot start."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder of the log, from which a later run resumes")
     parser.add_argument("--tokens", metavar="N,N", type=_numbers, default=TOKENS, help="lengths of the texts in tokens")

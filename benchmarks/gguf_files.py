@@ -39,7 +39,7 @@ SPECIAL, NORMAL, UNUSED = 3, 1, 5
 
 
 def write(folder: Path, path: Path, kind: str = "F32", **changed: object) -> Path:
-    """Writes a GPT-NeoX folder as a GGUF file with matrices of this type; returns the file's path.
+    """Writes a GPT-NeoX folder as a GGUF file with matrices of type `kind`; returns the file's path.
 
     Args:
         folder: Folder with config.json, model.safetensors and tokenizer.json.
@@ -83,7 +83,7 @@ def _add_sizes(writer: Any, config: dict[str, Any]) -> None:
 
 
 def add_tokenizer(writer: Any, tokenizer: dict[str, Any], config: dict[str, Any]) -> None:
-    """Adds the tokenizer of a folder, given as its tokenizer.json and its config.json."""
+    """Adds a tokenizer to a GGUF writer, from the contents of a tokenizer.json and a config.json."""
     names: dict[int, str] = {number: text for text, number in tokenizer["model"]["vocab"].items()}
     special = {each["id"]: each["content"] for each in tokenizer["added_tokens"]}
     names |= special

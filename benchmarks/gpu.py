@@ -3,17 +3,17 @@
     python benchmarks/gpu.py --output DIR
     python benchmarks/gpu.py --output DIR --list
 
-The first command runs the steps that are not done yet, each in a process of its own with a time limit, as many steps as
-fit into `--minutes`; the second lists them. After each step all results are written to DIR/results.tar.gz: status,
-output and files of each step. The same command resumes an interrupted run; failed steps are repeated after all others.
-The exit code is 0 if all steps are done, 1 if some steps are not done, and 2 if the program cannot begin; in the last
-case the reason is printed. The program needs torch with CUDA, transformers and a few small packages, but neither the
-screen's packages nor an installed dynatui.
+The first command runs steps that are not done yet, as many as fit into `--minutes`; each step runs in a process of its
+own with a time limit. The second command lists all steps. After each step all results are written to
+DIR/results.tar.gz: status, output and files of each step. The same command resumes an interrupted run; failed steps are
+repeated after all other steps. The exit code is 0 if all steps are done, 1 if some steps are not done, and 2 if the
+program cannot begin; in the last case the reason is printed. The program needs torch with CUDA, transformers and a few
+small packages, but neither the screen's packages nor an installed dynatui.
 
 On a machine that is available for ten minutes at a time and keeps no files:
 
-1. Copy this checkout to the machine, and wheels of those packages in `NEEDED` that the machine lacks. The program's
-   first line of output names the missing packages.
+1. Copy this checkout to the machine. Also copy wheels of the packages in `NEEDED` that the machine lacks; the program's
+   first line of output names these packages.
 2. Run `python benchmarks/gpu.py --output OUT`, where OUT is a folder whose files are copied back.
 3. Keep OUT/results.tar.gz. The next time, copy results.tar.gz to the machine too (the same machine or another one), and
    run `python benchmarks/gpu.py --output OUT --earlier results.tar.gz`. Repeat this until the exit code is 0.

@@ -3,8 +3,8 @@
     python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
 
 This command decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and after a warm-up
-records a few rounds with torch's profiler, which slows these rounds a little. `--sampling 0 1,50,.95` measures first
-greedy rounds, then, with the same pair, rounds at temperature 1 with top-k 50 and top-p .95.
+records a few rounds with torch's profiler, which slows these rounds a little. With `--sampling 0 1,50,.95`, it measures
+greedy rounds first, and then, with the same pair, rounds at temperature 1 with top-k 50 and top-p .95.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def _total(nodes: Iterable[Kernel]) -> float:
 
 
 def _busy(ordered: Sequence[Kernel]) -> float:
-    """Time during which at least one kernel ran, since kernels may run concurrently."""
+    """Time during which at least one kernel ran; times in which several kernels run concurrently count once."""
     busy, until = 0.0, float("-inf")
     for kernel in ordered:
         busy += max(0.0, kernel.end_us - max(until, kernel.start_us))

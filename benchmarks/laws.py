@@ -6,7 +6,7 @@
 The command `run` samples and counts outcomes for all incomplete cases. It writes the counts to DIR every few seconds,
 one file for each case, so the same command resumes even within a case. The command `report` prints verdicts on the
 counts as Markdown. Both commands return exit code 0 if every case is complete and passes, else 1. They need a checkout
-with its tests, and for the cases of the embedded pair also the environment variable DYNATUI_DATA.
+that includes the tests. Cases of the embedded pair also need the environment variable DYNATUI_DATA.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class State(msgspec.Struct):
     """Progress and counts of a case."""
 
     setting: str
-    """Setting of the case; if the setting has changed since, the saved counts are discarded."""
+    """Setting of the case when it was counted; if the case's setting is now another one, the counts are discarded."""
     done: int = 0
     """Number of units of the case, such as texts, that are already counted."""
     seconds: float = 0.0
@@ -133,7 +133,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def main(command_line: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
-    """Runs the cases or reports their results; returns 0 if all pass, 1 if one fails, 2 if the run cannot start."""
+    """Runs the cases or reports their results; returns 0 if all cases pass, 1 if not, 2 if the run cannot start."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     for name, help_text in (

@@ -3,8 +3,8 @@
     python benchmarks/noise.py FILE ...
 
 This command decodes the beginning of each file with every method, in float32 at temperature .6, and measures the time
-in which noise is generated, looked up and added to the draft's logits. The exit code is 1 if, for any method, the upper
-end of the share's 95 % confidence interval over files exceeds the limit.
+in which noise is generated, looked up and added to the draft's logits. Each share has a 95 % confidence interval over
+files. The exit code is 1 if the upper end of any interval exceeds the limit.
 """
 
 import argparse

@@ -41,7 +41,7 @@ FRAME = b"\x1b[?2026h"
 
 @dataclass
 class Terminal:
-    """Pseudo-terminal with a program; reads all output of the program, and answers its queries about the terminal."""
+    """Pseudo-terminal that runs a program, reads all its output, and answers its queries about the terminal."""
 
     command: Sequence[str]
     size: tuple[int, int]
@@ -155,7 +155,9 @@ SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
     (120, 40): (10, Bar(40_000, 20)),
     (200, 60): (10, Bar(float("inf"))),
 }
-"""Frames per second and limits, by terminal size; the CPU limit was set when a frame took 12 to 17 reference tasks."""
+"""Frames per second and limits, by terminal size; the CPU limit was set when a frame took 12 to 17 times as
+long as the reference task.
+"""
 
 
 def reference_s(ticks_per_second: int) -> float:

@@ -1,6 +1,6 @@
 """Runs measurement steps one after another, each in a process of its own with a time limit.
 
-After each step all results so far are written to the archive, `archive.NAME`; the folder `RUNNING` contains the files
+After each step all results so far are written to the archive `archive.NAME`; the folder `RUNNING` contains the files
 of the running step, including its output so far.
 """
 

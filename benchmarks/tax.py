@@ -3,9 +3,9 @@
     python benchmarks/tax.py
 
 This command repeatedly decodes the same prompt in one process in a pseudo-terminal of 120x40; the engine uses one
-thread. Each pair of runs, in random order, has one run with 10 drawn frames per second and one run without drawing, so
-that changes of the machine's load affect both runs alike. The exit code is 1 when the upper end of the slow-down's 95 %
-confidence interval exceeds the limit.
+thread. A pair of runs consists of one run with 10 drawn frames per second and one run without drawing, in random order,
+so that changes of the machine's load affect both runs alike. The exit code is 1 when the upper end of the slow-down's
+95 % confidence interval exceeds the limit.
 """
 
 import argparse

@@ -12,7 +12,7 @@ from decoder.analysis.metrics import Race, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
 FEWEST_ROUNDS = 5
-"""Least number of rounds for which a method gets a verdict."""
+"""Minimum number of rounds that a method needs to get a verdict."""
 REPETITIVE = 0.5
 """Share of distinct 8-grams below which a text repeats itself so much that every acceptance figure is inflated."""
 FULL_SPEED = 1.02

@@ -45,7 +45,7 @@ class Finding:
     helps: str = ""
     """Remedy that would help in all of `cases`; empty if no remedy is known."""
     then: tuple[tuple[str, Cases], ...] = ()
-    """Further remedies, each with the cases that it would help."""
+    """Further remedies; each remedy is followed by the cases that it would help."""
 
 
 def cases(race: Race, run: int) -> Iterator[Case]:

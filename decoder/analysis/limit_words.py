@@ -1,4 +1,4 @@
-"""Wordings of the limits of a method's speed and their remedies, from sentences to short labels.
+"""Wordings of the limits of a method's speed and of the remedies, from whole sentences to short labels.
 
 This module knows neither how limits are determined nor where they are shown.
 """
@@ -36,7 +36,7 @@ class Words:
     clause: str
     """The limit as a clause of a sentence."""
     assumption: str
-    """A clause that states the assumption of the bound, for example: if every guess held."""
+    """A clause that states the assumption of the bound, for example "if every guess held"."""
     line: str
     """The limit in one line."""
     brief: str

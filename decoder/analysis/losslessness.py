@@ -60,9 +60,9 @@ class Evidence(msgspec.Struct, frozen=True):
     variance of a term is estimated as the term's square.
     """
     predicted_tokens: float = 0.0
-    """Expected number of tokens of the rounds with sampled trees."""
+    """Expected total number of tokens that the rounds with sampled trees yield."""
     came_tokens: int = 0
-    """Actual number of tokens of the rounds with sampled trees."""
+    """Actual total number of tokens that the rounds with sampled trees yielded."""
 
     @property
     def light(self) -> Light:
@@ -110,7 +110,7 @@ class AtDepth(msgspec.Struct, frozen=True):
     visits: int = 0
     """Number of visited nodes with sampled children."""
     accepted: int = 0
-    """Number of visited nodes of which a sampled child was accepted."""
+    """Number of visited nodes with an accepted sampled child."""
     l1: float = 0.0
     """Sum of L1 distances between the target's and the draft's distribution."""
     judged: int = 0
@@ -138,7 +138,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Acceptance rate: share of the visited nodes of which a sampled child was accepted."""
+        """Acceptance rate: share of the visited nodes that have an accepted sampled child."""
         return self.accepted / self.visits if self.visits else 0.0
 
     @property

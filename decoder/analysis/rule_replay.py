@@ -102,7 +102,7 @@ class TreeRecord:
         return paths
 
     def total(self, values: NDArray[np.generic]) -> Ints:
-        """Sum over each round's nodes."""
+        """Sum of the values over the nodes of each round."""
         sums: Ints = np.add.reduceat(values, self.starts, dtype=np.int64)
         return sums
 
@@ -195,7 +195,7 @@ def _grown(record: TreeRecord, rule: TreeRule) -> _Growth:
 
 def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Growth:
     """The same growth, except that a node gets no further children if it had fewer children than the rule of its round
-    allowed. Its missing children were excluded by their costs.
+    allowed. In such a node, the missing children were left out because of their costs.
     """
     more = growth.more & ~_lacks_children(record, rule)
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
@@ -237,7 +237,7 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
 
 
 def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Selection of the N_max most probable nodes; of equally probable nodes, those that were drafted first."""
+    """Selection of the N_max most probable nodes; among equally probable nodes, those drafted first are selected."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
@@ -249,8 +249,8 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """`nodes` has one node for each round. For each round, whether N_max of its nodes are more probable than the
-        unknown children of the node in `nodes`.
+        """For each round, whether N_max nodes of the round are more probable than the unknown children of one node.
+        `nodes` has this one node for each round.
         """
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max

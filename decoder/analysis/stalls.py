@@ -24,7 +24,7 @@ SHARE = 1 / 3
 RECENT = 32
 """Number of a method's latest rounds whose median is the usual time of a round."""
 FEW, MANY = 1, 0.1
-"""Largest number of rounds of a run that are left out: `FEW` plus the share `MANY` of all rounds."""
+"""In a run of N rounds, at most `FEW` + `MANY` * N stalled rounds are left out."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -84,7 +84,8 @@ class Stalls(msgspec.Struct, frozen=True):
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
     """Seconds that a round lost by waiting; 0 for a round that has not stalled.
 
-    The waits of some threads do not delay the round, so the lost time is at most the excess over a round's usual time.
+    The waits of some threads do not delay the round, so the lost time is at most the round's time minus the usual
+    time of a round.
 
     Args:
         round_s: Duration of the round.

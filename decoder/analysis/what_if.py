@@ -6,7 +6,7 @@ result is a lower bound. At the end of the accepted path the target chose a toke
 not say whether a wider or deeper tree would have contained this token.
 
 The tables are estimates for another reason too: every round is replayed from the position where it began, but under
-other rules rounds would begin at other positions. The history rule is not replayed. This module knows neither models
+other rules, rounds would begin at other positions. The history rule is not replayed. This module knows neither models
 nor screens.
 """
 
@@ -181,7 +181,9 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and its nearest neighbours within the bounds, at whole numbers of steps from the value; ascending."""
+    """The value and its nearest neighbours within the bounds, in ascending order. Neighbours are whole numbers of steps
+    away from the value.
+    """
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]

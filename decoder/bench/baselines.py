@@ -56,7 +56,7 @@ class _Bursts(BaseStreamer):
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """All baselines in all their settings; at a temperature above 0, they use random numbers of their own."""
+    """All baselines in all their settings; at a temperature above 0, the baselines draw their own random numbers."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
     plain = [
         Contender(
@@ -125,7 +125,9 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> Trial:
-    """Trial of assisted generation; transformers reads its settings from the assistant's generation config."""
+    """Trial of assisted generation with the settings `drafting`. During the trial, these settings are in the
+    assistant's generation config, from which transformers reads them.
+    """
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)

@@ -24,7 +24,7 @@ from decoder.session.protocol import Outcome
 from decoder.system.device import Stopwatch
 
 PromptRead = Callable[[torch.device], None]
-"""Callback that is called with the device between prefill and first round, outside all timed sections."""
+"""Callback that is called between prefill and first round, outside all timed sections; its argument is the device."""
 BASELINE = "ar"
 """Name of plain decoding, the contender with which the texts and speeds of all other contenders are compared."""
 INEXACT = "not exact"

@@ -29,7 +29,7 @@ PATIENT = {
     "keepalives_interval": 5,
     "tcp_user_timeout": 1000 * PATIENCE_S,
 }
-"""Connection options that bound the wait for a server; without them, a vanished host blocks for many minutes."""
+"""Connection options that bound the wait for a server; without them, a call to a vanished host blocks for minutes."""
 LOCK = 0x64796E617475
 """Key of the advisory lock that each transaction in PostgreSQL acquires: the bytes of "dynatu"."""
 EXAMPLES = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
@@ -123,7 +123,7 @@ class Database:
                 transaction.change(statement)
 
     def alone(self) -> AbstractContextManager[Transaction]:
-        """Exclusive transaction: no transaction of another worker overlaps it.
+        """Exclusive transaction: exclusive transactions of other workers wait until it ends.
 
         Raises:
             DatabaseError: The database is gone, locked for too long, full, or not writable; nothing was changed.

@@ -95,8 +95,8 @@ class RecordLog(Generic[H, R]):
             complete: Whether the log has all records; a complete log can be shown on any machine.
 
         Raises:
-            ConfigError: The log has another request, or cannot be written. Or an incomplete log was started on another
-                machine; times of two machines cannot be compared.
+            ConfigError: The log has another request, or cannot be written. Or the log is incomplete and was started on
+                another machine; times of two machines cannot be compared.
         """
         if self.header is None:
             self._write(header)

@@ -49,7 +49,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int | None
     """Allocated bytes of both models' KV caches; None if unknown."""
     peak_bytes: int
-    """Peak memory during the rounds: the device's on CUDA, the process's on a CPU, weights included."""
+    """Peak memory during the rounds, weights included: of the device on CUDA, of the process on a CPU."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Median | None
     """Growth of the round's time divided by the growth of its multiply-adds."""
     kv_bytes: int | None
-    """Bytes by which the KV caches are larger than at the first length; `peak_bytes` is the same for peak memory."""
+    """Bytes by which the KV caches are larger than after the first text; `peak_bytes` is the same for peak memory."""
     peak_bytes: int
 
 

@@ -1,4 +1,4 @@
-"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, which is fastest.
+"""Samples of complete blocks: texts that equal the text of `ar`, contenders with a speed, and the fastest contender.
 
 This module does not depend on reports.
 """
@@ -37,7 +37,7 @@ class Samples:
         """Text of `ar`, the reference, by prompt."""
         compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self._is_right(turn))
         self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
-        """Contenders that have a text which differs from the text of `ar`, but only in tokens that may differ."""
+        """Contenders with a text that differs from the text of `ar` only in tokens that may differ by design."""
 
     def same(self, name: str) -> list[int]:
         """Prompts on which all texts of a contender equal the text of `ar` in every token that must be equal."""
@@ -49,7 +49,7 @@ class Samples:
         return [prompt for prompt in self.same(one) if prompt in others]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
-        """One figure of a contender by prompt, and for each prompt by repeat."""
+        """One figure of a contender: for each prompt, a list with one value per repeat."""
         return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
@@ -59,7 +59,7 @@ class Samples:
         return estimate(ratios(over, under), seed)
 
     def best(self, groups: Sequence[str], seed: int) -> str | None:
-        """Fastest contender in these groups; None if no contender in them has a speed."""
+        """Fastest contender in these groups; None if no contender in these groups has a speed."""
         speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
         known = {name: speed.value for name, speed in speeds.items() if speed is not None}
         return max(known, key=lambda name: known[name]) if known else None

@@ -1,8 +1,8 @@
-"""Pairs with random weights, and loaded pairs with a random draft. Such a draft is certain but right only by chance.
+"""Pairs with random weights, and loaded pairs with a random draft.
 
-Such pairs suffice to measure times, which do not depend on trained weights. The configurations in `shapes/` were
-published by the models' authors. The draft's most probable token always has a probability near 1, so that growth rules
-never end a path early.
+These pairs suffice to measure times, which do not depend on trained weights. The configurations in `shapes/` were
+published by the models' authors. The draft's guesses are right only by chance, but its most probable token always has a
+probability near 1, so that growth rules never end a path early.
 """
 
 import copy

@@ -1,8 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
-If a contender's text differs from the text of `ar` where it must not, the prompt is left out of the contender's speed.
-The difference is reported, with the result of a float32 pass that distinguishes a near tie from an error. All functions
-are pure, except that an argument of type `Judge` runs this float32 pass.
+If a contender's text differs from the text of `ar` in a token that must be equal, the prompt is left out of the
+contender's speed. The difference is reported, with the result of a float32 pass that distinguishes a near tie from an
+error. All functions are pure, except that an argument of type `Judge` runs this float32 pass.
 """
 
 from collections.abc import Callable, Sequence

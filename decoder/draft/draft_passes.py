@@ -91,7 +91,7 @@ class DraftPasses:
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Forwards the nodes of one level, whose parents must have been read or forwarded before. Returns the logits
-        after each node, and the position that follows it.
+        after each node, and the position that follows the node.
 
         The root is not forwarded if it was already read as the last token of the text.
         """

@@ -121,8 +121,8 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """Continuations of the suffix with the largest `expected_tokens`; of equally good suffixes, the longest. None
-        if no suffix occurs earlier.
+        """Continuations of the suffix with the largest `expected_tokens`; if several suffixes are equally good,
+        continuations of the longest of these. None if no suffix occurs earlier.
         """
         best, most_expected = None, 0.0
         for ending in self.suffix_continuations():

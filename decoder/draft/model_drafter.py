@@ -53,7 +53,7 @@ class Passes(Protocol):
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Forwards the nodes of one level, whose parents must have been read or forwarded before. Returns the logits
-        after each node, and the position that follows it.
+        after each node, and the position that follows the node.
 
         If all nodes have the same logits, a single row of logits and a single position may be returned.
         """
@@ -120,7 +120,7 @@ def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Chil
         tree: A tree that has only its root.
         rule: The growth rule.
         children: Best tokens after the root, if the root was read with the text; None if the root must be forwarded.
-        deepest: Number of levels for which the context has room.
+        deepest: Maximum number of levels.
     """
 
     def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
@@ -194,7 +194,7 @@ class ModelDrafter:
         return grown(self, tree, rule, children, deepest)
 
     def keep(self, tree: TokenTree, kept_nodes: Sequence[int]) -> TokenTree:
-        """Reduces the tree to `kept_nodes`, and renumbers its cache rows accordingly."""
+        """Reduces the tree to `kept_nodes`, and assigns the cache rows to the new numbers of the nodes."""
         if len(kept_nodes) == len(tree):
             return tree
         self.passes.renumber(kept_nodes)

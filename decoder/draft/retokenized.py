@@ -17,7 +17,7 @@ OPEN_CHARACTERS, SHORTENED_TO = 512, 128
 `OPEN_CHARACTERS`, it is shortened, but to no less than `SHORTENED_TO` characters.
 """
 TRIED_PLACES = 8
-"""Largest number of places at which one shortening tries to divide the open text."""
+"""Maximum number of places at which `_shorten` tries to divide the open text."""
 _ANCHORS = ("\n", ".", "a", "0")
 """If a token would span a text and the preceding text, these anchors are tried in place of the preceding text. Few
 texts would form a joint token with every anchor.
@@ -58,7 +58,7 @@ class Following:
     """Tokens of texts that follow a given text."""
 
     def __init__(self, tokenizer: TextTokenizer, before: str = "") -> None:
-        """Prepares to tokenize texts that follow `before`; only its last `CONTEXT_CHARACTERS` characters matter."""
+        """Prepares to tokenize texts that follow `before`, of which only the last `CONTEXT_CHARACTERS` matter."""
         self._tokenizer = tokenizer
         self.before = before[-CONTEXT_CHARACTERS:]
         self._known = encoded(tokenizer, self.before)
@@ -115,8 +115,8 @@ class GrowingTokens:
         self._longest = 2 * len(self._open)
 
     def _places(self) -> Iterator[int]:
-        """Places at which the open text may be divided: first word starts, the latest first; then all places, since
-        some scripts have no spaces.
+        """Places at which the open text may be divided: starts of words, beginning with the latest, and then all
+        places, since some scripts have no spaces.
         """
         last = len(self._open) - SHORTENED_TO
         starts = [match.start() for match in _WORD_START.finditer(self._open, last - SHORTENED_TO, last)]

@@ -46,7 +46,7 @@ class SuffixAutomaton:
         """The match after each candidate next token, and the familiarity class of each candidate.
 
         The list of classes has one more entry, for all other tokens: the class of a token that continues the match, or
-        0 if one of the candidates continues it.
+        0 if one of the candidates continues the match.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]

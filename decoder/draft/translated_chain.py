@@ -116,8 +116,8 @@ class TranslatedChain:
             self.logprobs.append(self._counted(start, self._length))
 
     def _counted(self, start: int, end: int) -> Logprob:
-        """Product of the probabilities of the draft tokens that are not yet included in a target token's probability,
-        and whose text begins before `end` or at `start`.
+        """Product of the probabilities of the draft tokens whose text begins before `end` or at `start`. Draft tokens
+        that are already included in a target token's probability do not count.
         """
         total = CERTAIN
         while self._starts and (self._starts[0][0] <= start or self._starts[0][0] < end):

@@ -1,10 +1,10 @@
 """A proposer with a draft model that has another tokenizer than the target. It drafts chains, which are translated
 through text.
 
-The draft reads the text in its own tokens. When the text grows, most of its first tokens stay the same, and their rows
-stay in the draft's KV cache. A wrong translation only lowers acceptance, since the target decides every token. The
-proposer drafts chains instead of trees, since each further guess after a token would need its own translation. This
-module knows nothing of the target's logits.
+The draft reads the text in its own tokens. When the text grows, nearly all earlier tokens stay the same, and the rows
+of these tokens stay in the draft's KV cache. A wrong translation only lowers acceptance, since the target decides every
+token. The proposer drafts chains instead of trees, since each further guess after a token would need its own
+translation. This module knows nothing of the target's logits.
 """
 
 import sys
@@ -57,9 +57,9 @@ class OwnPasses:
             self.cache.reserve(rows)
 
     def after(self, tokens: Sequence[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after the last `latest` tokens of a text, or after its unread tokens if there are fewer, but always
-        after the last token. The text must not be empty. Cache rows are kept for the longest common prefix of this text
-        and the text of the previous call.
+        """Logits after the last `latest` tokens of a text, without tokens that were already read; the last token always
+        has logits. The text must not be empty. Cache rows are kept for the longest common prefix of this text and the
+        text of the previous call.
         """
         kept = min(common_prefix(self.read, tokens), len(tokens) - 1)
         self.cache.cut(kept)

@@ -15,8 +15,8 @@ Rows: TypeAlias = Callable[[Path], Iterator[str]]
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""Test split of PG-19 (100 books) as parquet. deepmind/pg19 is not used, since `datasets` no longer runs its loading
-script.
+"""Test split of PG-19 (100 books) as parquet. deepmind/pg19 is not used, since it needs a loading script, and
+`datasets` no longer runs loading scripts.
 """
 
 

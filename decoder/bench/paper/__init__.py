@@ -1,6 +1,7 @@
 """The DynaTree paper's experiments, repeated with any pair of models: request, measurement and report.
 
 Data flows one way. `experiments` makes the `request` (experiments, lanes, texts) from the `lanes`. `job` lets the
-`contenders` decode in turns, `blocks` makes `records` of their results, and `summary` makes the `report` (means with
-intervals). `tables`, `figures` and `claims` show the report beside the paper's numbers (`published`).
+`contenders` decode in turns, `blocks` turns the results into `records`, and `summary` computes the `report` from the
+records (means with intervals). `tables`, `figures` and `claims` show the report beside the paper's numbers
+(`published`).
 """

@@ -3,9 +3,9 @@
 All functions are pure.
 
 Every claim except losslessness is tested by a quotient of two lanes' results on the same prompts. The claim holds if
-the quotient's entire confidence interval lies on the right side of the limit, and does not hold if the entire interval
-lies on the wrong side. A claim against several rivals holds if it holds against each rival, and does not hold if it
-fails against any rival.
+the quotient's entire confidence interval lies on the side of the limit that the claim requires, and does not hold if
+the entire interval lies on the other side. A claim against several rivals holds if it holds against each rival, and
+does not hold if it fails against any rival.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -25,7 +25,9 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Name of the data set that all experiments except `main` prefer, and the name of the paper's second data set."""
+"""Name of the data set that all experiments except `main` use if it is given, and the paper's name for its second data
+set.
+"""
 PG19_CHARACTERS = 1000
 """The paper's maximum prompt length on PG-19, in characters."""
 ALL_LANES = (
@@ -231,7 +233,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
-    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used, but did not report."""
+    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used but did not report."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

@@ -1,4 +1,4 @@
-"""Start of a new log, or check that an existing log can be resumed.
+"""Starts a new log, or checks that an existing log can be resumed.
 
 An incomplete log can be resumed only on the machine on which it was started, but the commit of the source may differ. A
 complete log can be shown on any machine.
@@ -20,7 +20,8 @@ def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: 
         pair: Loaded target and draft.
         request: Request of the measurement.
         log: Log of the measurement, empty or to be resumed.
-        tokens: Number of tokens of the longest prompt and its text; forward passes are timed after this many tokens.
+        tokens: Number of tokens of the longest prompt and its new tokens together; forward passes are timed after this
+            number of tokens.
         note: Receiver of progress lines.
 
     Raises:

@@ -40,7 +40,9 @@ class OnPaper(OnPair):
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether texts of `extent.length` tokens that exceed the context are an error; otherwise, texts are shortened."""
+    """Whether it is an error if texts of `extent.length` tokens exceed the context; if it is no error, texts are
+    shortened.
+    """
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0

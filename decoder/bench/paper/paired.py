@@ -80,7 +80,10 @@ def courses(report: PaperReport, name: str) -> Iterator[Course]:
 
 
 def mean(values: Values, seed: int) -> Interval | None:
-    """Mean over prompts with its bootstrap interval, which has width 0 if all values are equal; None without values."""
+    """Mean over prompts with its bootstrap interval, which has width 0 if all values are equal.
+
+    None if there are no values.
+    """
     if len(values) > 1 and len(set(values.values())) == 1:
         (same,) = set(values.values())
         return Interval(value=same, low=same, high=same)

@@ -1,4 +1,4 @@
-"""The paper's claims as data, each with the quotient of the paper's own numbers that supports it.
+"""The paper's claims as data, each with the quotient of the paper's own numbers that supports the claim.
 
 The numbers are those of `published`; the numbers of figure 5 and of phase 1 are only in the authors' logs.
 """

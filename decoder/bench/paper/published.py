@@ -31,7 +31,9 @@ FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
 """Rows of fixed trees; v1 labels them as DynaTree."""
 
 GAIN, MEMORY_GAIN = "gain", "memory_gain"
-"""Quantities that only the paper has: % more tokens/s than the ablation's fixed tree, % more peak memory than AR."""
+"""Quantities that only the paper reports: gain in tokens/s over the ablation's fixed tree, in %, and peak memory above
+that of AR, in %.
+"""
 LOGS = "logs"
 """Source label of numbers that are in the authors' logs, but not in any version of the paper."""
 DOUBTS: Mapping[str, str] = {

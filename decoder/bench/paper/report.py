@@ -85,8 +85,8 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Cell | None:
         """Cell with these names, and with the text length `length` and the prompt length `most` if they are given.
 
-        If several cells match, the cell with the greatest text length is returned; if several cells have this text
-        length, the one with the greatest prompt length. None if no cell matches.
+        If several cells match, the cell with the greatest text length is returned, and among cells of this text length
+        the cell with the greatest prompt length. If no cell matches, None is returned.
         """
         cells = [
             cell

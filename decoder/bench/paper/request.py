@@ -19,8 +19,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     """Name of a registered method, or `generate` or `assisted`, which are methods of transformers."""
     family: str
-    """Family of similar lanes, which have one colour in figures, such as `ar`, `linear`, `fixed`, `dynatree` or
-    `hf`.
+    """Family of similar lanes, such as `ar`, `linear`, `fixed`, `dynatree` or `hf`; in figures, all lanes of a family
+    have one colour.
     """
     parameters: dict[str, Any]
     """All parameters of the method by name."""

@@ -1,6 +1,6 @@
 """Summary of blocks: means over prompts with standard deviations and bootstrap intervals. All functions are pure.
 
-If a lane's text differs from the text of `ar` where it must not, the prompt is left out of the lane's times and speeds.
+If a lane's text must equal the text of `ar` but does not, the prompt is left out of the lane's times and speeds.
 """
 
 from collections import defaultdict
@@ -76,7 +76,7 @@ TIMES: Mapping[str, Measure] = {
     "verify_ms": _per_round("verify_s", 1e3),
     "round_ms": _per_round("decode_s", 1e3),
 }
-"""Measures of times and speeds; a prompt is left out if its text differs from the text of `ar` where it must not."""
+"""Measures of times and speeds; a prompt is left out if its text must equal the text of `ar` but does not."""
 COUNTS: Mapping[str, Measure] = {
     "paper_path_length": _plain("tokens_per_round"),
     "path_length": _plain("path_length"),
@@ -185,12 +185,12 @@ def _stats(texts: Sequence[Text], seed: int) -> dict[str, Interval]:
 
 
 def _different(texts: Sequence[Text]) -> set[int]:
-    """Numbers of the prompts with a text that differs from the text of `ar` where it must not."""
+    """Numbers of the prompts with a text that must equal the text of `ar` but does not."""
     return {text.prompt for text in texts if not text.same}
 
 
 def _by_prompt(measure: Measure, texts: Sequence[Text]) -> list[float]:
-    """Mean of a figure over repeats, for each prompt for which it is known."""
+    """Mean of a figure over repeats, for each prompt for which the figure is known."""
     values: dict[int, list[float]] = defaultdict(list)
     for text in texts:
         if (value := measure(text)) is not None:

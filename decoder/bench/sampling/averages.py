@@ -81,7 +81,7 @@ def _drawn_means(
 
 def _means_of(cell: Mapping[int, float], drawn: NDArray[np.int64]) -> NDArray[np.float64]:
     """Mean of one task and setting for each bootstrap sample; if no prompt of a sample has a value, the mean over all
-    prompts that have one.
+    prompts that have a value.
     """
     row = np.array([cell.get(number, 0.0) for number in range(drawn.max() + 1)])
     known = np.isin(drawn, list(cell))

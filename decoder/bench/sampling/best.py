@@ -17,7 +17,7 @@ Aim: TypeAlias = Callable[[DelayedTree, float], float]
 
 
 def tokens_of(request: SamplingRequest, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
-    """Expected block efficiency of each shape that a contest allows: mean over all roots of these texts."""
+    """Expected block efficiency of each shape that a contest allows: mean over all roots of the texts in `records`."""
     roots = [record.roots for record in records]
     means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
     shapes = zip(request.shapes(contest.verifier), means, strict=True)
@@ -27,7 +27,7 @@ def tokens_of(request: SamplingRequest, records: Sequence[Expected], contest: Co
 def best_shape(
     request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
 ) -> tuple[DelayedTree, float]:
-    """Shape that maximises `aim` on these texts, and the shape's block efficiency on these texts."""
+    """Shape that maximises `aim` on the texts in `records`, and the shape's block efficiency on these texts."""
     return max(tokens_of(request, records, contest).items(), key=lambda one: aim(*one))
 
 

@@ -68,7 +68,7 @@ def realised(
     contenders: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
 ) -> Iterator[Realised]:
-    """Decodes the texts of one sampling setting, except those that are in the log, and yields a record of each.
+    """Decodes the texts of one sampling setting that the log lacks, and yields a record for each decoded text.
 
     Args:
         engine: Engine with the loaded pair.

@@ -25,7 +25,7 @@ TOKENS, SPEED = "tokens a round", "tokens a second"
 OTHERS = (*COUPLED_METHODS, BASELINE)
 """Contenders that use none of the compared verifiers: coupled trees and plain decoding."""
 Turns: TypeAlias = Mapping[Place, Sequence[Decoded]]
-"""Decoding results of one contest or contender: for each text, the results of all its repeats."""
+"""Decoding results of one contest or contender: for each text, the results of all repeats."""
 SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
 """Names of the two measures in the text of claims."""
 
@@ -302,7 +302,7 @@ def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
 
 
 def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Values:
-    """Measure of each text, computed from all its repeats."""
+    """Value of a measure for each text, computed from all repeats of the text."""
     return {place: measure(decoded) for place, decoded in turns.items()}
 
 

@@ -80,7 +80,9 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Contests of each verifier with each drafting it supports, and of `BY_ROLLOUTS` with each K above 1."""
+        """Contests of each verifier with each kind of drafting that it supports, and contests of `BY_ROLLOUTS` with
+        each K above 1.
+        """
         contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers

@@ -1,4 +1,4 @@
-"""Measurement of one setting against plain decoding and the reference parameters, in turns on the same prompts.
+"""Measurement of one setting; plain decoding, the reference parameters and the setting decode each prompt in turns.
 
 This module does not depend on the database.
 """

@@ -66,11 +66,11 @@ class Joined:
 
 
 Message: TypeAlias = str | Joined | None
-"""Progress line of a worker, the notice that a worker joined, or None, at which the reader can refresh its display."""
+"""Progress line of a worker, notice that a worker joined, or None; at None, the reader can refresh its display."""
 
 
 def working(task: Task, workers: int, every_s: float) -> Generator[Message, None, None]:
-    """Yields messages of workers until all have ended, and None at least every `every_s` seconds.
+    """Yields messages of workers until all workers have ended, and None at least every `every_s` seconds.
 
     Closing the generator ends the workers.
 

@@ -185,7 +185,7 @@ def space_named(name: str) -> Space:
 
 
 def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """Parameters of the preset, or the paper's if `preset` is None; raises ConfigError if the preset is unknown."""
+    """Parameters of the preset, or of the paper if `preset` is None; raises ConfigError if the preset is unknown."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")
         usual = METHODS[space.method].own

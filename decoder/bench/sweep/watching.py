@@ -1,4 +1,4 @@
-"""Reports on a sweep while its workers are measuring."""
+"""Yields reports on a sweep while its workers measure, or reads one report from the database."""
 
 from collections.abc import Generator
 from contextlib import closing, suppress

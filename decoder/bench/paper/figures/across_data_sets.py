@@ -111,7 +111,9 @@ def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written:
 
 
 def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
-    """Label of a group: the names of its lanes, which can differ between data sets, in the order of the bars."""
+    """Label of a group: the names of the group's lanes, in the order of the bars. The lanes can differ between data
+    sets.
+    """
     lanes = (report.header.request.lane(cell.lane) for cell in group.values())
     return "\n".join(dict.fromkeys(map(label, lanes)))
 

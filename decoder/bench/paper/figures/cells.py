@@ -24,7 +24,7 @@ Lanes: TypeAlias = Sequence[Lane]
 
 
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
-    """Names of the data sets that were measured in an experiment; the data set for WikiText-2 comes first."""
+    """Names of the data sets that were measured in an experiment; the one that stands for WikiText-2 comes first."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
     text_sets = [each for each in report.header.request.text_sets if each.name in measured]
     return [each.name for each in sorted(text_sets, key=lambda each: each.stands_for != FIRST_DATA_SET)]

@@ -1,4 +1,4 @@
-"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7 and one of the paper's first version."""
+"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7 and a figure of its first version."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,7 +30,9 @@ SPEEDUP_UNIT = "speed (x ar)"
 
 
 def fixed_tree_sweep(report: PaperReport) -> Figure | None:
-    """Six panels on the longest texts: speed-up over each parameter, heat maps of speed-up and of l-bar, acceptance."""
+    """Six panels on the longest texts: three panels of speed-up over one parameter each, heat maps of speed-up and of
+    l-bar, and a panel of acceptance.
+    """
     cells = longest(grid_cells(report))
     trees = grid(report, cells)
     if not trees:

@@ -157,7 +157,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Rectangles around a data point in which its label may be placed, nearest first; in units of 1/72 inch."""
+    """Rectangles in which the label of a data point may be placed, in units of 1/72 inch; the nearest one is first."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(

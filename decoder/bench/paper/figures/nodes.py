@@ -28,12 +28,12 @@ from decoder.bench.paper.report import Cell, PaperReport
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: if a lane is in several experiments, its results are from the first of them."""
+"""Experiments in order of precedence: if a lane is in several experiments, the first of these gives its results."""
 COST = Look(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
-    """Speed-up over the number of verified nodes, with one point per lane; the right axis has the ms of a target pass.
+    """Speed-up over the number of verified nodes, with one point per lane. The right axis shows ms per target pass.
 
     Lanes of the experiment `main` have their names next to their points.
     """

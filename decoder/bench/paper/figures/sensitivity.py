@@ -115,7 +115,7 @@ def _line(axes: Axes, measured: Measured) -> None:
 
 
 def _baselines(axes: Axes, lanes: Lanes, cells: Sequence[Cell]) -> None:
-    """Draws horizontal lines at the speed of plain decoding (`ar`), dashed, and of the fixed tree, dotted."""
+    """Draws a dashed line at the speed of plain decoding (`ar`), and a dotted line at the speed of the fixed tree."""
     for method, dash in (("ar", "--"), ("fixed", ":")):
         lane = fastest([lane for lane in lanes if lane.method == method], cells)
         if lane and (stat := stat_of(lane, cells, SPEED)):
