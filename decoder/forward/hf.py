@@ -90,7 +90,9 @@ class Layers(Cache):
         return keys[None], values[None]
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, S, I)."""
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all keys of the indexer, shape
+        (1, S, I).
+        """
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
@@ -102,8 +104,8 @@ class Layers(Cache):
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass. For a single layer, if positions are known: for each new row, its
-        position minus its index in the pass.
+        """Number of cached rows before the pass. If `layer_idx` is given and positions are known, the result instead
+        has a number for each new row: the row's position minus its index in the pass.
 
         Layers that scale queries by position (Llama 4) add each row's index to this number, which gives the row's
         position.
@@ -232,8 +234,8 @@ class ModuleForward:
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """The module's output of one pass; `biases` has, for each layer type, the bias that is added to its attention
-        scores.
+        """The module's output of one pass; `biases` maps each layer type to the bias that is added to the attention
+        scores of layers of this type.
 
         If the options contain `inputs_embeds`, the module reads these rows in place of the tokens.
         """
@@ -310,7 +312,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 def _without_numbers(module: Any) -> Any:
     """A copy of the module on the meta device. The module is copied because a forward pass may store tensors in it.
 
-    All tensors are bfloat16, the only dtype for which the meta device has some operators.
+    All floating-point tensors are bfloat16, since the meta device has some operators only for this dtype.
     """
     originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})

@@ -1,4 +1,5 @@
-"""Acceptance model: the probability that the target accepts each of the draft's best tokens, for all texts of a pair.
+"""Acceptance model of a pair: the probability that the target accepts each of the draft's best tokens. All texts share
+it.
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
 since greedy verification accepts only the target's most probable token, and a weight for all tokens that were not
@@ -20,7 +21,7 @@ UNDRAFTED = -5.0
 SURENESS = (2.0, 1.0)
 """Prior precision of the exponent and of the log-weight."""
 FAMILIAR = 0.8
-"""Initial logarithm of the ratio between the weights of adjacent familiarity classes."""
+"""Logarithm of the initial ratio between the weight factors of adjacent familiarity classes."""
 FAMILIAR_STEP = 0.2
 """Learning rate of the familiarity classes' factors."""
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)

@@ -44,8 +44,8 @@ class PathProbabilities:
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Updates the probabilities with a round's accepted nodes, each given by its rank (from 1) among all drafted
-        nodes by path probability.
+        """Updates the probabilities with the ranks of a round's accepted nodes. A node's rank is its number, from 1,
+        when all drafted nodes are sorted by path probability, highest first.
         """
         self.fade(DECAY)
         measured = bisect_right(SIZES, plan.nodes)
@@ -59,8 +59,8 @@ class PathProbabilities:
         self._reached *= decay
 
     def expected(self, deepest: int) -> list[list[float]]:
-        """Expected number of accepted tokens; the first index is the draft depth, from 0 to `deepest`, and the second
-        is an index into `SIZES`.
+        """Table of the expected number of accepted tokens. Its first index is the draft depth, from 0 to `deepest`; its
+        second index selects a size from `SIZES`.
         """
         counts = np.stack([self._tried, self._reached], -1).tolist()
         probabilities = [[1.0] * len(SIZES)]

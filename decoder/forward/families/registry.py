@@ -108,7 +108,7 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": replace(WINDOWED, name="MistralForCausalLM"),
     "qwen2": replace(WINDOWED, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
 }
-"""Native families by the configuration's `model_type`."""
+"""Native families; keys are the `model_type` of configurations."""
 
 
 def runs(arch: Architecture) -> bool:
