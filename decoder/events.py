@@ -89,8 +89,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Device of the target in words; for a tensor-parallel target, the number of its processes and their devices.
-        """
+        """Device of the target in words; for a tensor-parallel target, the number of processes and their devices."""
         return place(self.device, self.ranks)
 
     @property

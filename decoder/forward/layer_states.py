@@ -46,7 +46,9 @@ class LayerStates:
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores the rows of a pass, one tensor per layer; they replace cache row `first` and all later rows."""
+        """Stores the rows of a pass, one tensor per layer. They replace the rows that were stored for cache row `first`
+        and for all later cache rows.
+        """
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])

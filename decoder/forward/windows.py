@@ -90,7 +90,7 @@ class Windows:
 
 
 def whole_mask(visible: Bool[NDArray[np.bool_], "N M"], keys: int) -> Bool[NDArray[np.bool_], "N S"]:
-    """Mask of all keys, given the mask of the last M of them; every query attends to all keys before the last M."""
+    """Mask of all keys, given the mask of the last M keys; every query attends to all keys before the last M keys."""
     seen = np.ones((len(visible), keys), dtype=np.bool_)
     seen[:, keys - visible.shape[1] :] = visible
     return seen

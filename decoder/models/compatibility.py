@@ -1,4 +1,4 @@
-"""Refuses models that the engine cannot decode exactly, with an error of one sentence, before any text is decoded.
+"""Refuses models with which the engine cannot decode exactly; the error, one sentence, comes before any decoding.
 
 Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all other incompatibilities: it
 computes a few tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree
@@ -69,7 +69,7 @@ text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
-    """Raises PairError for a checkpoint without a language model, or with a model that the engine cannot decode."""
+    """Raises PairError for a checkpoint without a language model, or with a model that the engine cannot run."""
     if isinstance(config, GgufFile):
         check_gguf(name, config)
         return
@@ -177,7 +177,9 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a model, whose logits for a tree differ from those for plain text, gives equal logits by whole paths."""
+    """Whether a model gives equal logits for plain text and for a tree that is computed as whole paths. Called if the
+    logits differ when the tree is computed with a mask.
+    """
     if model.hf.by_paths:
         return False
     try:
@@ -232,7 +234,7 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER` of a second tree, drafted after a path of the first was kept; shape (4, V)."""
+    """Logits after the paths `LATER` of a second tree, which follows a kept path of the first tree; shape (4, V)."""
 
     def as_tree() -> Tensor:
         cache, _ = _first_tree(model)

@@ -75,7 +75,7 @@ METHODS: Mapping[str, Method] = {
     "torchao": Method("torchao", ("torchao",)),
     "vptq": Method("VPTQ", ("vptq", "accelerate"), gpu=True),
 }
-"""Methods that transformers supports, by `quant_method` in a configuration."""
+"""Methods that transformers supports; keys are values of `quant_method` in configurations."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ TOKEN_CHARACTERS = 32
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which neither JSON nor UTF-8 can encode."""
+    """The text with U+FFFD in place of lone surrogates, which neither JSON nor UTF-8 can encode."""
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 

@@ -1,5 +1,4 @@
-"""Acceptance model of a pair: the probability that the target accepts each of the draft's best tokens. All texts share
-it.
+"""Acceptance model of a pair, shared by all texts: how probably the target accepts each of the draft's best tokens.
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
 since greedy verification accepts only the target's most probable token, and a weight for all tokens that were not

@@ -147,8 +147,8 @@ def attended(
     """Computes attention for the columns [queries | keys | values], which begin at column `first`; the output replaces
     the queries.
 
-    Each part is read by a single strided view, since a chain of views would take longer than the attention of a small
-    model.
+    The parts are read through single strided views, since a chain of views would take longer than the attention of a
+    small model.
     """
     same = product.dtype is dtype
     rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)

@@ -128,7 +128,7 @@ class LlamaCache(KvCache):
             self.read([0] * (length - self.length))
 
     def _path(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of drafted rows, from their indices in the cache; raises ValueError if the rows are not a path."""
+        """Numbers of the drafted rows with these cache indices; raises ValueError if the rows do not form a path."""
         path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
             raise ValueError(f"rows {path} do not form a path from the text")

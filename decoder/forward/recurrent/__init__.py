@@ -1,1 +1,2 @@
-"""Models with states that no mask can hide (recurrences, convolutions): their layers compute root-to-leaf paths."""
+"""Models with states (recurrences, convolutions): layers with a state compute root-to-leaf paths without a tree mask.
+"""

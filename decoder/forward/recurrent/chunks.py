@@ -52,7 +52,7 @@ def _usual_size(home: str) -> int | None:
 
 @contextmanager
 def at_most(tokens: int, chunks: Sequence[Chunks]) -> Iterator[None]:
-    """Context in which no chunk is longer than `tokens` tokens, the length of a sequence."""
+    """Context in which no chunk is longer than `tokens` tokens, the length of the sequence to compute."""
     with ExitStack() as stack:
         for each in chunks:
             if tokens < each.size:

@@ -27,7 +27,7 @@ INDEXED_AXES = 3
 
 @dataclass(frozen=True)
 class _Lookup:
-    """A sequence whose items are made when they are read, by number; iteration yields the first `count` items."""
+    """A sequence that makes an item from its index when the item is read; iteration yields the first `count` items."""
 
     item: Callable[[int], Any]
     count: int = 0

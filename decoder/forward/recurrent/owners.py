@@ -1,7 +1,7 @@
 """The modules that own states: found by trial, and called with rows of several paths.
 
-An owner is a module that runs when a state is stored. The trial also shows which of the module's arguments and outputs
-have one row per token: those whose second dimension is the trial's number of tokens.
+An owner is the innermost module that is running when a state is stored. The trial also shows which of the module's
+arguments and outputs have one row per token: those whose second dimension is the trial's number of tokens.
 """
 
 from collections.abc import Callable, Sequence

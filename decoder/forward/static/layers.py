@@ -146,7 +146,7 @@ class NativeStatic:
 def windowed(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], keys: Int[Tensor, "M"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """Bias of each layer type, with the slots outside of windows hidden.
+    """Bias of each layer type, in which the slots outside the window of this type are hidden.
 
     Args:
         bias: Bias of layers without windows.
