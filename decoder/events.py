@@ -163,7 +163,7 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     surprise_variance: float
     """Sum of the variances of -ln p(y)."""
     top1: float
-    """Sum of [y is the most probable token] - max p."""
+    """Sum of [y is the most probable token] - max p, where [...] is 1 if the statement is true, and 0 otherwise."""
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None

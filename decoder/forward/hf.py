@@ -70,7 +70,7 @@ class Layers(Cache):
         Args:
             put: Stores the new rows of a layer.
             rows: Number of cached rows.
-            positions: Positions of the new rows; None: the new rows directly follow the cached rows.
+            positions: Positions of the new rows; None if the new rows directly follow the cached rows.
             put_indexer: Stores the new keys of a layer's indexer.
             key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
             starts: First row that a layer's attention reads, by layer number; row 0 for layers that are not in the
@@ -280,7 +280,7 @@ class ModuleForward:
 def has_room(module: Any, text: int, rows: int) -> bool:
     """Whether a module can compute `rows` rows together after a text of `text` tokens; True if unknown.
 
-    Some families store a mask, or token types, as long as their longest text, and fail beyond this length. Whether a
+    Some families store a mask or token types for texts up to a maximum length, and fail on longer texts. Whether a
     module fails is tried on torch's meta device, whose tensors have only shapes. There a pass takes almost no time;
     with real tensors, it would take minutes and gigabytes. If a module's control flow depends on tensor values, the
     module fails on the meta device even for a few rows, and the answer is unknown.
@@ -377,7 +377,7 @@ def is_quantised(module: Any) -> bool:
 
 @torch.inference_mode()
 def dtype_of(module: Any) -> torch.dtype:
-    """Dtype in which a module computes. Its quantised weights may have another dtype, and their scales a third one."""
+    """Dtype in which a module computes. Quantised weights may have another dtype, and their scales a third dtype."""
     values = next(module.parameters())
     if is_quantised(module):
         values = module.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long, device=values.device))

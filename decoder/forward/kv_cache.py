@@ -128,8 +128,7 @@ class KvCache:
             tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
 
     def gather(self, rows: Sequence[int], origins: Sequence[int]) -> None:
-        """Copies rows from the indices `origins` to the indices `rows`; reads all of them before it overwrites any row.
-        """
+        """Copies rows from indices `origins` to indices `rows`; reads all of them before it overwrites any row."""
         for tensor, axis in self._tensors():
             to, source = (torch.tensor(numbers, dtype=torch.long, device=tensor.device) for numbers in (rows, origins))
             tensor.index_copy_(axis, to, tensor.index_select(axis, source))
@@ -162,7 +161,7 @@ class KvCache:
         self.length = self.used = length
 
     def reserve(self, capacity: int) -> None:
-        """Grows the cache to a total of `capacity` rows if it has fewer; rows in use keep their contents."""
+        """Grows the cache to a total of `capacity` rows if it has fewer rows; rows in use keep their contents."""
         if capacity <= self.capacity:
             return
         self.parts = {part: (_grown(rows, axis, capacity), axis) for part, (rows, axis) in self.parts.items()}

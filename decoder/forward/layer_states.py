@@ -42,7 +42,7 @@ class LayerStates:
         """
         self.layers = tuple(layers)
         self._taken = 0
-        """Number of rows that `take` has returned: the KV cache index of the first row stored here."""
+        """Number of rows that `take` has returned, which is the KV cache index of the first row stored here."""
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:

@@ -199,7 +199,8 @@ class Streaming:
         return seen
 
     def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
-        """Appends one copy of the sinks for each entry of `shifts`, rotated by as many positions as the entry says."""
+        """Appends copies of the sinks, one for each entry of `shifts`; the entry is the copy's rotation, in positions.
+        """
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)

@@ -70,7 +70,7 @@ class Windows:
     """Attention windows of a model that are shorter than its context."""
 
     sizes: Mapping[str, int]
-    """Size in tokens by layer type; empty if all layers attend to the whole text."""
+    """Window size in tokens for each layer type with a window; empty if all layers attend to the whole text."""
     layers: Sequence[str]
     """Attention type of each cached layer."""
 
@@ -143,9 +143,7 @@ def _loop(config: Any) -> tuple[int, int, int]:
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Window sizes of all layers with attention of type `kind`, 0 if a layer has no window; more than one size if the
-    layers differ.
-    """
+    """Set of the window sizes of all layers with attention of type `kind`; a layer without a window has size 0."""
     field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):

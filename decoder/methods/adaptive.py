@@ -22,8 +22,8 @@ class AdaptiveTree(Rules):
     """
 
     d0: float = 5.0
-    """Base depth (rounded). A node at this depth or deeper gets children only if its path probability is at least
-    `rho_deep`.
+    """Base depth, rounded when it is used. A node at this depth or deeper gets children only if its path probability is
+    at least `rho_deep`.
     """
     d_max: int = 8
     """Largest depth of a node."""

@@ -82,8 +82,7 @@ def encode_prompts(
 
     Raises:
         ConfigError: `chat` is set, and the tokenizer has no chat template.
-        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of the one that
-            does not fit.
+        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of this prompt.
     """
     encoded = []
     for number, prompt in enumerate(prompts, 1):

@@ -57,7 +57,7 @@ class AcceptanceModel:
         """
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
-        """Precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal entry."""
+        """Entries of the precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
         """Acceptance probabilities of the tokens after an accepted node: an entry for each of the draft's best tokens,
@@ -113,7 +113,7 @@ class AcceptanceModel:
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual` with the acceptance probabilities of a node's best tokens; the first `count` tokens became
+        """Updates `usual` with the acceptance probabilities of a node's best tokens, of which the first `count` became
         nodes.
         """
         first, second = self._sums

@@ -28,7 +28,7 @@ MOST_TRIED = 4 * MOST_NODES
 FORESIGHT = 0.9
 """Factor on the price of a draft level; below 1, since a level also makes deeper levels possible."""
 REMEMBERED = 4096
-"""Number of tokens at the end of the prompt that are searched for repetitions; earlier tokens of the prompt are not."""
+"""Only this many tokens at the end of the prompt are searched for repetitions."""
 _SLOPE_ROWS = 8
 """The time of one more verification row is an average over this number of additional rows."""
 

@@ -21,7 +21,7 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
-"""Prior for a doubled number of nodes: fraction of the rejections at a depth that the additional nodes avoid."""
+"""Prior for a doubled number of nodes: at each depth, the additional nodes avoid this fraction of the rejections."""
 DECAY = 0.97
 """Decay factor of earlier observations, applied in each round."""
 
@@ -80,8 +80,8 @@ class PathProbabilities:
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """Ranks of the accepted nodes, from 1, among all drafted nodes in order of path probability; of nodes with equal
-    probabilities, the lower number comes first.
+    """Ranks, from 1, of the accepted nodes when all drafted nodes are sorted by path probability, highest first. Nodes
+    of equal probability are sorted by node number.
     """
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
     by_node = {node: rank for rank, node in enumerate(order, 1)}

@@ -96,7 +96,7 @@ class PlanController:
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:
-        """Size with the most expected tokens minus the price of its time; None if plain decoding is better."""
+        """Size that maximises expected tokens minus the price of the round's time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

@@ -75,7 +75,9 @@ class LlamaCache(KvCache):
         """Moves the cache to a larger, empty context; rows that are not copied must be computed again."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Called before rows are drafted. Returns `visible`, which may get more columns for tokens of the text."""
+        """Called before rows are drafted. Returns `visible`, with more columns if tokens of the text become drafted
+        rows.
+        """
         return visible
 
     def _get_ready(self) -> None:

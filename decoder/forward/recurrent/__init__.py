@@ -1,2 +1,1 @@
-"""Models with states (recurrences, convolutions): layers with a state compute root-to-leaf paths without a tree mask.
-"""
+"""Models with states (recurrences, convolutions): layers with states take no tree mask, and so compute whole paths."""

@@ -44,7 +44,7 @@ class Owner:
         return with_tensors(output, lambda number, tensor: change(tensor) if number in self.outputs else tensor)
 
     def joined(self, outputs: Sequence[Any]) -> Any:
-        """One output for the whole sequences, from the outputs for their successive parts."""
+        """Joins the outputs for successive parts of the sequences into one output for the whole sequences."""
         parts = [tensors_of(output) for output in outputs]
         return with_tensors(
             outputs[0],

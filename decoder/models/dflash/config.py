@@ -220,8 +220,7 @@ def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
 
 
 def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads. Flat configurations list layers whose outputs it reads, so 1 is added.
-    """
+    """Target layers whose inputs the head reads. Flat configurations list layers by their outputs, so 1 is added."""
     if dialect.fixed_window:
         field, layers = "aux_hidden_state_layer_ids", options.aux_hidden_state_layer_ids
         if not layers:

@@ -37,7 +37,7 @@ QUANTISATIONS: Mapping[int, str] = {
 """Names of quantisations; keys are llama.cpp's numbers in `general.file_type`."""
 AGAIN = "download the file again, or choose another one"
 STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
-"""Entries of architectures whose layers carry a state from token to token."""
+"""Metadata entries that show that layers carry a state from token to token."""
 BY_PATHS = "a sequence for each draft path"
 """How llama.cpp verifies drafts of models with states."""
 
