@@ -199,7 +199,7 @@ class Streaming:
         return seen
 
     def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
-        """Appends a copy of the sinks for each entry of `shifts`, which is the rotation of the copy in positions."""
+        """Appends a copy of the sinks for each entry of `shifts`; the entry is the copy's rotation in positions."""
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)
