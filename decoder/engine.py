@@ -1,5 +1,5 @@
-"""Engine: a pair of models, with the costs and acceptance probabilities that were measured for this pair. These are
-shared by all texts.
+"""Engine: a pair of models, with the costs and acceptance probabilities that were measured for this pair. All texts
+share these measurements.
 
 Only this module knows whether rounds are driven by the host or by CUDA graphs.
 """
@@ -45,8 +45,8 @@ class Engine:
     graphs.
     """
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """Measured costs of rounds, by length of the text. The key is a power of two, n: its costs are for texts of n / 2
-    to n - 1 tokens.
+    """Measured costs of rounds, by length of the text. Each key n is a power of two; the entry's costs are for texts of
+    n / 2 to n - 1 tokens.
     """
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
     """Acceptance model of drafted tokens for greedy decoding."""
@@ -141,7 +141,7 @@ class Engine:
             self.costs.clear()
 
     def batch_invariant(self) -> "Engine":
-        """The same engine with a batch-invariant target (`--exact`); its costs are measured again.
+        """The same engine with a batch-invariant target (`--exact`); the costs of rounds are measured again.
 
         Raises:
             ConfigError: The target's dtype is float64.
@@ -153,7 +153,7 @@ class Engine:
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":
-        """The same engine with the fastest form of its target; its costs are measured again."""
+        """The same engine with the fastest form of its target; the costs of rounds are measured again."""
         return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
 
 

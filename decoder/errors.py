@@ -90,7 +90,7 @@ def quoted(value: object) -> str:
 
 
 def with_short_quotes(message: str) -> str:
-    """Another library's message, with long quoted values shortened."""
+    """Another library's message, in which long quotations and long words are shortened."""
     return _LONG_QUOTE.sub(lambda match: shortened(match[0]), message)
 
 
@@ -117,8 +117,8 @@ def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context manager that adds the names `options` to a `DecoderError` raised inside it, unless the error names
-    options.
+    """Context manager that adds the names `options` to a `DecoderError` raised inside it, unless the error already
+    names options.
     """
     try:
         yield

@@ -89,7 +89,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Device of the target in words; for a tensor-parallel target, number and devices of its processes."""
+        """Device of the target in words; for a tensor-parallel target, the number of processes and their devices."""
         return place(self.device, self.ranks)
 
     @property
@@ -104,7 +104,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Device of a target in words; for a tensor-parallel target, number and devices of its processes."""
+    """Device of a target in words; for a tensor-parallel target, the number of its processes and their devices."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -147,7 +147,7 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     None for verifiers that accept or reject whole paths.
     """
     bound: float
-    """alpha*: upper bound on the acceptance probability of all lossless verifiers."""
+    """alpha*: upper bound on the acceptance probability of every lossless verifier."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -163,7 +163,7 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     surprise_variance: float
     """Sum of the variances of -ln p(y)."""
     top1: float
-    """Sum of [y is the most probable token] - max p."""
+    """Sum of [y is the most probable token] - max p, where [...] is 1 if the statement is true, and 0 otherwise."""
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None

@@ -20,7 +20,7 @@ KNOB_DIGITS = 6
 .9500000000000001.
 """
 KNOB_GAP = 0.01
-"""Smallest difference between tau_h and tau_l that knobs allow, and smallest value of tau_l."""
+"""Smallest difference between tau_h and tau_l that knobs allow; also the smallest value of tau_l."""
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
@@ -66,8 +66,8 @@ class KnobInfo:
     from 0. Empty for knobs of other kinds.
     """
     keys: str = ""
-    """Two characters, one of `[]`, `{}`, `-=`, `()` and `,;`: the default keys that lower and that raise the value.
-    Empty if the knob has no keys.
+    """The two default keys that lower and raise the value: `[]`, `{}`, `-=`, `()` or `,;`. Empty if the knob has no
+    keys.
     """
     brief: str = ""
     """Meaning in two words, shown next to the knob's slider."""

@@ -84,7 +84,9 @@ def _indexer_keys(config: Any, kinds: Sequence[str]) -> list[int]:
 
 
 def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
-    """Values of a configuration field in each layer; where the field is missing or empty, the values of `usual`."""
+    """One value of a configuration field for each layer; a layer whose value is missing or 0 gets its value from
+    `usual`.
+    """
     named = by_layers(config, field)
     values = named if len(named) == len(usual) else named * len(usual)
     return [value or other for value, other in zip(values, usual, strict=True)]

@@ -32,7 +32,8 @@ SWITCH_S = 0.0005
 def quick_switches(device: torch.device) -> Iterator[None]:
     """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon.
 
-    Otherwise a busy screen thread would delay this thread. On a CPU the interval is unchanged.
+    With the default interval, a busy screen thread would delay the waiting thread. For a CPU, the interval is
+    unchanged.
     """
     before = sys.getswitchinterval()
     if device.type != "cpu":

@@ -70,7 +70,7 @@ class Layers(Cache):
         Args:
             put: Stores the new rows of a layer.
             rows: Number of cached rows.
-            positions: Positions of the new rows; None: the new rows directly follow the cached rows.
+            positions: Positions of the new rows; None if the new rows directly follow the cached rows.
             put_indexer: Stores the new keys of a layer's indexer.
             key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
             starts: First row that a layer's attention reads, by layer number; row 0 for layers that are not in the
@@ -90,7 +90,9 @@ class Layers(Cache):
         return keys[None], values[None]
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all its keys, (1, S, I)."""
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all keys of the indexer, shape
+        (1, S, I).
+        """
         return self._put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
@@ -102,8 +104,8 @@ class Layers(Cache):
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass. For a single layer, if positions are known: for each new row, its
-        position minus its index in the pass.
+        """Number of cached rows before the pass. If `layer_idx` is given and positions are known, the result instead
+        has a number for each new row: the row's position minus its index in the pass.
 
         Layers that scale queries by position (Llama 4) add each row's index to this number, which gives the row's
         position.
@@ -232,8 +234,8 @@ class ModuleForward:
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """The module's output of one pass; `biases` has, for each layer type, the bias that is added to its attention
-        scores.
+        """The module's output of one pass; `biases` maps each layer type to the bias that is added to the attention
+        scores of layers of this type.
 
         If the options contain `inputs_embeds`, the module reads these rows in place of the tokens.
         """
@@ -278,7 +280,7 @@ class ModuleForward:
 def has_room(module: Any, text: int, rows: int) -> bool:
     """Whether a module can compute `rows` rows together after a text of `text` tokens; True if unknown.
 
-    Some families store a mask, or token types, as long as their longest text, and fail beyond this length. Whether a
+    Some families store a mask or token types for texts up to a maximum length, and fail on longer texts. Whether a
     module fails is tried on torch's meta device, whose tensors have only shapes. There a pass takes almost no time;
     with real tensors, it would take minutes and gigabytes. If a module's control flow depends on tensor values, the
     module fails on the meta device even for a few rows, and the answer is unknown.
@@ -310,7 +312,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 def _without_numbers(module: Any) -> Any:
     """A copy of the module on the meta device. The module is copied because a forward pass may store tensors in it.
 
-    All tensors are bfloat16, the only dtype for which the meta device has some operators.
+    All floating-point tensors are bfloat16, since the meta device has some operators only for this dtype.
     """
     originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
@@ -375,7 +377,7 @@ def is_quantised(module: Any) -> bool:
 
 @torch.inference_mode()
 def dtype_of(module: Any) -> torch.dtype:
-    """Dtype in which a module computes. Its quantised weights may have another dtype, and their scales a third one."""
+    """Dtype in which a module computes. Quantised weights may have another dtype, and their scales a third dtype."""
     values = next(module.parameters())
     if is_quantised(module):
         values = module.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long, device=values.device))

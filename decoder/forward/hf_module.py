@@ -34,8 +34,8 @@ class HfModule:
 
         Args:
             traits: Traits of the model. Their `source` is kept only if there is no module, since a module's source
-                would keep its weights in memory.
-            load: Function that loads the module; None: it cannot be loaded again.
+                would keep the module's weights in memory.
+            load: Function that loads the module; None if the module cannot be loaded again.
             module: The module, if it is already loaded.
         """
         self._device = traits.device

@@ -22,7 +22,7 @@ class KvCache:
     """A preallocated KV cache whose rows can be kept or dropped one by one.
 
     Its tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
-    output NaN. If shapes are unknown before the first pass, `store` has no heads until `settle`.
+    output NaN. If shapes are unknown before the first pass, `store` has no heads until `settle` is called.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -35,7 +35,7 @@ class KvCache:
         self._first: dict[Part, tuple[Tensor, int]] = {}
         """Rows of each part in the first pass, with the dimension that counts the rows; empty after `settle`."""
         self.positions: Tensor | None = None
-        """Position of each row in the text, shape (S,), on the host; None if no forward form reads it."""
+        """Position of each row in the text, shape (S,), on the host; None if no forward form reads positions."""
         self.hold(store)
 
     def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -128,7 +128,7 @@ class KvCache:
             tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
 
     def gather(self, rows: Sequence[int], origins: Sequence[int]) -> None:
-        """Copies the rows with indices `origins` to the indices `rows`; all are read before any is overwritten."""
+        """Copies rows from indices `origins` to indices `rows`; reads all of them before it overwrites any row."""
         for tensor, axis in self._tensors():
             to, source = (torch.tensor(numbers, dtype=torch.long, device=tensor.device) for numbers in (rows, origins))
             tensor.index_copy_(axis, to, tensor.index_select(axis, source))
@@ -161,7 +161,7 @@ class KvCache:
         self.length = self.used = length
 
     def reserve(self, capacity: int) -> None:
-        """Grows the cache to a total of `capacity` rows if it has fewer; rows in use keep their contents."""
+        """Grows the cache to a total of `capacity` rows if it has fewer rows; rows in use keep their contents."""
         if capacity <= self.capacity:
             return
         self.parts = {part: (_grown(rows, axis, capacity), axis) for part, (rows, axis) in self.parts.items()}

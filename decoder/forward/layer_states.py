@@ -42,11 +42,13 @@ class LayerStates:
         """
         self.layers = tuple(layers)
         self._taken = 0
-        """Number of rows that `take` has returned: the KV cache index of the first row stored here."""
+        """Number of rows that `take` has returned, which is the KV cache index of the first row stored here."""
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores the rows of a pass, one tensor per layer; they replace cache row `first` and all later rows."""
+        """Stores the rows of a pass, one tensor per layer. They replace the rows that were stored for cache row `first`
+        and for all later cache rows.
+        """
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])

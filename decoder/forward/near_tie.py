@@ -1,9 +1,9 @@
-"""Judges whether a text's first difference from plain decoding is a near tie, by float32 scores with the same noise.
+"""Judges whether a text's first difference from plain decoding is a near tie, by scores in float32 with the same noise.
 
 In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
 scores differ by less than the rounding error may swap ranks. If the scores differ by more, the first difference is a
-bug. A float32 copy may not fit in memory beside the model, so one layer at a time is converted; if even one layer does
-not fit, the CPU computes.
+bug. A float32 copy may not fit in memory beside the model, so one layer at a time is converted. If even one layer does
+not fit, the CPU computes the scores.
 """
 
 import math

@@ -1,12 +1,12 @@
 """StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache.
 
-Each token attends to the first `sinks` tokens of the text and to the latest `window` tokens, itself included; their
-positions are their indices 0, 1, 2, ... in this selection (Xiao et al., "Efficient Streaming Language Models with
-Attention Sinks", section 3.2). The selection does not depend on the other rows of the pass. A rotary score depends only
-on the distance of two positions. So keys within the window keep the rotation of their position in the text, and only
-the sinks are rotated further, by the number of tokens that left the window; each row of a pass attends to its own
-rotated copy of the sinks.
-For a text no longer than sinks and window together, the result equals that of full attention. Knows nothing of drafts.
+Each token attends to the first `sinks` tokens of the text and to the latest `window` tokens, itself included. The
+position of a selected token is its index 0, 1, 2, ... in this selection (Xiao et al., "Efficient Streaming Language
+Models with Attention Sinks", section 3.2). The selection does not depend on the other rows of the pass. A rotary score
+depends only on the distance of two positions. So keys within the window keep the rotation of their position in the
+text, and only the sinks are rotated further, by the number of tokens that left the window; each row of a pass attends
+to its own rotated copy of the sinks. For a text no longer than sinks and window together, the result equals that of
+full attention. Knows nothing of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -199,7 +199,7 @@ class Streaming:
         return seen
 
     def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
-        """Appends one copy of the sinks for each entry of `shifts`, rotated by as many positions as the entry says."""
+        """Appends a copy of the sinks for each entry of `shifts`; the entry is the copy's rotation in positions."""
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)

@@ -70,7 +70,7 @@ class Windows:
     """Attention windows of a model that are shorter than its context."""
 
     sizes: Mapping[str, int]
-    """Size in tokens by layer type; empty if all layers attend to the whole text."""
+    """Window size in tokens for each layer type with a window; empty if all layers attend to the whole text."""
     layers: Sequence[str]
     """Attention type of each cached layer."""
 
@@ -90,7 +90,7 @@ class Windows:
 
 
 def whole_mask(visible: Bool[NDArray[np.bool_], "N M"], keys: int) -> Bool[NDArray[np.bool_], "N S"]:
-    """Mask of all keys, given the mask of the last M of them; every query attends to all keys before the last M."""
+    """Mask of all keys, given the mask of the last M keys; every query attends to all keys before the last M keys."""
     seen = np.ones((len(visible), keys), dtype=np.bool_)
     seen[:, keys - visible.shape[1] :] = visible
     return seen
@@ -143,9 +143,7 @@ def _loop(config: Any) -> tuple[int, int, int]:
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Window sizes of all layers with attention of type `kind`, 0 if a layer has no window; more than one size if the
-    layers differ.
-    """
+    """Set of the window sizes of all layers with attention of type `kind`; a layer without a window has size 0."""
     field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):

@@ -96,7 +96,7 @@ def options_of(name: RulesName) -> tuple[Option, ...]:
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """Reference values of a parameter set; command lines and settings state only differences from them."""
+    """Reference values of a parameter set; command lines and settings state only differences from these values."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 

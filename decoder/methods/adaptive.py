@@ -22,13 +22,14 @@ class AdaptiveTree(Rules):
     """
 
     d0: float = 5.0
-    """Base depth (rounded). A node at this depth or deeper gets children only if its path probability is at least
-    `rho_deep`.
+    """Base depth, rounded when it is used. A node at this depth or deeper gets children only if its path probability is
+    at least `rho_deep`.
     """
     d_max: int = 8
     """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Numbers of children of a node: if the draft is confident, if it is neither confident nor unsure, if it is unsure.
+    """Numbers of a node's children: the first if the draft is confident, the third if it is unsure, the second
+    otherwise.
     """
     tau_h: float = 0.9
     """The draft is confident if its largest next-token probability is at least `tau_h`; the history rule adapts
@@ -47,7 +48,7 @@ class AdaptiveTree(Rules):
     window: int = 10
     """Number of rounds over which the history rule averages the depth acceptance."""
     target_acceptance: float = 0.7
-    """Depth acceptance at which the history rule aims."""
+    """Depth acceptance that the history rule tries to reach."""
     eta_d: float = 1.0
     """Step size of the history rule: increase of `d0` per unit of depth acceptance above the target."""
     eta_h: float = 0.1

@@ -106,7 +106,7 @@ class Method:
         return self.own.knobs if self.own is not None else ()
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
-        """Opens a session with the run's parameters; its prompt is not yet prefilled."""
+        """Opens a session with the run's parameters; the session's prompt is not yet prefilled."""
         rules = run.rules(self.rules) if self.rules else None
         if self.opened:
             return self.opened(engine, prompt_ids, run.max_new_tokens, rules)
@@ -118,5 +118,5 @@ class Method:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
     def base(self, rules: TunableParameters) -> TunableParameters:
-        """Reference values (the nearest preset, or the defaults); command lines state only differences from them."""
+        """Reference values (the nearest preset, or the defaults); command lines state only parameters that differ."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

@@ -29,8 +29,8 @@ MOST_SINKS = 64
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """Parameters: `sinks` and `window`, the numbers of first and latest tokens to attend to, and `k`, the length of the
-    chain.
+    """Parameters: `sinks` and `window` are the numbers of first and latest tokens to attend to; `k` is the length of
+    the chain.
     """
 
     sinks: int = 4
@@ -66,7 +66,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
     """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1. At positions below sinks +
-    window, attention reaches all earlier tokens; at later positions, it reaches only some.
+    window, attention reaches all earlier tokens; at later positions, it reaches only some of them.
     """
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:

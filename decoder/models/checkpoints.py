@@ -38,7 +38,8 @@ def looks_like_a_path(name: str) -> bool:
 
 
 def load_config(name: str) -> Any:
-    """Configuration of a hub id or folder (`Architecture`, or transformers' class) or of a GGUF file (`GgufFile`).
+    """Configuration of a model. For a hub id or folder, it is an `Architecture` or a configuration object of
+    transformers; for a GGUF file, it is a `GgufFile`.
 
     Raises:
         ConfigError: The GGUF file is missing or broken.

@@ -1,4 +1,4 @@
-"""Refuses models that the engine cannot decode exactly, with an error of one sentence, before any text is decoded.
+"""Refuses models with which the engine cannot decode exactly; the error, one sentence, comes before any decoding.
 
 Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all other incompatibilities: it
 computes a few tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree
@@ -69,7 +69,7 @@ text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
-    """Raises PairError for a checkpoint without a language model, or with a model that the engine cannot decode."""
+    """Raises PairError for a checkpoint without a language model, or with a model that the engine cannot run."""
     if isinstance(config, GgufFile):
         check_gguf(name, config)
         return
@@ -129,7 +129,7 @@ def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
 
 
 def _check_sizes(name: str, config: Any) -> None:
-    """Refuses implausible sizes in a configuration, whose allocation would take hours or exceed any memory."""
+    """Refuses implausible sizes in a configuration, since allocating memory of such sizes would take hours or fail."""
     for key, most in LARGEST.items():
         for size in by_layers(config, key):
             if size is not None and not (isinstance(size, int) and 1 <= size <= most):
@@ -154,15 +154,15 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
     """Compares the logits of a small tree with the logits of its paths as plain text. If a module is loaded, repeats
-    this with each size in the module's configuration reduced.
+    the comparison with reduced sizes in the module's configuration, one size at a time.
 
     If the logits differ for the tree, but agree if its paths are computed as whole paths, the model is set to compute
     whole paths, which is slower.
 
     Args:
         model: The model under test.
-        plain: The same weights in another form, which computes the plain text if no module is loaded; None: `model`
-            itself computes it.
+        plain: The same weights in another form, which computes the plain text if no module is loaded; if None, `model`
+            itself computes the plain text.
 
     Raises:
         PairError: This model cannot compute a draft tree; the message says why.
@@ -177,7 +177,9 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a model, whose logits for a tree differ from those for plain text, gives equal logits by whole paths."""
+    """Whether a model gives equal logits for plain text and for a tree that is computed as whole paths. Called if the
+    logits differ when the tree is computed with a mask.
+    """
     if model.hf.by_paths:
         return False
     try:
@@ -232,7 +234,7 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER` of a second tree, drafted after a path of the first was kept; shape (4, V)."""
+    """Logits after the paths `LATER` of a second tree, which follows a kept path of the first tree; shape (4, V)."""
 
     def as_tree() -> Tensor:
         cache, _ = _first_tree(model)
@@ -262,13 +264,13 @@ def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
 
 
 def _text_of_form(model: LanguageModel) -> Tensor:
-    """`_text` by the model's forward form."""
+    """`_text`, computed by the model's forward form."""
     return _tried(model, lambda: _after_by_form(model, ((), *PATHS)), NO_TEXT)
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text` by the Hugging Face module, called without mask and positions. The logits after the text itself come from
-    a call with a cache of rows, which fails if the module keeps anything else.
+    """`_text`, computed by the Hugging Face module, which is called without mask and positions. The logits after the
+    text itself come from a call with a cache of rows, which fails if the module keeps anything else.
     """
 
     def as_kept_text() -> Tensor:
@@ -284,12 +286,14 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 
 
 def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """Logits after the probe's text and each of the paths, computed by the module; shape (len(paths), V)."""
+    """For each path, logits after the probe's text and this path, computed by the module; shape (len(paths), V)."""
     return torch.stack([_by_module(model, [*TEXT, *path]) for path in paths])
 
 
 def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """`_after` by the model's forward form, each text in its own cache; a model with states reads token by token."""
+    """`_after`, computed by the model's forward form, with a cache for each path; a model with states reads token by
+    token.
+    """
 
     def after(tokens: Sequence[int]) -> Tensor:
         cache = model.new_cache(len(tokens))

@@ -49,7 +49,7 @@ class FitShape(Protocol):
         """Width of a hidden row of the target."""
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """Layers of a target with `target_layers` layers whose inputs the head reads."""
+        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
 
 
 def sizes_of(name: str, config: Any) -> TargetSizes:
@@ -90,8 +90,8 @@ def read_weights(
         kind: Kind of the head, for messages, for example "EAGLE-3 head".
         wanted: Shapes of required weights, by name.
         optional: Shapes of optional weights, by name.
-        own_name: Function that turns a weight's name in a file into its name in `wanted` or `optional`; None if the
-            weight is not used.
+        own_name: Function that turns a weight's name in a file into its name in `wanted` or `optional`; it returns None
+            if the weight is not used.
 
     Raises:
         ModelError: The weights cannot be read, or do not have these names and shapes.
@@ -128,7 +128,9 @@ def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...
 
 
 def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
-    """The used weights of a file, as (name by `own_name`, tensor); raises ModelError if the file cannot be read."""
+    """Yields name and tensor of each used weight of a file; the name is the result of `own_name`. Raises ModelError if
+    the file cannot be read.
+    """
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - the file is no mapping

@@ -116,8 +116,8 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
 def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype) -> tuple[Any, str]:
     """A new body (a model without output head) of the class of `module`'s body, with this configuration and weights.
 
-    The weights have their names in a checkpoint of the body. Also returns a message that names one weight which does
-    not fit; the message is empty if all weights fit.
+    `weights` have the names that a checkpoint of the body would use. Also returns a message that names one weight which
+    does not fit; the message is empty if all weights fit.
     """
     embedding = torch.zeros(config.vocab_size, config.hidden_size)
     body, info = _from_hub(
@@ -190,7 +190,7 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _counting(tell: Tell) -> Iterator[None]:
-    """Context in which a module is loaded: calls `tell` with the share of weights read so far."""
+    """Context for loading a module; calls `tell` with the share of weights read so far."""
 
     def counted(bar: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
         items, *others = given or (None,)

@@ -109,7 +109,7 @@ class Weights(Mapping[str, Tensor]):
 def known_weights(
     name: str, arch: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
 ) -> Weights | None:
-    """The weights of a hub id or folder; None unless names and shapes are exactly the architecture's."""
+    """The weights of a hub id or folder; None unless their names and shapes are exactly those of the architecture."""
     wanted = shapes(arch)
     try:
         stored = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
@@ -177,7 +177,7 @@ def content_of(name: str, part: str) -> bytes | None:
 
 
 def _file(name: str, part: str) -> Path | None:
-    """Path of the file `part` of a hub id or folder, downloaded unless cached; None if there is no such file."""
+    """Path of the file `part` of a hub id or folder; None if there is no such file. Downloads the file if necessary."""
     if is_gguf(name):
         return None
     if Path(name).is_dir():

@@ -181,8 +181,8 @@ def _windowed(config: Any) -> dict[str, Any] | None:
 
 
 def rotary(config: Any) -> Mapping[str, Any] | None:
-    """Settings of rotary positions, by transformers' present names even if the configuration has older names; None if a
-    setting is unknown.
+    """Settings of rotary positions under transformers' current names, even if the configuration has older names; None
+    if a setting is unknown.
     """
     theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
     share = getattr(config, "rotary_pct", None)

@@ -26,8 +26,9 @@ class Memory:
     windows: tuple[int, ...] = ()
     """Sizes of the attention windows that are shorter than the context, in tokens, ascending."""
     ring_bytes: int = 0
-    """Size of the KV cache of a text as long as the context, if layers with windows kept only as many rows as their
-    window has."""
+    """Size that the KV cache of a text as long as the context would have if layers with windows kept only the rows in
+    their windows.
+    """
 
     @property
     def cache_bytes(self) -> int:

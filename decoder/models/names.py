@@ -3,9 +3,9 @@
 from decoder.errors import ConfigError, require
 
 LOOKUP = "lookup"
-"""Name that is given in place of a draft model for drafting by suffix lookup (`decoder.draft.lookup`)."""
+"""Name that is given in place of a draft model if suffix lookup drafts (`decoder.draft.lookup`)."""
 MTP = "mtp"
-"""Name that is given in place of a draft model for drafting by the target's own MTP layer (`decoder.models.mtp`)."""
+"""Name that is given in place of a draft model if the target's own MTP layer drafts (`decoder.models.mtp`)."""
 
 
 def require_both(target: str | None, draft: str | None) -> None:

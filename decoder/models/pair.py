@@ -27,7 +27,8 @@ class Pair:
     eos: frozenset[int]
     context: int
     """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
-    the target's context length; the draft then drafts as long as its own context has room."""
+    the target's context length; the draft then drafts only while its own context has room.
+    """
     head: StatesReader | None = None
     """Drafting head, which drafts from the target's layer states in place of a draft model; None if no head drafts."""
     translation: Translation | None = None

@@ -35,7 +35,7 @@ class Method:
     gpu: bool = False
     """Whether the method's kernels run only on GPUs."""
     bits: int | None = None
-    """Number of bits of a weight; None if checkpoints of this method differ in it."""
+    """Number of bits of a weight; None if checkpoints of this method differ in this number."""
     converts: bool = False
     """Whether transformers can convert the weights to the model's dtype while it loads them."""
     unpacks: bool = False
@@ -75,7 +75,7 @@ METHODS: Mapping[str, Method] = {
     "torchao": Method("torchao", ("torchao",)),
     "vptq": Method("VPTQ", ("vptq", "accelerate"), gpu=True),
 }
-"""Methods that transformers supports, by `quant_method` in a configuration."""
+"""Methods that transformers supports; keys are values of `quant_method` in configurations."""
 
 
 @dataclass(frozen=True)

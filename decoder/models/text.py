@@ -17,7 +17,7 @@ TOKEN_CHARACTERS = 32
 
 
 def without_surrogates(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which neither JSON nor UTF-8 can encode."""
+    """The text with U+FFFD in place of lone surrogates, which neither JSON nor UTF-8 can encode."""
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
@@ -82,8 +82,7 @@ def encode_prompts(
 
     Raises:
         ConfigError: `chat` is set, and the tokenizer has no chat template.
-        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of the one that
-            does not fit.
+        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of this prompt.
     """
     encoded = []
     for number, prompt in enumerate(prompts, 1):

@@ -92,7 +92,7 @@ OTHERS = (
 PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
 """Fields by which two `AddedToken` objects are compared; the library `tokenizers` would compare only `content`."""
 MOST_WORDS = 100_000
-"""Largest vocabulary of a tokenizer read here; transformers corrects some tokenizers with larger vocabularies."""
+"""Largest vocabulary of a tokenizer that is read here; transformers corrects some tokenizers of larger vocabularies."""
 
 
 def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:

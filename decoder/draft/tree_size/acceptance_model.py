@@ -1,4 +1,4 @@
-"""Acceptance model: the probability that the target accepts each of the draft's best tokens, for all texts of a pair.
+"""Acceptance model of a pair, shared by all texts: how probably the target accepts each of the draft's best tokens.
 
 Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
 since greedy verification accepts only the target's most probable token, and a weight for all tokens that were not
@@ -20,7 +20,7 @@ UNDRAFTED = -5.0
 SURENESS = (2.0, 1.0)
 """Prior precision of the exponent and of the log-weight."""
 FAMILIAR = 0.8
-"""Initial logarithm of the ratio between the weights of adjacent familiarity classes."""
+"""Logarithm of the initial ratio between the weight factors of adjacent familiarity classes."""
 FAMILIAR_STEP = 0.2
 """Learning rate of the familiarity classes' factors."""
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
@@ -57,7 +57,7 @@ class AcceptanceModel:
         """
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
-        """Precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal entry."""
+        """Entries of the precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
         """Acceptance probabilities of the tokens after an accepted node: an entry for each of the draft's best tokens,
@@ -113,7 +113,7 @@ class AcceptanceModel:
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual` with the acceptance probabilities of a node's best tokens; the first `count` tokens became
+        """Updates `usual` with the acceptance probabilities of a node's best tokens, of which the first `count` became
         nodes.
         """
         first, second = self._sums

@@ -1,10 +1,10 @@
 """Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
 
-Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted, and a node
-is kept, if its expected number of accepted tokens exceeds the price of its time. The tokens that a round may lose are
-limited by the text's credit (`loss_limit`). Guesses come from a draft model and from suffix lookup (`lookup_guess`),
-which needs no draft pass. The draft model's tree also stays within DynaTree's growth rule. This module knows
-probabilities and costs, but neither models nor clocks.
+Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted if its
+expected number of accepted tokens exceeds the price of its time, and the same rule decides which nodes are kept. The
+text's credit (`loss_limit`) limits how many tokens a round may lose. Guesses come from a draft model and from suffix
+lookup (`lookup_guess`), which needs no draft pass. The draft model's tree also stays within DynaTree's growth rule.
+This module knows probabilities and costs, but neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ MOST_TRIED = 4 * MOST_NODES
 FORESIGHT = 0.9
 """Factor on the price of a draft level; below 1, since a level also makes deeper levels possible."""
 REMEMBERED = 4096
-"""Number of tokens at the end of the prompt in which repetitions are searched."""
+"""Only this many tokens at the end of the prompt are searched for repetitions."""
 _SLOPE_ROWS = 8
 """The time of one more verification row is an average over this number of additional rows."""
 
@@ -45,7 +45,7 @@ class TreeSizeController:
         """Begins a text with the prompt `text`; the text's rounds update `costs` and `acceptance`."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
-        """Acceptance model of lookup guesses, for this text only, since texts differ in their repetition."""
+        """Acceptance model of lookup guesses, for this text only, since texts differ in how much they repeat."""
         self.credit = LossLimit(costs, acceptance)
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """Loss limit of rounds that draft by lookups alone."""
@@ -142,7 +142,7 @@ class TreeSizeController:
     @property
     def missed(self) -> int:
         """One more than the number of tokens that plain rounds committed since the draft model's last round. The value
-        is updated only when a round uses the model.
+        is updated only when a round uses the draft model.
         """
         return self._round.missed
 

@@ -1,9 +1,9 @@
-"""Cost model of a round on this machine: seconds of a draft level and of a verification, which depend on the number of
+"""Cost model of a round on this machine: how many seconds a draft level or a verification takes, given its number of
 rows.
 
 The model starts from measurements at a few sizes and is updated with the times of rounds. Each update scales the whole
-curve, which thus follows quickly if the text grows or the machine slows down; the curve's shape changes slowly. This
-module knows no models and reads no clock.
+curve of seconds over rows, so the curve adapts quickly if the text grows or the machine slows down. The shape of the
+curve changes slowly. This module knows no models and reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ HIGHEST_ROWS = 65
 PACE_STEP = 0.1
 """After each round, the whole curve is scaled by (measured / expected time) ** PACE_STEP."""
 SELDOM_STEP = 0.3
-"""Value of `PACE_STEP` for the curve of plain rounds, which are rare."""
+"""Step that the curve of plain rounds has in place of `PACE_STEP`, since plain rounds are rare."""
 SHAPE_STEP = 0.02
 """After each round, the time of the measured size nearest to the round's size is scaled by (measured / expected time)
 ** SHAPE_STEP.

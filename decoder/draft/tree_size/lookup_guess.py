@@ -19,8 +19,9 @@ SIBLINGS = 4
 DEEPEST = 64
 """Largest number of levels in a chain of guesses."""
 SHARPNESS, UNDRAFTED = 1.0, 2.0
-"""Priors of the acceptance model: exponent 1 leaves shares unchanged; with log-weight 2, all other tokens together
-weigh over three times as much as a guess of familiarity class 1 whose share is 1."""
+"""Prior means of the acceptance model. Exponent 1 leaves the shares of guesses unchanged. With log-weight 2, all tokens
+that are not guessed together weigh over three times as much as a guess of familiarity class 1 whose share is 1.
+"""
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
@@ -83,7 +84,7 @@ class LookupGuess:
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Expected tokens of a chain minus the price of its time, for the best length; 0 if no length pays.
+    """Gain of a chain of the best length: its expected tokens minus the price of its time; 0 if no length pays.
 
     Args:
         probabilities: Path probabilities of the chain, level by level.

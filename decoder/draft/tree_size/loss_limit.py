@@ -34,15 +34,16 @@ LEAST_STAKE = 0.8
 smaller stake, no draft would fit into a round's time limit.
 """
 OPTIMISM = 1.5
-"""Factor on the recent acceptance probability in the decision whether drafting may pay, which makes the decision
-optimistic.
+"""The decision whether drafting may pay multiplies the recent acceptance probability by this factor, to be optimistic.
 """
 PATIENCE = 12
 """Initial number of tokens without a draft before a probe. If drafting gained tokens in earlier texts, the number is
 reduced by up to a third.
 """
 MOST_PATIENCE = 256
-"""Largest number of tokens without a draft before a probe. The number grows with failed probes, which cost time."""
+"""Largest number of tokens without a draft before a probe. The number grows after failed probes, since probes cost
+time.
+"""
 LONGEST_CHAIN = 8
 """Length in tokens of the longest chain considered in the decision whether drafting pays."""
 MEMORY = 0.98

@@ -21,7 +21,7 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
-"""Prior for a doubled number of nodes: fraction of the rejections at a depth that the additional nodes avoid."""
+"""Prior for a doubled number of nodes: at each depth, the additional nodes avoid this fraction of the rejections."""
 DECAY = 0.97
 """Decay factor of earlier observations, applied in each round."""
 
@@ -44,8 +44,8 @@ class PathProbabilities:
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Updates the probabilities with a round's accepted nodes, each given by its rank (from 1) among all drafted
-        nodes by path probability.
+        """Updates the probabilities with the ranks of a round's accepted nodes. A node's rank is its number, from 1,
+        when all drafted nodes are sorted by path probability, highest first.
         """
         self.fade(DECAY)
         measured = bisect_right(SIZES, plan.nodes)
@@ -59,8 +59,8 @@ class PathProbabilities:
         self._reached *= decay
 
     def expected(self, deepest: int) -> list[list[float]]:
-        """Expected number of accepted tokens; the first index is the draft depth, from 0 to `deepest`, and the second
-        is an index into `SIZES`.
+        """Table of the expected number of accepted tokens. Its first index is the draft depth, from 0 to `deepest`; its
+        second index selects a size from `SIZES`.
         """
         counts = np.stack([self._tried, self._reached], -1).tolist()
         probabilities = [[1.0] * len(SIZES)]
@@ -80,8 +80,8 @@ class PathProbabilities:
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """Ranks of the accepted nodes, from 1, among all drafted nodes in order of path probability; of nodes with equal
-    probabilities, the lower number comes first.
+    """Ranks, from 1, of the accepted nodes when all drafted nodes are sorted by path probability, highest first. Nodes
+    of equal probability are sorted by node number.
     """
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
     by_node = {node: rank for rank, node in enumerate(order, 1)}

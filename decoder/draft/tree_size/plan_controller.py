@@ -1,8 +1,8 @@
 """Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
 
-A graph drafts all levels at once, so each round's size is chosen from a grid, by times and accepted tokens of earlier
-rounds. A probe is a round with a small draft. The size of a round is chosen before the result of the previous round is
-known.
+A graph drafts all levels at once, so each round's size is chosen in advance from a grid. The choice depends on the
+times and accepted tokens of earlier rounds. A probe is a round with a small draft. The size of a round is chosen before
+the result of the previous round is known.
 """
 
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ class PlanController:
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:
-        """Size with the most expected tokens minus the price of its time; None if plain decoding is better."""
+        """Size that maximises expected tokens minus the price of the round's time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

@@ -1,8 +1,8 @@
 """Attention that is summed in float64 and rounded once, for native models and Hugging Face modules.
 
 In a draft tree, the keys of a path lie at other places in the KV cache than the keys of the same tokens in plain text,
-so attention sums them in another order. In float64 this changes about the sixteenth digit; after rounding to half
-precision the bits are equal, except with negligible probability.
+so attention sums them in another order. In float64, the order changes only about the sixteenth digit; after rounding to
+half precision, the bits are equal except with negligible probability.
 """
 
 from collections.abc import Iterator, Sequence

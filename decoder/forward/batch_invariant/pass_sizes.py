@@ -150,7 +150,9 @@ class Trial:
         return not all(turned) or not torch.equal(self._siblings(tokens[:1] * rows), expected[:1].expand_as(expected))
 
     def agreeing(self, widest: int) -> tuple[int, ...]:
-        """Numbers of rows up to `widest` in which each row has the same bits as in a pass of `widest` rows."""
+        """Numbers of rows, up to `widest`. In passes of these sizes, a row has the same bits as in a pass of `widest`
+        rows.
+        """
         tokens = self._tokens[:widest]
         expected = self._siblings(tokens)
 

@@ -101,7 +101,8 @@ class FbgemmLinear:
 def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "N Y"]:
     """The product of rows and matrix^T, for a matrix that is used only once and so is not worth packing.
 
-    For many rows oneDNN is up to twice as fast as torch's own product, whose library is tuned for one vendor's CPUs.
+    For many rows, oneDNN is up to twice as fast as torch's own product, which calls a library tuned for one vendor's
+    CPUs.
     """
     if not _multiplies_plain(matrix.dtype):
         return functional.linear(rows, matrix)

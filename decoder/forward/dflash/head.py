@@ -181,8 +181,8 @@ class BlockHead:
         kept[1] = self._heads(rows, f"{at}.v", heads)
 
     def _mask(self, layer: int, layout: "_Layout") -> Bool[Tensor, "R S"] | None:
-        """Attention mask: the rows of the text and of the blocks that each block row sees; None if each row sees all
-        rows.
+        """Attention mask: which rows of the text and of the blocks each block row sees; None if each block row sees all
+        of them.
         """
         window, causal = self.shape.window(layer), self.shape.causal[layer]
         if window is None and not causal and len(layout.starts) == 1:

@@ -69,7 +69,7 @@ class BlockShape:
     causal: tuple[bool, ...]
     """For each layer, whether attention within the block is causal; otherwise it is bidirectional."""
     target_layers: tuple[int, ...] | None = None
-    """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
+    """Numbers of the target layers whose inputs the head reads, ascending; if None, `usual_layers` chooses them."""
     from_anchor: bool = False
     """Whether a row predicts the token after its position. Otherwise it predicts the token at its position, and the
     first row, which is the text's last token, predicts no token.
@@ -112,7 +112,7 @@ class BlockShape:
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """Layers of a target with `target_layers` layers whose inputs the head reads."""
+        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
         return self.target_layers or usual_layers(target_layers, self.layer.num_hidden_layers)
 
 

@@ -117,7 +117,9 @@ class Head:
         positions: Sequence[int],
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
-        """Attention of a layer; writes keys and values after the cache rows in use, leaves `cache.used` unchanged."""
+        """Attention output of a layer. Writes keys and values after the cache rows in use, but leaves `cache.used`
+        unchanged.
+        """
         arch, name = self.shape.layer, f"layers.{number}.self_attn"
         queries = rotated(self._heads(rows, f"{name}.q", arch.num_attention_heads), positions, self._frequencies)
         keys = rotated(self._heads(rows, f"{name}.k", arch.num_key_value_heads), positions, self._frequencies)

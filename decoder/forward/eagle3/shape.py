@@ -29,7 +29,7 @@ class HeadShape:
     target_width: int
     """Width of a hidden row of the target."""
     target_layers: tuple[int, ...] | None = None
-    """Numbers of the target layers whose inputs the head reads, ascending; None: `usual_layers`."""
+    """Numbers of the target layers whose inputs the head reads, ascending; if None, `usual_layers` chooses them."""
     norm_before_residual: bool = False
     """Whether the residual starts from the normalised hidden row; otherwise it starts from the hidden row itself."""
     norm_before_fc: bool = False
@@ -68,7 +68,7 @@ class HeadShape:
         return self.draft_vocabulary != self.layer.vocab_size
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """Layers of a target with `target_layers` layers whose inputs the head reads."""
+        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
         return self.target_layers or usual_layers(target_layers)
 
 
@@ -113,6 +113,6 @@ def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
 
 
 def optional_shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
-    """Shapes of optional weights, by name: the head's embedding, and maps between its token ids and the target's."""
+    """Shapes of optional weights, by name: the head's embedding, and maps between token ids of head and target."""
     words = shape.layer.vocab_size
     return {"embed_tokens.weight": (words, shape.layer.hidden_size), "t2d": (words,), "d2t": (shape.draft_vocabulary,)}

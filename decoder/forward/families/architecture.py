@@ -21,7 +21,9 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Supported kinds of rotary positions, with the parameters of each kind; no kind depends on the length of the text."""
+"""Supported kinds of rotary positions, with the parameters of each kind. In all kinds, frequencies are independent of
+the text's length.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ class Architecture:
 
 
 def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
-    """Llama 3's frequency scaling: long wavelengths are stretched, short wavelengths are kept, and those in between are
-    interpolated.
+    """Llama 3's frequency scaling: long wavelengths are stretched, short wavelengths are kept, and wavelengths in
+    between are interpolated.
     """
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]

@@ -120,7 +120,9 @@ def prepare_windowed(
     attention: Attention,
     windows: Windows,
 ) -> Pass:
-    """`prepare` for layers with attention windows, which do not read the rows before their windows."""
+    """Like `prepare`, for a model with attention windows: a layer with a window does not read the rows before the
+    window.
+    """
     keys = cache.note(positions)
     masks = windows.masks(whole_mask(visible, len(keys)), keys[cache.used :], keys)
     given = prepare(cache, rotation, positions, visible, groups, attention)

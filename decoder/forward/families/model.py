@@ -58,7 +58,7 @@ class RmsNorm:
 
 @dataclass(frozen=True)
 class Activation:
-    """Activation function of an MLP, on columns of its hidden rows."""
+    """Activation function of an MLP, applied to columns of the MLP's hidden rows."""
 
     in_place: Callable[[Tensor], Tensor]
     """The function; may overwrite its input."""
@@ -147,7 +147,7 @@ def attended(
     """Computes attention for the columns [queries | keys | values], which begin at column `first`; the output replaces
     the queries.
 
-    Queries, keys and values are one strided view each, since a chain of views would take longer than the attention of a
+    The parts are read through single strided views, since a chain of views would take longer than the attention of a
     small model.
     """
     same = product.dtype is dtype

@@ -57,7 +57,7 @@ class Family:
     """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves all three by head."""
     outward: str
     up: tuple[str, ...]
-    """Names of the MLP's first matrix, or of its gate matrix and its first matrix."""
+    """Name of the MLP's first matrix, or names of its gate matrix and its first matrix."""
     down: str
     biased: Callable[[Architecture, str], bool]
     """(architecture, name of a matrix) -> whether this matrix has a bias."""
@@ -108,7 +108,7 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": replace(WINDOWED, name="MistralForCausalLM"),
     "qwen2": replace(WINDOWED, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
 }
-"""Native families by the configuration's `model_type`."""
+"""Native families; keys are values of `model_type` in configurations."""
 
 
 def runs(arch: Architecture) -> bool:

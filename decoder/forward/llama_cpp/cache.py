@@ -75,7 +75,9 @@ class LlamaCache(KvCache):
         """Moves the cache to a larger, empty context; rows that are not copied must be computed again."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Called before rows are drafted. Returns `visible`, which may get more columns for tokens of the text."""
+        """Called before rows are drafted. Returns `visible`, with more columns if tokens of the text become drafted
+        rows.
+        """
         return visible
 
     def _get_ready(self) -> None:
@@ -128,7 +130,7 @@ class LlamaCache(KvCache):
             self.read([0] * (length - self.length))
 
     def _path(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of drafted rows, from their indices in the cache; raises ValueError if the rows are not a path."""
+        """Numbers of the drafted rows with these cache indices; raises ValueError if the rows do not form a path."""
         path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
             raise ValueError(f"rows {path} do not form a path from the text")

@@ -1,5 +1,5 @@
-"""A loaded GGUF model of llama.cpp, and its contexts (KV caches with their passes). Each is freed together with its
-Python object.
+"""A loaded GGUF model of llama.cpp, and its contexts (KV caches with their passes). When the Python object of a model
+or context is freed, llama.cpp frees the model or context too.
 
 llama.cpp ends the process on some wrong calls, so sizes are checked here, before it is called.
 """

@@ -15,7 +15,7 @@ VERSION = b"0.6.0-dev"
 MOST_SEQUENCES = 256
 """Largest number of sequences in a context; llama.cpp ends the process if more are requested."""
 FLOAT32, FLOAT16 = 0, 1
-"""Numbers of these types in ggml."""
+"""ggml's numbers for the types float32 and float16."""
 NO_FLASH_ATTENTION = 0
 ERROR_LEVEL = 4
 """Level of error messages in llama.cpp's log."""

@@ -1,7 +1,7 @@
 """Sequences of llama.cpp for the rows of a draft tree of a model with states: one sequence for each path.
 
 A state cannot go back to an earlier token, and belongs to one sequence. So a sequence can be copied and continued only
-at its end, sequence 0 holds the text and no draft, and a row above several leaves is computed once for the path of each
+at its end. Sequence 0 holds the text and no draft. A row above several leaves is computed once for the path of each
 leaf. There are few sequences, since each needs memory for a whole state. If they do not suffice, the pass is divided,
 and paths that no pending row continues are dropped from memory; before a later row can continue such a path, the path
 is computed again from the text. Pure bookkeeping: knows no library.
@@ -78,7 +78,9 @@ class Paths(DraftedRows):
         return step
 
     def _way(self, leaf: int) -> list[int]:
-        """The last row on a leaf's path at which a sequence ends, or `TEXT`; then all later rows, up to the leaf."""
+        """The rows of a leaf's path that must be computed. They are preceded by the row that they follow: the last row
+        of the path at which a sequence ends, or `TEXT`.
+        """
         path = [TEXT, *self.above(leaf)]
         ends = {TEXT, *self.ends.values()}
         return path[max(number for number, row in enumerate(path) if row in ends) :]

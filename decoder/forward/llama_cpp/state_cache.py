@@ -2,9 +2,9 @@
 cannot go back.
 
 Sequence 0 holds the text's state, and each draft path continues a copy of it (see `paths`). When a path is kept, the
-sequence that holds most of its first rows replaces sequence 0. The remaining tokens of the path are pending: they are
-computed at the beginning of the next text or chain, or in a pass of their own before any other draft. When a text is
-cut, its state is computed from the snapshot: a copy of an earlier state of the text.
+sequence that holds the longest beginning of this path replaces sequence 0. The remaining tokens of the path are
+pending: they are computed at the beginning of the next text or chain, or in a pass of their own before any other draft.
+When a text is cut, its state is computed from the snapshot: a copy of an earlier state of the text.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class StateCache(LlamaCache):
         self._restart(len(self._text))
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; computes a part of the text again if the state is that of a longer text."""
+        """See `KvCache`; computes a part of the text again if sequence 0 holds the state of a longer text."""
         self._drop_drafts()
         del self._text[length:]
         self._restart(len(self._text))
@@ -83,15 +83,17 @@ class StateCache(LlamaCache):
         self._settle()
 
     def _settle(self) -> NDArray[np.float32]:
-        """Reads the pending tokens that are not in the paths; returns the logits after the last one, shape (V,)."""
+        """Computes the pending tokens that are not drafted rows of `_paths`; returns the logits after the last one,
+        shape (V,).
+        """
         pending = self._text[self._computed : self._paths.length]
         logits = self._append(pending, self._computed)
         self._computed += len(pending)
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, from the snapshot unless the snapshot covers more; takes a new
-        one.
+        """Computes the state after the shortened text, and takes a new snapshot. The computation begins with the old
+        snapshot, unless that covers more than the shortened text.
 
         A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
         """

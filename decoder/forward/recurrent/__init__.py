@@ -1,1 +1,1 @@
-"""Models with states that no mask can hide (recurrences, convolutions): their layers compute root-to-leaf paths."""
+"""Models with states (recurrences, convolutions): layers with states take no tree mask, and so compute whole paths."""

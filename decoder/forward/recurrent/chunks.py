@@ -42,7 +42,7 @@ def chunks_of(module: nn.Module) -> Chunks | None:
 
 
 def _usual_size(home: str) -> int | None:
-    """Default size of the chunks of a scan in this Python module; None if there is no such scan."""
+    """Default chunk size of a scan function in the Python module `home`; None if it has no such function."""
     for function in vars(sys.modules[home]).values():
         if inspect.isfunction(function) and FIELD in (known := inspect.signature(function).parameters):
             usual = known[FIELD].default
@@ -52,7 +52,7 @@ def _usual_size(home: str) -> int | None:
 
 @contextmanager
 def at_most(tokens: int, chunks: Sequence[Chunks]) -> Iterator[None]:
-    """Context in which no chunk is longer than `tokens` tokens, the length of a sequence."""
+    """Context in which no chunk is longer than `tokens` tokens, the length of the sequence to compute."""
     with ExitStack() as stack:
         for each in chunks:
             if tokens < each.size:

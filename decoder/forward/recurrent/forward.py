@@ -45,7 +45,9 @@ class RecurrentForward:
         self._layers = layers_of(module)
         kinds = MASKED.intersection(attention_types(module.config.get_text_config()))
         self._masked = {FULL, *kinds} if kinds else kinds
-        """Layer types with a mask; `FULL` is also the name of a mask for all layers."""
+        """Layer types that get a mask. If there are any, `FULL` is among them, since it is also the key of a mask for
+        all layers.
+        """
 
     def new_cache(self, capacity: int) -> StateCache:
         """See `Forward`."""

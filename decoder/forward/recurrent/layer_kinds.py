@@ -10,7 +10,7 @@ from decoder.forward.windows import ATTENTION_OF, FULL, LIMITS, layer_types
 STATES = frozenset({"linear_attention", "conv", *ATTENTION_OF})
 """Layer types with a state; hybrid layers also attend to cached keys."""
 NO_MEMORY = frozenset({"moe", "mlp"})
-"""Layer types that compute each row from itself alone."""
+"""Layer types whose output at a row depends on the input at this row only."""
 MASKED = frozenset({FULL, "attention", "indexed_attention", *LIMITS})
 """Types of attention that take a mask; layers without attention must get no mask."""
 

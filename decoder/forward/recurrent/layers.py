@@ -27,7 +27,7 @@ INDEXED_AXES = 3
 
 @dataclass(frozen=True)
 class _Lookup:
-    """A sequence whose items are made when they are read, by number; iteration yields the first `count` items."""
+    """A sequence that makes an item from its index when the item is read; iteration yields the first `count` items."""
 
     item: Callable[[int], Any]
     count: int = 0
@@ -102,7 +102,7 @@ class StateLayers(Cache):
         return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 
     def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
-        """Whether a layer has a state."""
+        """Whether a layer has a state from before the pass; without `layer_idx`, whether any layer has one."""
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers

@@ -1,7 +1,7 @@
 """The modules that own states: found by trial, and called with rows of several paths.
 
-An owner is a module that runs when a state is stored. The trial also shows which of the module's arguments and outputs
-have one row per token: those whose second dimension is the trial's number of tokens.
+An owner is the innermost module that is running when a state is stored. The trial also shows which of the module's
+arguments and outputs have one row per token: those whose second dimension is the trial's number of tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class Owner:
         return with_tensors(output, lambda number, tensor: change(tensor) if number in self.outputs else tensor)
 
     def joined(self, outputs: Sequence[Any]) -> Any:
-        """One output for the whole sequences, from the outputs for their successive parts."""
+        """Joins the outputs for successive parts of the sequences into one output for the whole sequences."""
         parts = [tensors_of(output) for output in outputs]
         return with_tensors(
             outputs[0],

@@ -65,7 +65,7 @@ class PathBatch:
 
     @property
     def unpadded(self) -> dict[tuple[int, ...], int]:
-        """Index of each path that is not padded."""
+        """Index in the batch of each path that is not padded; keys are the paths."""
         longest = self.padded.shape[1]
         return {tuple(path): number for number, path in enumerate(self.paths) if len(path) == longest}
 

@@ -42,7 +42,7 @@ class Drafted:
     calls: list[OwnerCall] = field(default_factory=list)
     """Calls of the owners, in the order in which a pass makes them."""
     ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
-    """For each path of the latest pass that was not padded, its index in the batch `after`."""
+    """Index in the batch `after` of each path that the latest pass computed without padding."""
     after: States = field(default_factory=dict)
     """States after all paths of the latest pass, as a batch of paths."""
 

@@ -40,8 +40,8 @@ class NativeStatic:
         # only the inputs of matrix products are bfloat16.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
-        """Tables of rotations by store capacity; all tables are kept, since a CUDA graph reads the table that it was
-        captured with.
+        """Tables of rotations; keys are store capacities. All tables are kept, since a CUDA graph reads the table that
+        it was captured with.
 
         If layers have windows, the last column of a table has the positions, on which windows depend.
         """
@@ -146,7 +146,7 @@ class NativeStatic:
 def windowed(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], keys: Int[Tensor, "M"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """Bias of each layer type, with the slots outside of windows hidden.
+    """Bias of each layer type, in which the slots outside the window of this type are hidden.
 
     Args:
         bias: Bias of layers without windows.

@@ -52,8 +52,8 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, made while its current form stays in memory; if memory is too small for both
-    forms, the static form of the model's module.
+    """The fastest static form of a model, made while the model's current form stays in memory. If memory is too small
+    for both forms, the result is the static form of the model's module.
     """
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)

@@ -1,1 +1,1 @@
-"""Modules that take no tree mask: each root-to-leaf path is a row of a batch over the module's own cache."""
+"""Modules that take no tree mask: root-to-leaf paths are computed as a batch, in copies of the module's own cache."""

@@ -27,7 +27,9 @@ def one_of(cache: Any, number: int) -> Any:
 
 
 def record(cache: Any) -> None:
-    """Makes a new cache record what `shortened` needs; from then on, `shortened` must be called after each pass."""
+    """Switches on recording in a new cache, as `shortened` requires; from then on, `shortened` must be called after
+    each pass.
+    """
     if _shortens(cache):
         cache.activate_past_recording()
 

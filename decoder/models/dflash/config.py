@@ -101,8 +101,8 @@ ARCHITECTURES: Mapping[str, Dialect] = {
     "TreeFlashDraftModel": Dialect(ZLAB, ("ar",)),
     "Qwen3DSparkModel": Dialect(Options(sample_from_anchor=True, markov_rank=0), ("markov",)),
 }
-"""Flat layouts by the name of the architecture. Qwen3DSparkModel is of DeepSpec, TreeFlashDraftModel of TreeFlash, and
-the two others are of z-lab.
+"""Flat layouts; keys are architecture names. Qwen3DSparkModel comes from DeepSpec, TreeFlashDraftModel from TreeFlash,
+and the two other layouts from z-lab.
 """
 TYPES: Mapping[str, Dialect] = {
     "dflash": Dialect(SPECULATORS, fixed_window=True),
@@ -122,7 +122,7 @@ TYPES: Mapping[str, Dialect] = {
         msgspec.structs.replace(SPECULATORS, sample_from_anchor=True, markov_rank=256), ("markov",), fixed_window=True
     ),
 }
-"""Layouts of speculators by `speculators_model_type`."""
+"""Layouts of the speculators library; keys are values of `speculators_model_type`."""
 
 
 def block_shape(name: str) -> BlockShape | None:
@@ -220,7 +220,7 @@ def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
 
 
 def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; flat configurations list the layers before these, so 1 is added."""
+    """Target layers whose inputs the head reads. Flat configurations list layers by their outputs, so 1 is added."""
     if dialect.fixed_window:
         field, layers = "aux_hidden_state_layer_ids", options.aux_hidden_state_layer_ids
         if not layers:

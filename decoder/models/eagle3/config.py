@@ -153,7 +153,7 @@ def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> N
 
 
 def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
-    """Target layers whose inputs the head reads; `eagle_config` lists the layers before these, so 1 is added."""
+    """Target layers whose inputs the head reads. `eagle_config` lists layers by their outputs, so 1 is added."""
     layers = fields.eagle_aux_hidden_state_layer_ids
     if not layers:
         layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]

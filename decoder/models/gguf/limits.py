@@ -1,4 +1,4 @@
-"""Refuses GGUF files that the engine cannot decode, before llama.cpp loads them, since loading may end the process."""
+"""Refuses GGUF files that the engine cannot run, before llama.cpp loads them, since loading may end the process."""
 
 from collections.abc import Sequence
 

@@ -25,7 +25,7 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
         gpu_layers: See `Model`.
 
     Raises:
-        ConfigError: The file is broken, or cannot be decoded.
+        ConfigError: The file is broken, or the engine cannot run the model.
         PairError: The model is no plain decoder.
     """
     file = gguf_file(name)
@@ -63,7 +63,7 @@ def _no_module() -> None:
 
 
 def _require_decoder(name: str, model: Model) -> None:
-    """Refuses models that are no plain decoders, where the loaded library shows this but the metadata does not."""
+    """Refuses encoder-decoders and diffusion models, which only the loaded library can recognise."""
     library = model.library
     for wrong, what in (
         (library.model_has_encoder, "an encoder-decoder"),
