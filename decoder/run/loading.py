@@ -97,9 +97,9 @@ def load_pair(
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
-        run: Run whose passes are compiled; None: `RunConfig()`.
+        run: Run whose methods are checked, and whose passes are compiled; None: `RunConfig()`.
         passes: Passes to compile; None: the passes of `run`.
-        report: Called with the name of each step of loading, a few words.
+        report: Called at each step of loading, with a name of the step in a few words.
         progress: Called with the progress of long steps.
 
     Raises:
@@ -332,7 +332,7 @@ def make_pair(
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
-    """Makes a pair of a target and its draft, if there is a draft. First tests by `probe` that the models can compute
+    """Makes a pair of a target and a draft, or of a target alone. First, `probe` tests that the models can compute
     trees.
 
     `of_draft` is the draft's tokenizer if it differs from the target's tokenizer.

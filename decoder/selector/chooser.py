@@ -27,7 +27,7 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers, whose best shapes are similar. The best shapes of all other verifiers are similar too."""
+"""Bottom-up verifiers. Their best shapes resemble one another, and so do the best shapes of all other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:

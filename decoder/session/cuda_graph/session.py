@@ -173,7 +173,7 @@ class GraphSession:
             self._has_slot = False
 
     def _follow(self) -> None:
-        """Copies the sampling settings to the device if they have changed, for the positions after the text.
+        """If the sampling settings have changed, copies them to the device for the positions after the text.
 
         For positions whose tokens are already being computed on the device, settings never change.
         """
