@@ -74,7 +74,8 @@ class Steering:
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self.turns: tuple[Turn, ...] = ()
-        """All knob changes by the user in this run, oldest first. Each method that has the knob applies the change once."""
+        """All knob changes by the user in this run, oldest first. Each method that has the knob applies a change once.
+        """
         self.speed = speed
         """Speed of the run, where 1 is full speed; at 1/2 the engine sleeps as long as it decodes."""
         self.watched: str | None = None
@@ -158,8 +159,8 @@ class SlowMotion:
         """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding. If enough sleep is due, sleeps for this time; the sleep ends
-        early if a pause begins or the run is stopped. Meanwhile calls `idle`; as long as `idle` has work, the work
+        """Called after `decoded_s` more seconds of decoding. If enough sleep is due, sleeps for this time; the sleep
+        ends early if a pause begins or the run is stopped. Meanwhile calls `idle`; as long as `idle` has work, the work
         replaces the sleep.
         """
         steering = self._steering

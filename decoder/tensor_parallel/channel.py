@@ -1,4 +1,4 @@
-"""Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
+"""Communication between the ranks of one target through torch.distributed, initialised once per process.
 
 Messages are in CPU memory, whatever the model's device. Messages have process groups of their own. The timeouts of all
 groups are practically endless, since the user may pause a run. Does not know the content of messages.

@@ -1,7 +1,7 @@
 """Synchronisation of a KV cache whose heads are divided among the ranks: moved rows are recorded and replayed.
 
-Followers do not see operations on the leader's cache between two passes, only the cache's state when a pass begins.
-Knows neither processes nor models.
+Followers do not see the operations on the leader's cache between two passes; they see the cache's state when a pass
+begins. Knows neither processes nor models.
 """
 
 from collections.abc import Sequence

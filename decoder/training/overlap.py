@@ -1,5 +1,5 @@
-"""Training loss by the overlap of the draft's and the target's distributions. The overlap is the probability that a
-sampled guess is accepted.
+"""Training loss that falls as the draft's and the target's distributions overlap more. The overlap is the probability
+that a sampled guess is accepted.
 
 The gradient of the overlap alone vanishes where the distributions hardly overlap, so the KL divergence is added with a
 weight that falls as the overlap rises. Knows only the texts and models that a loss is called with.

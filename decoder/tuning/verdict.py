@@ -43,7 +43,7 @@ class Verdict:
     gain: Interval | None
     """Ratio of the found setting's speed to the shipped setting's speed; None if one of the two speeds is unknown."""
     better: bool
-    """Whether the found setting is faster beyond noise."""
+    """Whether the found setting is kept, and is faster than the shipped setting beyond noise."""
     keeps: bool
     """Whether the found setting is kept: it is lossless, and not slower than the shipped setting (see `NOT_SLOWER`)."""
     keeps_chain: bool

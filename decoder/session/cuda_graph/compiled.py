@@ -150,8 +150,8 @@ def compile_pair(
 ) -> None:
     """Compiles the passes of the draft, then the passes of the target. After that, the pair's slots use the faster form
     of each model. For each model, the smallest and the largest pass are compiled and timed first; the other passes are
-    compiled only if the compiled form is faster. If rounds with the compiled forms write another text than the host's rounds,
-    both models keep their plain forms.
+    compiled only if the compiled form is faster. If rounds with the compiled forms write another text than the host's
+    rounds, both models keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)

@@ -279,7 +279,7 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats the work, as a CUDA graph if slots use graphs. Preparing the graph also runs the work,
+        """A function that repeats the work, as a CUDA graph if slots use graphs. Making the graph also runs the work,
         and does not undo it.
 
         Raises:
