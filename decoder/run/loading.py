@@ -80,7 +80,7 @@ def load_pair(
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Engine:
-    """Loads two models from hub ids or local folders and prepares them for decoding. If none is named, loads the
+    """Loads two models from hub ids or local folders and prepares them for decoding. If no model is named, loads the
     embedded pair. If only a target is named, the draft is suffix lookup.
 
     Args:
@@ -309,8 +309,8 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the forward passes of rounds on the device, and uses the compiled passes if they are faster. Compiles
-    the passes in `listed`, or if it is None, the passes of the run's methods.
+    """Compiles the forward passes of rounds on the device, and uses the compiled passes if they are faster. `listed`
+    are the passes to compile; if it is None, the passes of the run's methods are compiled.
     """
     if engine.slots is None or engine.slots.refused:
         return
@@ -382,7 +382,7 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens from a model's configuration; empty if the configuration names none."""
+    """End-of-text tokens from a model's configuration; empty if the configuration names no such token."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):

@@ -74,7 +74,7 @@ class Lane:
         return self.method.name
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
-        """Decodes one more round, and measures how long it stalled."""
+        """Decodes one more round, and measures how long the round stalled."""
         waits.begin()
         outcome = self.session.step(_turns_of(self.method.rules, turns), at_stage)
         outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
@@ -240,7 +240,7 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
 
 
 def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Knob changes by the user that may concern the parameter set `rules`."""
+    """The user's knob changes that may concern the parameter set `rules`."""
     return tuple(turn for turn in turns if turn.rules_name in (None, rules))
 
 

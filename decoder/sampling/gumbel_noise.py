@@ -33,8 +33,8 @@ differ by at most 41.
 CACHED_ROWS = 128
 """Number of positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Maximum number of positions, and of random numbers, in one computation of noise; a large vocabulary allows fewer
-positions.
+"""Maximum number of positions, and maximum number of random numbers, in one computation of noise. With a large
+vocabulary, the second limit allows fewer positions.
 """
 
 

@@ -97,7 +97,7 @@ class Roots:
         return self.select(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of each part of a round, from the measurement with the fastest rounds. Disturbances only add time.
+        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least.
 
         All seconds come from one measurement, because the times of the work between passes were fitted together.
         """

@@ -19,7 +19,7 @@ from decoder.selector.policy import Policy
 from decoder.selector.train import bases, chosen, rate
 
 COMMON = 3
-"""Number of most frequently chosen shapes in a report."""
+"""Number of shapes that a report lists; they are the most frequently chosen shapes."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """File format of a trained selector: weights, feature scaling, and a description of its pair and training.
 
-A file is written whole or not at all, and is refused for another pair. This module knows nothing of training.
+A file is written whole or not at all. A selector that was trained for another pair is refused. This module knows
+nothing of training.
 """
 
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ from decoder.system.whole_files import write_whole
 WORST_SHARE = 0.1
 """Alpha of the objective: share of roots with the largest regret."""
 PACE = 0.7
-"""Largest absolute value of the logarithm of the random factors on the times of draft and target."""
+"""The random factors on the times of draft and target are between exp(-PACE) and exp(PACE)."""
 SURENESS = 20.0
 """Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3

@@ -1,8 +1,8 @@
 """Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
-The screen's thread writes the user's commands; the engine's thread reads these at the start of a round and wherever a
-run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a single
-value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
+The screen's thread writes the user's commands; the engine's thread reads these commands at the start of a round and
+wherever a run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a
+single value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
 models.
 """
 
@@ -107,8 +107,8 @@ class Steering:
             self.pause.steps_requested += 1
 
     def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
-        """Sets a knob to a new value, which takes effect in the next round: in one parameter set, or in all parameter
-        sets with this knob.
+        """Sets a knob to a new value in one parameter set, or in all parameter sets with this knob. The new value takes
+        effect in the next round.
 
         The `Knob` events for this change carry its serial number.
 

@@ -141,7 +141,9 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 @functools.cache
 def fuses_grouped_heads() -> bool:
-    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; older releases do not."""
+    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; in older releases, it does
+    not.
+    """
     queries, keys = torch.zeros(1, 2, 2, 8), torch.zeros(1, 1, 2, 8)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(action="ignore"):
         try:
@@ -236,7 +238,7 @@ class Mailbox:
 
 
 class Graphs:
-    """Captures work on tensors with fixed addresses as CUDA graphs; on devices without CUDA, plain calls repeat it."""
+    """Captures work on fixed-address tensors as CUDA graphs; on devices without CUDA, plain calls repeat the work."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -21,7 +21,7 @@ from decoder.tensor_parallel.ranks import Ranks
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
 """Timeout of all process groups: practically none, since a leader sends nothing while it is paused. If the leader is
-lost, the followers notice that its connection is closed.
+lost, the followers notice that the connection to it is closed.
 """
 _CLOSED_WITHIN_S = 1.0
 

@@ -19,8 +19,8 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """For each row that was overwritten since the previous pass: the index that the row's present contents had
-        after the previous pass.
+        """Index that the present contents of a row had after the previous pass; keys are the rows that were overwritten
+        since that pass.
         """
 
     def place(self, first: int, rows: Sequence[int]) -> None:

@@ -73,7 +73,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Current draft settings of the server; None for a setting that it does not report."""
+    """Current draft settings of the server; None for a setting that the server does not report."""
 
     steps: Count | None = None
     """Forward passes of the draft model per round."""

@@ -35,7 +35,9 @@ MOST_COMPILED = 256
 many pairs.
 """
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text length and torch's stance of each of the two example passes: the second pass must run without recompilation."""
+"""Text lengths of the two example passes, each with torch's stance for this pass. With its stance, the second pass
+fails if it would need a recompilation.
+"""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30

@@ -126,8 +126,9 @@ class _Rule:
     the depth, and are infinite at depths at which no node may have children.
     """
     breadths: Growth[Tensor] | None
-    """Numbers of children (`narrow`, `middle`, `wide`) as biases on a node's candidates, ordered by rank: 0 for the
-    ranks that become children, minus infinity for all other ranks. None if all nodes have the same number of children.
+    """The numbers of children (`narrow`, `middle`, `wide`), each as a row of biases on a node's candidates by rank: 0
+    for ranks that become children, minus infinity for all other ranks. None if all nodes have the same number of
+    children.
     """
 
 

@@ -255,8 +255,8 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Adds to this round the time and forward passes of all drafts that no round includes yet, even if a draft's
-        tree is never verified.
+        """Counts all drafts that no round includes yet as part of this round, with their time and forward passes, even
+        if a draft's tree is never verified.
         """
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
