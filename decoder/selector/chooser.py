@@ -128,7 +128,7 @@ class Chooser:
         return policy(hidden, scalars(root, *self._seconds))
 
     def _policy(self, verifier: str) -> OneRoot:
-        """The selector trained for a verifier, or else for the most similar verifier."""
+        """The selector trained for a verifier; if there is none, a selector trained for a similar verifier."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
         names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
         return self._policies[names[0]]

@@ -24,7 +24,7 @@ MAKE_ONE = "make one with dynatui selector collect and dynatui selector train"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """Identity of a pair, as far as a selector depends on it."""
+    """Properties of a pair on which a selector depends."""
 
     target: str
     draft: str

@@ -190,7 +190,7 @@ def _runs(presets: Sequence[str], rules: Given, **given: Any) -> dict[str, RunCo
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
-    """For each method, the parameter sets with which it is measured, by label of the set."""
+    """Parameter sets with which each method is measured: {name of the method: {label of the set: parameters}}."""
     several, config = len(runs) > 1, next(iter(runs.values()))
     sets: dict[str, dict[str, TunableParameters]] = {
         name: {preset if several else "": run.rules(name) for preset, run in runs.items()}

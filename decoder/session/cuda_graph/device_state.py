@@ -1,7 +1,7 @@
 """State of one text's rounds, in device tensors with fixed addresses.
 
 Draft and verification read and write the state. The host reads the state through the report, an array of 64-bit
-numbers, of which some are integers and some float64.
+numbers, of which some are integers and all others are float64.
 """
 
 from collections.abc import Callable, Sequence

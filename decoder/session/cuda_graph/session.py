@@ -45,7 +45,7 @@ class _Draft:
 
 
 class GraphSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding, as by `HostSession`, but with rounds on the device. A
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as in `HostSession`, but with rounds on the device. A
     round's time includes the draft of its tree, even if the draft ran during the previous round; the commit is part of
     the verification. The session keeps a slot until the text ends. The rules must fit tensors of fixed shapes. If the
     user turns a knob and the rules no longer fit, `reopen` opens a session driven by the host for the rest of the text.
