@@ -99,8 +99,8 @@ class Budget:
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether suffix lookup in the text so far also drafts tokens. It does so only in rounds in which their expected
-    gain outweighs their time.
+    """Whether suffix lookup in the text so far also drafts tokens. It does so only in rounds in which the expected gain
+    of these tokens outweighs their time.
     """
 
 

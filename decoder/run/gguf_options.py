@@ -55,7 +55,7 @@ def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str
 
 
 def require_gpu_layers(names: Mapping[str, str], gpu_layers: int | None) -> None:
-    """Refuses --gpu-layers without a GGUF file, or without a GPU that llama.cpp can use."""
+    """Refuses --gpu-layers if no model is a GGUF file, or if there is no GPU that llama.cpp can use."""
     if gpu_layers is None:
         return
     require(

@@ -80,7 +80,7 @@ def load_pair(
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Engine:
-    """Loads two models from hub ids or local folders and prepares them for decoding. If none is named, loads the
+    """Loads two models from hub ids or local folders and prepares them for decoding. If no model is named, loads the
     embedded pair. If only a target is named, the draft is suffix lookup.
 
     Args:
@@ -97,9 +97,9 @@ def load_pair(
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
-        run: Run whose passes are compiled; None: `RunConfig()`.
+        run: Run whose methods are checked, and whose passes are compiled; None: `RunConfig()`.
         passes: Passes to compile; None: the passes of `run`.
-        report: Called with the name of each step of loading, a few words.
+        report: Called at each step of loading, with a name of the step in a few words.
         progress: Called with the progress of long steps.
 
     Raises:
@@ -309,8 +309,8 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the forward passes of rounds on the device, and uses the compiled passes if they are faster. Compiles
-    the passes in `listed`, or if it is None, the passes of the run's methods.
+    """Compiles the forward passes of rounds on the device, and uses the compiled passes if they are faster. `listed`
+    are the passes to compile; if it is None, the passes of the run's methods are compiled.
     """
     if engine.slots is None or engine.slots.refused:
         return
@@ -332,7 +332,7 @@ def make_pair(
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
-    """Makes a pair of a target and its draft, if there is a draft. First tests by `probe` that the models can compute
+    """Makes a pair of a target and a draft, or of a target alone. First, `probe` tests that the models can compute
     trees.
 
     `of_draft` is the draft's tokenizer if it differs from the target's tokenizer.
@@ -382,7 +382,7 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens from a model's configuration; empty if the configuration names none."""
+    """End-of-text tokens from a model's configuration; empty if the configuration names no such token."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):

@@ -61,7 +61,7 @@ class Lane:
     stalled_s: float = 0.0
     """Part of the decode time that was lost to stalls, in seconds."""
     usual_s: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """Durations of the method's latest rounds without a stall, in seconds."""
+    """Durations of the method's latest rounds that did not stall, in seconds."""
     rounds: int = 0
     generated: int = 0
     ended: bool = False
@@ -74,7 +74,7 @@ class Lane:
         return self.method.name
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
-        """Decodes one more round, and measures how long it stalled."""
+        """Decodes one more round, and measures how long the round stalled."""
         waits.begin()
         outcome = self.session.step(_turns_of(self.method.rules, turns), at_stage)
         outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
@@ -240,7 +240,7 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
 
 
 def _turns_of(rules: RulesName | None, turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Knob changes by the user that may concern the parameter set `rules`."""
+    """The user's knob changes that may concern the parameter set `rules`."""
     return tuple(turn for turn in turns if turn.rules_name in (None, rules))
 
 
@@ -278,8 +278,8 @@ def _begun(
 
 
 def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
-    """Whether to open the next method: only when all open methods have decoded a round, so that the screen soon shows
-    rounds. If the user steps through a method that is not open yet, the next method opens at once.
+    """Whether to open the next method. Usually it opens when all open methods have decoded a round, so that the screen
+    soon shows rounds. If the user steps through a method that is not open yet, the next method opens at once.
     """
     stepped = steering.watched and steering.watched not in [lane.name for lane in lanes] and steering.paused
     return bool(stepped) or all(lane.rounds or lane.ended for lane in lanes)

@@ -61,8 +61,8 @@ def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) 
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """The round without the accepted node of the end-of-text token and without later accepted nodes. If nodes are
-    removed, `predicted_tokens` becomes None, since it would be wrong.
+    """The round without the accepted node of the end-of-text token and without the accepted nodes after that node. If
+    nodes are removed, `predicted_tokens` becomes None, since it would be wrong.
     """
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:

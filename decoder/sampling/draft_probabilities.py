@@ -30,7 +30,9 @@ class DraftProbabilities(Protocol):
         """
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """Noise function for a position and later positions; None if decoding is greedy or the draft has no noise."""
+        """Noise function for a position and later positions; None if decoding is greedy there, or if the draft does not
+        know the noise.
+        """
 
 
 class OwnProbabilities:

@@ -33,8 +33,8 @@ differ by at most 41.
 CACHED_ROWS = 128
 """Number of positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Maximum number of positions, and of random numbers, in one computation of noise; a large vocabulary allows fewer
-positions.
+"""Maximum number of positions, and maximum number of random numbers, in one computation of noise. With a large
+vocabulary, the second limit allows fewer positions.
 """
 
 
@@ -168,8 +168,8 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """`truncation_mask` of one row, computed with a threshold from sorted probabilities, since a sort takes a sixth of
-    the time of an argsort.
+    """One row of `truncation_mask`. Finds a threshold in the sorted logits instead of ranking the tokens, since a sort
+    takes a sixth of the time of an argsort.
     """
     ranked = np.sort(logits)[::-1]
     weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)

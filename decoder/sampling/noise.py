@@ -117,5 +117,7 @@ def gumbel_on_device(
 
 
 def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
-    """Gumbel noise from precomputed `streams`, which halves the number of operations in a CUDA graph; shape (N, V)."""
+    """Gumbel noise, shape (N, V), from results of `streams`. Computing these results in advance halves the number of
+    operations in a CUDA graph.
+    """
     return -((random_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

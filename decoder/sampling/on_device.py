@@ -51,7 +51,7 @@ class DeviceSampling:
         return self._sharpness.index_select(0, positions)
 
     def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
-        """For each row, mask of the tokens that truncation keeps at the row's position; several rows may have the same
+        """One mask per row: the tokens that truncation keeps at the row's position. Several rows may have the same
         position.
         """
         settings = (

@@ -10,7 +10,7 @@ from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.settings import Sampling
 
 LEAST_TEMPERATURE = 1e-3
-"""Least temperature for a division of float32 logits; at lower temperatures, decoding is greedy."""
+"""Least temperature by which float32 logits are divided; at lower temperatures, decoding is greedy."""
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:

@@ -66,8 +66,8 @@ class Sampling(TunableParameters):
 
 
 class Schedule:
-    """Sampling settings for each position of a text. All methods of a run share one schedule. In all methods, a change
-    applies to the same position and all later positions, even if a method reaches the position late. So all methods
+    """Sampling settings for each position of a text. All methods of a run share one schedule. A change
+    applies to the same positions in all methods, even in a method that reaches these positions late. So all methods
     write the same text.
     """
 

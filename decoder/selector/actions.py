@@ -1,4 +1,4 @@
-"""Table of the selector's actions: all distinct delayed trees of up to four rollouts and lengths of up to eight."""
+"""Table of the selector's actions: all distinct delayed trees with K from 1 to 4, and L1 and L2 of at most 8."""
 
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 

@@ -27,7 +27,7 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info
 SHIPPED = EMBEDDED / "selectors"
 """Folder of the embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers, whose best shapes are similar. The best shapes of all other verifiers are similar too."""
+"""Bottom-up verifiers. Their best shapes resemble one another, and so do the best shapes of all other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
@@ -128,7 +128,7 @@ class Chooser:
         return policy(hidden, scalars(root, *self._seconds))
 
     def _policy(self, verifier: str) -> OneRoot:
-        """The selector trained for a verifier, or else for the most similar verifier."""
+        """The selector trained for a verifier; if there is none, a selector trained for a similar verifier."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
         names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
         return self._policies[names[0]]

@@ -1,5 +1,5 @@
-"""Labelled roots from a user's prompts: texts that continue the prompts are sampled, and at some tokens of each text,
-all shapes are labelled at once.
+"""Labelled roots from a user's prompts: samples texts that continue the prompts, and labels all shapes at once at some
+tokens of each text.
 
 A stopped collection can be resumed: parts that are already in the folder are not made again, and each part has its own
 seed.
@@ -56,8 +56,8 @@ def require_plan(plan: CollectionPlan) -> None:
 
 
 def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
-    """Labels roots of texts that continue prompts. A part is one prompt with one sampling setting; yields after each
-    part.
+    """Labels roots of texts that continue prompts, and yields after each part. A part is one prompt with one sampling
+    setting.
 
     Raises:
         ConfigError: The folder holds another collection or cannot be written, or roots cannot be labelled for one of
@@ -101,7 +101,7 @@ class _Latency:
         self._seconds: dict[str, Float[NDArray[np.float64], S]] = {}
 
     def now(self) -> dict[str, Float[NDArray[np.float64], "S"]]:
-        """Seconds of each part of a round; measured anew if older than `MEASURED_EVERY_S`."""
+        """Seconds of each part of a round, by verifier; measured again after `MEASURED_EVERY_S`."""
         if time.monotonic() - self._measured_s >= MEASURED_EVERY_S:
             passes = latency.passes(measure_costs(self._pair, self._plan.new_tokens))
             for name in self._plan.verifiers:

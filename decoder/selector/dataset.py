@@ -22,7 +22,7 @@ from decoder.system.whole_files import write_whole
 FORMAT = 1
 MANIFEST = "collection.json"
 PART = 5
-"""Number of parts into which prompts are divided: one for validation, one for the test, the remaining for training."""
+"""Number of parts into which prompts are divided: one part for validation, one for the test, the rest for training."""
 VALIDATION, TEST = PART - 2, PART - 1
 
 
@@ -97,7 +97,7 @@ class Roots:
         return self.select(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of each part of a round, in the measurement with the fastest round, since disturbances only add time.
+        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least.
 
         All seconds come from one measurement, because the times of the work between passes were fitted together.
         """

@@ -1,6 +1,7 @@
-"""Predicted speed of a selector on test roots, against the best fixed shape for each sampling setting.
+"""Predicted speed of a selector on test roots, compared with the best fixed shape for each sampling setting.
 
-Both speeds are computed from the same labels and times. The best fixed shape is determined from the training roots.
+The speeds of the selector and of the fixed shape are computed from the same labels and times. The best fixed shape is
+determined from the training roots.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from decoder.selector.policy import Policy
 from decoder.selector.train import bases, chosen, rate
 
 COMMON = 3
-"""Number of most frequently chosen shapes in a report."""
+"""Number of shapes that a report lists; they are the most frequently chosen shapes."""
 
 
 @dataclass(frozen=True)

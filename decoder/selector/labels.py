@@ -50,7 +50,7 @@ class SharedDraws:
         return distinct_shapes(self.most.k, self.most.l1, self.most.l2)
 
     def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
-        """Nodes of each rollout, without the node at which they begin."""
+        """Nodes of each rollout, without the node at which the rollouts begin."""
         first = list(self.trunk[l1 + 1 : l1 + l2 + 1])
         return [first, *(list(side[:l2]) for side in self.sides.get(l1, ())[: k - 1])]
 
@@ -127,7 +127,7 @@ class _TopDown:
         )
 
     def path(self) -> Float[NDArray[np.float64], "L"]:
-        """Expected block efficiency of a single path, for each length from 0."""
+        """Expected block efficiency of a single path, for each path length from 0."""
         return np.cumsum(self._reach, dtype=np.float64)
 
     @cached_property
@@ -176,8 +176,8 @@ class _Judgement:
 
 @dataclass(frozen=True)
 class _BottomUp:
-    """Labels of bottom-up verifiers, as sums over stops in post-order. The stops of trees with the same K and L1, but
-    different L2, differ only at the leaves.
+    """Labels of bottom-up verifiers: sums over the nodes at which verification can stop, in post-order. If trees have
+    the same K and L1 but different L2, their probabilities of stopping differ only at the leaves.
     """
 
     draws: SharedDraws

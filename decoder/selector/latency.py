@@ -34,12 +34,12 @@ DRAFT = slice(1, 1 + MOST.k)
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
 """Positions in the vector of parts: target passes of 1, 2, ... rows."""
 ROUND, LEVEL, NODE = range(VERIFY.stop, VERIFY.stop + 3)
-"""Positions in the vector of parts: work between passes for each round, each level and each drafted node."""
+"""Positions in the vector of parts: the work between passes per round, per level, and per drafted node."""
 SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
 _LOGIT_DEVIATION = 4.0
-"""Standard deviation of the random logits, with which their entropy is about as large as with a model's logits."""
+"""Standard deviation of the random logits; it makes their entropy about as large as that of a model's logits."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A trained policy fused for one root at a time: the same scores with a third of the operator calls.
+"""A trained policy, in a form for one root at a time: the same scores with a third of the operator calls.
 
 The round waits for the scores, and with a single root, calling an operator takes longer than its arithmetic. So
 adjacent affine steps are fused. This module knows neither models nor files.

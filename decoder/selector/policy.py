@@ -25,7 +25,7 @@ BEGINNING = 0.1
 
 
 class Policy(nn.Module):
-    """Network from hidden rows and scalars to a score for each action."""
+    """Network that computes a score for each action from hidden rows and scalars."""
 
     mean: Tensor
     deviation: Tensor

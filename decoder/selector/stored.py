@@ -1,6 +1,7 @@
 """File format of a trained selector: weights, feature scaling, and a description of its pair and training.
 
-A file is written whole or not at all, and is refused for another pair. This module knows nothing of training.
+A file is written whole or not at all. A selector that was trained for another pair is refused. This module knows
+nothing of training.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ MAKE_ONE = "make one with dynatui selector collect and dynatui selector train"
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """Identity of a pair, as far as a selector depends on it."""
+    """Properties of a pair on which a selector depends."""
 
     target: str
     draft: str

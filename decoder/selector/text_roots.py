@@ -49,7 +49,7 @@ class TextRoots:
         """Prepares the roots of one text.
 
         Args:
-            pair: The pair; a pair from `Pair.observed` if roots must have hidden rows.
+            pair: The pair; if roots must have hidden rows, it must come from `Pair.observed`.
             sampling: Sampling settings at all positions.
             most: Shape with the largest K, L1 and L2.
             most_tokens: Maximum number of tokens of the text.
@@ -92,7 +92,7 @@ class TextRoots:
 def shared_draws(
     draft: DraftPasses, text: Sequence[int], sampling: Sampling, most: DelayedTree, generator: RandomGenerator
 ) -> SharedDraws:
-    """Draws below the last token of a text, level by level, that the trees of all shapes share."""
+    """Draws below the last token of a text, which the trees of all shapes share. Samples one level after another."""
     draft.begin_tree()
     tree = TokenTree([text[-1]], draws={})
     trunk, sides = [0], {l1: [list[int]() for _ in range(most.k - 1)] for l1 in range(most.l1 + 1)}

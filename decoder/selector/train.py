@@ -28,7 +28,7 @@ from decoder.system.whole_files import write_whole
 WORST_SHARE = 0.1
 """Alpha of the objective: share of roots with the largest regret."""
 PACE = 0.7
-"""Largest absolute value of the logarithm of the random factors on the times of draft and target."""
+"""The random factors on the times of draft and target are between exp(-PACE) and exp(PACE)."""
 SURENESS = 20.0
 """Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
@@ -130,7 +130,7 @@ def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tens
 
 
 def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    """Tokens per second of rounds with one action at each root."""
+    """Tokens per second if the round at each root uses the root's action in `actions`."""
     picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
     return float(picked)
 
@@ -174,7 +174,7 @@ class _Trainer:
         return self._policy.eval()
 
     def trained(self) -> SelectorInfo:
-        """Description of the best policy for its file."""
+        """Description of the best policy, to be stored in its file."""
         plan, pair = self._manifest.plan, self._manifest.pair
         return SelectorInfo(
             pair=Fingerprint(pair.target, pair.draft, pair.vocabulary, self._policy.hidden_widths),
@@ -242,8 +242,8 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars of some roots, and times of the parts of a round, with the speeds of both models changed by random
-        factors.
+        """Scalars of the training roots `rows`, and for each of them, times of the parts of a round. The pass times of
+        draft and target are multiplied by random factors.
         """
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
         part_seconds = self._part_seconds.repeat(len(rows), 1)

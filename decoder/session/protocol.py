@@ -70,7 +70,7 @@ class Session(Protocol):
         """Decodes one round; `turns` are all knob changes by the user so far in the run."""
 
     def close(self) -> None:
-        """Ends the session before its text is finished."""
+        """Ends the session, even if its text is not finished."""
 
 
 @runtime_checkable

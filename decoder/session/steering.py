@@ -1,8 +1,8 @@
 """Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
-The screen's thread writes the user's commands; the engine's thread reads these at the start of a round and wherever a
-run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a single
-value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
+The screen's thread writes the user's commands; the engine's thread reads these commands at the start of a round and
+wherever a run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a
+single value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
 models.
 """
 
@@ -50,8 +50,8 @@ class Stage:
 
     name: StageName
     event: Round
-    """The round so far. At stage "drafted" it has the tree; at stage "verified", also accepted nodes and committed
-    tokens; at stage "committed", all fields of the round's final event."""
+    """The round so far. At stage "drafted" it has the tree; at stage "verified" it also has the accepted nodes and the
+    committed tokens; at stage "committed" it has all fields of the round's final event."""
 
 
 class Pause:
@@ -74,7 +74,8 @@ class Steering:
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self.turns: tuple[Turn, ...] = ()
-        """All knob changes by the user in this run, oldest first; each method with the knob applies a change once."""
+        """All knob changes by the user in this run, oldest first. Each method that has the knob applies a change once.
+        """
         self.speed = speed
         """Speed of the run, where 1 is full speed; at 1/2 the engine sleeps as long as it decodes."""
         self.watched: str | None = None
@@ -106,8 +107,8 @@ class Steering:
             self.pause.steps_requested += 1
 
     def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> Turn:
-        """Sets a knob to a new value, which takes effect in the next round: in one parameter set, or in all parameter
-        sets with this knob.
+        """Sets a knob to a new value in one parameter set, or in all parameter sets with this knob. The new value takes
+        effect in the next round.
 
         The `Knob` events for this change carry its serial number.
 
@@ -158,8 +159,9 @@ class SlowMotion:
         """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding: sleeps if enough sleep is due, until a pause begins or the
-        run is stopped. Meanwhile calls `idle`; as long as `idle` has work, the work replaces the sleep.
+        """Called after `decoded_s` more seconds of decoding. If enough sleep is due, sleeps for this time; the sleep
+        ends early if a pause begins or the run is stopped. Meanwhile calls `idle`; as long as `idle` has work, the work
+        replaces the sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s

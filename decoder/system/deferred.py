@@ -9,7 +9,7 @@ from decoder.errors import not_importable
 
 
 def imported(name: str) -> ModuleType:
-    """Imports the module `name` of this package, a module that imports transformers.
+    """Imports a module of this package that imports transformers; `name` is the module's full name.
 
     Raises:
         ModelError: The module cannot be imported.

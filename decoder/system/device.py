@@ -29,7 +29,7 @@ NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
-"""Environment variable with which transformers passes shared keys and values to torch without copies per query head."""
+"""Environment variable that makes transformers pass shared keys and values to torch without copies per query head."""
 _GROUPED_BY_USER = os.environ.get(GROUPED)
 
 
@@ -115,9 +115,9 @@ def require_compilable(device: torch.device, *, exact: bool) -> None:
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
-    cuDNN's attention is off unless the user sets the variable `CUDNN_RANK`: it makes a plan for every number of rows
-    and slots, which takes milliseconds, and has open bug reports of wrong results under a mask. Matrix products of
-    float16 and bfloat16 tensors are summed in float32.
+    cuDNN's attention is off unless the user sets the environment variable named by `CUDNN_RANK`. For every number of
+    rows and slots, cuDNN makes a plan, which takes milliseconds, and there are open reports that its results under a
+    mask are wrong. Matrix products of float16 and bfloat16 tensors are summed in float32.
 
     On a CPU, if query heads share keys and values, modules of transformers pass the shared keys and values to torch
     without copies. By default, the modules would copy all keys and values for each query head in every pass, which
@@ -141,7 +141,9 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 @functools.cache
 def fuses_grouped_heads() -> bool:
-    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; older releases do not."""
+    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; in older releases, it does
+    not.
+    """
     queries, keys = torch.zeros(1, 2, 2, 8), torch.zeros(1, 1, 2, 8)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(action="ignore"):
         try:
@@ -236,7 +238,7 @@ class Mailbox:
 
 
 class Graphs:
-    """Captures work on tensors with fixed addresses as CUDA graphs; on other devices, plain calls repeat the work."""
+    """Captures work on fixed-address tensors as CUDA graphs; on devices without CUDA, plain calls repeat the work."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

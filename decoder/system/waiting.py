@@ -28,8 +28,8 @@ class ThreadWaits:
 
     def __init__(self) -> None:
         self._waited_ns: dict[int, int] = {}
-        """Waiting time of each thread at the last reading, in nanoseconds, by the descriptor of the thread's
-        open file.
+        """Waiting time of each thread at the last reading, in nanoseconds; keys are the descriptors of the threads'
+        open files.
         """
         for path in Path("/proc/self/task").glob("*/schedstat"):
             with suppress(OSError):  # the thread has ended in the meantime

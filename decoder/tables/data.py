@@ -39,7 +39,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 Spec: TypeAlias = tuple[Column, Callable[[R], Cell]]
-"""A column, and a function from a row to its cell in that column."""
+"""A column, and a function that returns a row's cell in that column."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

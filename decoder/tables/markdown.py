@@ -22,6 +22,6 @@ def section(table: Table) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Text on one line, with Markdown's special characters escaped, including those that separate table cells."""
+    """Text on one line. Markdown's special characters are escaped, including those that separate table cells."""
     shown = "".join(f"\\{letter}" if letter in "\\`*_[]<>|#~" else letter for letter in text)
     return " ".join(shown.split())

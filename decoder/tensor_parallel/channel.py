@@ -1,4 +1,4 @@
-"""Communication between the ranks of one target by torch.distributed, initialised once for the whole process.
+"""Communication between the ranks of one target through torch.distributed, initialised once per process.
 
 Messages are in CPU memory, whatever the model's device. Messages have process groups of their own. The timeouts of all
 groups are practically endless, since the user may pause a run. Does not know the content of messages.
@@ -21,7 +21,7 @@ from decoder.tensor_parallel.ranks import Ranks
 _SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
 """Timeout of all process groups: practically none, since a leader sends nothing while it is paused. If the leader is
-lost, the followers notice that its connection is closed.
+lost, the followers notice that the connection to it is closed.
 """
 _CLOSED_WITHIN_S = 1.0
 

@@ -1,4 +1,4 @@
-"""Checks before a tensor-parallel target is loaded; each raises an error with a message of one sentence."""
+"""Checks before a tensor-parallel target is loaded; the error that a check raises has a message of one sentence."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -96,8 +96,8 @@ def require_plain_weights(name: str, config: Any, device: torch.device) -> None:
 
 
 def require_devices(kind: str, ranks: Ranks) -> None:
-    """On CUDA, refuses more processes on this machine than CUDA devices; on a CPU, refuses to run if torch sees an
-    accelerator.
+    """On CUDA, refuses to run if this machine has more processes than CUDA devices; on a CPU, refuses to run if torch
+    sees an accelerator.
 
     transformers places a tensor-parallel target on the accelerators that torch sees, even if the user chose the CPU.
     """

@@ -53,7 +53,7 @@ def replay(channel: Channel, own: Forward, device: torch.device) -> NoReturn:
 
 
 def replay_pass(caches: dict[int, KvCache], own: Forward, message: Pass) -> None:
-    """Runs one pass on this rank's counterpart of the leader's cache; `caches` has all counterparts, by number."""
+    """Runs one pass on this rank's counterpart of the leader's cache; `caches` maps cache numbers to counterparts."""
     for number in message.gone:
         caches.pop(number, None)  # a cache that the leader has not used was never created here
     if message.cache not in caches:

@@ -1,6 +1,6 @@
 """The leader's `Forward`: sends each pass to the followers, then runs the leader's part of the pass.
 
-The engine uses it like a model in a single process. Knows nothing of drafts and texts.
+The engine uses this `Forward` like a model in a single process. Knows nothing of drafts and texts.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Synchronisation of a KV cache whose heads are divided among the ranks: moved rows are recorded and replayed.
 
-Followers do not see operations on the leader's cache between two passes, only the cache's state when a pass begins.
-Knows neither processes nor models.
+Followers do not see the operations on the leader's cache between two passes; they see the cache's state when a pass
+begins. Knows neither processes nor models.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """For each row that was overwritten since the previous pass: the index that the row's present contents had
-        after the previous pass.
+        """Index that the present contents of a row had after the previous pass; keys are the rows that were overwritten
+        since that pass.
         """
 
     def place(self, first: int, rows: Sequence[int]) -> None:

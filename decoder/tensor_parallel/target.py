@@ -1,4 +1,4 @@
-"""Loads a tensor-parallel target: each rank loads its part by transformers' tensor-parallel plan for the family."""
+"""Loads a tensor-parallel target: each rank loads its part, according to transformers' plan for the model family."""
 
 import atexit
 from dataclasses import replace
@@ -62,7 +62,7 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
     end too.
 
     Raises:
-        ConfigError: transformers cannot divide the target among this number of ranks, or divide its weights.
+        ConfigError: transformers cannot divide the target among this number of ranks, or the weights are quantised.
         ModelError: The target cannot be loaded.
         DeviceError: A part does not fit in its device's memory, or the ranks cannot connect.
     """

@@ -26,7 +26,7 @@ FURTHER = ("samples", "overlap", "head")
 the draft further, and `head` trains a drafting head; both first sample the texts that are missing.
 """
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""Folder of the shipped model that contains the result of a stage, by the stage's name."""
+"""Folders of the shipped models that contain the results of stages; keys are the names of the stages."""
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ def write(
 
     Args:
         path: File of the card.
-        target: Folder of the target as shipped.
-        draft: Folder of the draft as shipped.
+        target: Folder of the shipped target.
+        draft: Folder of the shipped draft.
         texts: Folder of held-out books.
         stage_facts: Facts of each training stage, by the stage's name.
         device: Device of the measurements.
@@ -97,7 +97,7 @@ def shape_row(shape: recipe.Shape) -> str:
 
 
 def stage_row(name: str, facts: Mapping[str, Any]) -> str:
-    """Row of the training table."""
+    """Row of one stage in the table of training stages."""
     windows = ", ".join(f"{size} ({share:.0%})" for share, size in facts["windows"])
     where = f"{facts['device']}, {facts['threads']} threads"
     return (

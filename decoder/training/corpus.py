@@ -70,7 +70,8 @@ def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: in
     cover the text evenly after any number of windows, and depend only on i, so that a run can resume.
 
     Returns:
-        Token ids, shape (rows, window + 1): inputs are all but the last column, labels all but the first.
+        Token ids, shape (rows, window + 1): all columns but the last are inputs, and all columns but the first are
+        labels.
     """
     windows = []
     for number in range(first, first + rows):

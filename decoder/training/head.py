@@ -159,8 +159,8 @@ class TrainedHead(nn.Module):
 
 
 def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
-    """Loss function of a head: the overlap loss averaged over the unrolled levels, weighted by `step_weight`. The
-    function takes token ids of shape (rows, window + 1).
+    """Loss function of a head: the overlap loss averaged over the unrolled levels, with `step_weight` ** level as
+    weights. The function takes token ids of shape (rows, window + 1).
     """
 
     def loss(head: Any, ids: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class Trainer:
             self._resume()
 
     def run(self, texts: Sequence[NDArray[np.uint16]], log: Callable[[str], None]) -> Progress:
-        """Trains on windows of the texts in turn until the budget is spent."""
+        """Trains on windows, which are taken from the texts in turn, until the budget is spent."""
         saved_at, window, smooth = self.progress.seconds, 0, None
         while (share := self.progress.share(self._stage)) < 1.0:
             started = time.perf_counter()

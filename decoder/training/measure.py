@@ -69,8 +69,8 @@ def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """For each token except the first of each window: its number of bits, and the model's most probable token at its
-    position. Both results have the shape (rows, window - 1).
+    """For each token except the first of each window: the token's number of bits, and the model's most probable token
+    at this position. Both results have the shape (rows, window - 1).
     """
     logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
     scored = logprobs.gather(-1, batch[:, 1:, None])[..., 0]

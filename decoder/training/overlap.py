@@ -1,5 +1,5 @@
-"""Training loss by the overlap of the draft's and the target's distributions. The overlap is the probability that a
-sampled guess is accepted.
+"""Training loss that falls as the draft's and the target's distributions overlap more. The overlap is the probability
+that a sampled guess is accepted.
 
 The gradient of the overlap alone vanishes where the distributions hardly overlap, so the KL divergence is added with a
 weight that falls as the overlap rises. Knows only the texts and models that a loss is called with.
@@ -21,7 +21,7 @@ DIVERGENCE_DECAY = 3.0
 def overlap_loss(
     draft_logits: Float[Tensor, "*N V"], target_logits: Float[Tensor, "*N V"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Mean of 1 - overlap plus the weighted KL divergence in nats; both distributions are computed at `temperature`."""
+    """1 - mean overlap + weighted mean KL divergence in nats; both distributions are computed at `temperature`."""
     target_logprobs = (target_logits.float() / temperature).log_softmax(-1)
     draft_logprobs = (draft_logits.float() / temperature).log_softmax(-1)
     overlap = torch.minimum(target_logprobs, draft_logprobs).exp().sum(-1).mean()

@@ -1,7 +1,7 @@
 """Check of a tuning: compares the settings that the search found with the shipped settings, on new texts.
 
-The search has not used these texts, so only the check measures the reported gain. All settings decode each text in
-turns; `decoder.bench` computes ratios and intervals.
+The reported gain is measured in the check alone, since the search has not used these texts. On each text, the settings
+decode one after the other; `decoder.bench` computes ratios and intervals.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -172,8 +172,8 @@ def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | 
 
 
 def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tuple[int, float]:
-    """Length of the chain with the highest expected speed-up, and this speed-up; length 0, which is plain decoding, if
-    no chain is faster.
+    """Length of the chain with the highest expected speed-up, and this speed-up. The length is 0, which means plain
+    decoding, if no chain is faster.
     """
     lengths = range(min(LONGEST_CHAIN, at_once or LONGEST_CHAIN) + 1)
     speeds = {chain: expected_speedup(agreement, ratio, chain, at_once) for chain in lengths}
@@ -182,7 +182,7 @@ def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tu
 
 
 def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-    """Engines by name of the usable drafts, and reasons by name of the unusable drafts."""
+    """Engines of the usable drafts, and reasons why the other drafts are unusable; keys are names of drafts."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
     engines: dict[str, Engine] = {}

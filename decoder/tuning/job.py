@@ -62,7 +62,8 @@ class OnPrompts(OnPair):
 
 
 def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], stopped: Callable[[], bool]) -> Tuned:
-    """Searches settings and checks the best ones; `stopped` ends the search early, but not the check.
+    """Searches settings and checks the best settings. If `stopped` returns True, the search ends early, but the check
+    still runs.
 
     Raises:
         DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or the models or the

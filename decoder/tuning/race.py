@@ -34,7 +34,7 @@ class Decision(Enum):
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
-    """Geometric mean of ratios, with Student's interval, from the ratios' logarithms; None without ratios."""
+    """Geometric mean of ratios, with Student's interval, from the ratios' logarithms; None if there are no ratios."""
     if not logs:
         return None
     if len(logs) == 1:

@@ -20,7 +20,7 @@ from decoder.tuning.study import Study
 MOST_TEXTS = 16
 """Largest number of texts in a race."""
 CHAIN_EVERY = 4
-"""Of this many successive trials, one is for a method other than the first method."""
+"""One of this many successive trials is for a method other than the first method."""
 ASKS = 30
 """A study counts as exhausted after this many consecutive suggestions of settings that are already measured."""
 COMPARED_EVERY = 10
@@ -94,7 +94,7 @@ class State:
     leaders: Mapping[str, Leader]
     """Best setting of each method so far, by name of the method."""
     trials: int = 0
-    """Number of finished trials, including those of pruned, wrong and too large settings."""
+    """Number of finished trials, including trials of pruned, wrong and too large settings."""
     pruned: int = 0
     """Number of trials that ended early, because the candidate was clearly slower."""
     wrong: tuple[Setting, ...] = ()

@@ -86,8 +86,8 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees() -> tuple[DynaTree, ...]:
-    """First trees to try: the shipped preset; variants of it, most with another node limit, since the best limit
-    depends on the machine; and the other presets.
+    """Trees that are tried first: the shipped preset, variants of this preset, and the other presets. Most variants
+    have another node limit, since the best limit depends on the machine.
     """
     shipped, *others = PRESETS.values()
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]

@@ -105,8 +105,8 @@ class Study:
                 self._study.tell(self._open, value)
 
     def importance(self) -> Mapping[str, float]:
-        """For each knob, the share of the variance between settings that the knob explains; largest share first. Empty
-        if too few settings are measured.
+        """Share of the variance between settings that each knob explains, the largest share first. Empty if too few
+        settings are measured.
 
         Computed by functional analysis of variance, in a few tenths of a second.
         """

@@ -10,8 +10,9 @@ from decoder.analysis import interval
 from decoder.analysis.interval import Interval
 
 FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
-"""Names of the check's contenders. `FOUND` takes part only if the search found a better tree than the shipped one, and
-`SHIPPED_CHAIN` only if the search found a better chain, `CHAIN`, than the shipped one.
+"""Names of the check's contenders. `FOUND` takes part only if the search found a better tree than the shipped tree.
+`SHIPPED_CHAIN` takes part only if the search found a better chain than the shipped chain; `CHAIN` is then the better
+chain.
 """
 NOT_SLOWER = 0.97
 """A setting is kept only if the lower end of its gain's interval is at least this value. A kept setting therefore need
@@ -43,7 +44,7 @@ class Verdict:
     gain: Interval | None
     """Ratio of the found setting's speed to the shipped setting's speed; None if one of the two speeds is unknown."""
     better: bool
-    """Whether the found setting is faster beyond noise."""
+    """Whether the found setting is kept, and is faster than the shipped setting beyond noise."""
     keeps: bool
     """Whether the found setting is kept: it is lossless, and not slower than the shipped setting (see `NOT_SLOWER`)."""
     keeps_chain: bool

@@ -73,7 +73,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Current draft settings of the server; None for a setting that it does not report."""
+    """Current draft settings of the server; None for a setting that the server does not report."""
 
     steps: Count | None = None
     """Forward passes of the draft model per round."""
@@ -91,7 +91,8 @@ class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     since: Seconds
     """Time at which drafts became wasted, in seconds since the start of the session. The counts and figures below cover
-    the time from `since` on."""
+    the time since then.
+    """
     drafts: Count
     drafted: Count
     accepted: Count
@@ -150,7 +151,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
     tokens_per_round: Figure | None = None
     acceptance_rate: Share | None = None
     drafted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
-    """Drafted tokens of each round; empty if the server reports only totals."""
+    """Number of drafted tokens in each round; empty if the server reports only totals."""
     accepted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Label names and values of one series, sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""Series of each metric, by the metric's name without the suffix `_total`, since only some exporters append it."""
+"""Series of each metric; keys are the metrics' names without the suffix `_total`, which only some exporters append."""
 
 LARGEST = 2**53
 """Largest valid count: a float represents every integer up to 2**53 exactly."""

@@ -81,7 +81,9 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """Counts; missing counts of drafted and accepted tokens are derived from rounds that draft `drafts` tokens."""
+    """The counts. If the numbers of drafted and accepted tokens are missing, they are derived from the number of
+    rounds, each of which drafts `drafts` tokens.
+    """
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts

@@ -22,7 +22,7 @@ class History:
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
         self._drafts: int | None = None
-        """Drafted tokens per round, as last reported by the server."""
+        """Number of drafted tokens per round, as last reported by the server."""
         self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:

@@ -146,7 +146,9 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Drafted and accepted tokens of each round; both lists are empty if the numbers are not reported or impossible."""
+    """Numbers of drafted and of accepted tokens in each round; both lists are empty if the numbers are not reported, or
+    are impossible.
+    """
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
         0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
@@ -157,7 +159,7 @@ def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
 def _totals(
     vllm: _Vllm | None, sglang: _Sglang | None, timings: _Timings | None
 ) -> tuple[int | None, int | None, int | None]:
-    """Number of rounds, drafted tokens and accepted tokens of the complete answer."""
+    """Numbers of rounds, of drafted tokens and of accepted tokens in the complete answer."""
     if vllm:
         counts = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
     elif sglang:

@@ -33,7 +33,7 @@ ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
 """Parameters of `bench speed` that have no effect when texts are measured."""
 ONLY_LOADED = ("target", "draft", "tensor_parallel")
-"""Parameters of `bench speed` that have no effect when the models get random weights, by --shapes."""
+"""Parameters of `bench speed` that have no effect when --shapes gives the models random weights."""
 SUMMING_UP_S = 60.0
 """Time limit, in seconds, for summarizing a measurement that a signal has interrupted."""
 ROUNDS = 32
@@ -165,14 +165,16 @@ def _on_rounds(
 
 
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
-    """Maps each parameter without effect on a measurement of rounds to the reason."""
+    """Names of the parameters that have no effect on a measurement of rounds, each with the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Maps each parameter without effect on a measurement of texts by the methods `measured` to the reason."""
+    """Names of the parameters that have no effect if texts of the methods `measured` are measured, each with the
+    reason.
+    """
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
@@ -188,7 +190,7 @@ def _runs(presets: Sequence[str], rules: Given, **given: Any) -> dict[str, RunCo
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:
-    """For each method, the parameter sets with which it is measured, by label of the set."""
+    """Parameter sets with which each method is measured: {name of the method: {label of the set: parameters}}."""
     several, config = len(runs) > 1, next(iter(runs.values()))
     sets: dict[str, dict[str, TunableParameters]] = {
         name: {preset if several else "": run.rules(name) for preset, run in runs.items()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = ("wikitext", "books"), ("wikitext", "pg19")
-"""Default data sets: those of a folder given by --data, and those downloaded from the Hugging Face hub."""
+"""Default data sets if --data gives a folder, and default data sets that are downloaded from the Hugging Face hub."""
 
 PARAMETERS: Declared = (
     request.PAIR,

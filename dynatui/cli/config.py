@@ -51,7 +51,7 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Names of settings whose default for the embedded pair is not the same with and without a screen."""
+"""Names of settings whose default for the embedded pair depends on whether there is a screen."""
 
 
 def in_force(live: Any) -> str:

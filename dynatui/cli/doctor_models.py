@@ -77,7 +77,7 @@ def models(case: Case) -> Iterator[Finding]:
 
 
 def _mtp_layer(target: str) -> Finding:
-    """Reports whether a target's checkpoint has a supported MTP layer, judged by its configuration and weight names."""
+    """Reports whether a target's checkpoint has a supported MTP layer, from the configuration and the weight names."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.mtp import mtp_layout  # noqa: PLC0415 - imports torch
 

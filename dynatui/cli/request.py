@@ -90,7 +90,9 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
 
 
 def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of the options whose values together cause the error with message `why`; fewer would not cause it."""
+    """Names of the options whose values together cause the error with message `why`. A part of these options would not
+    cause this error.
+    """
     left = dict(values)
     for name in values:
         fewer = {other: value for other, value in left.items() if other != name}

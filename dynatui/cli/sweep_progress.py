@@ -24,7 +24,7 @@ SHADES = ("grey35", "blue", "cyan", "green", "yellow", "bright_yellow")
 
 
 class SweepDisplay:
-    """Shows reports as they arrive, with the remaining time, estimated from the pace since the first report."""
+    """Shows reports as they arrive, and the remaining time, which is estimated from the pace since the first report."""
 
     def __init__(self, say: Callable[[str], None] = streams.say) -> None:
         self._say = say

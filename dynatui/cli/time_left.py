@@ -41,7 +41,7 @@ def words(seconds: float) -> str:
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has not grown."""
+    """Seconds until the share is 1, at the average pace since it was `first`; None if the share has not grown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 

@@ -144,7 +144,9 @@ def _now(progress: TuneProgress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """Lines with one bar per knob: the share of the speed differences between settings that is due to this knob."""
+    """Lines with one bar per knob. A bar shows the share of the speed differences between settings that is due to the
+    knob.
+    """
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

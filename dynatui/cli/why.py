@@ -40,7 +40,8 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[Race], out: TextIO) -> None:
-    """Prints the report of all runs; for a single run with at most one bottleneck, prints sentences by method instead.
+    """Prints the report of all runs. If there is only one run, with at most one bottleneck, prints sentences on each
+    method instead.
 
     If a line of the recording is invalid, prints the report of the runs before this line, then raises the error. Runs
     are not kept in memory, since a recording may be larger than memory.

@@ -35,7 +35,9 @@ MOST_COMPILED = 256
 many pairs.
 """
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text length of each example pass, with torch's stance for the pass: the second pass must not be recompiled."""
+"""Text lengths of the two example passes, each with torch's stance for this pass. With its stance, the second pass
+fails if it would need a recompilation.
+"""
 TEXT = 100
 """Text length of the timed passes, in tokens."""
 REPEATS = 30
@@ -149,9 +151,9 @@ def compile_pair(
     compile_pass: Compile = by_torch,
 ) -> None:
     """Compiles the passes of the draft, then the passes of the target. After that, the pair's slots use the faster form
-    of each model. For each model, the smallest and the largest pass are compiled and timed first, and the other passes
-    only if the compiled form is faster. If rounds with the compiled forms write another text than the host's rounds,
-    both models keep their plain forms.
+    of each model. For each model, the smallest and the largest pass are compiled and timed first; the other passes are
+    compiled only if the compiled form is faster. If rounds with the compiled forms write another text than the host's
+    rounds, both models keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)

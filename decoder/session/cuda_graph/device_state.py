@@ -1,7 +1,7 @@
 """State of one text's rounds, in device tensors with fixed addresses.
 
 Draft and verification read and write the state. The host reads the state through the report, an array of 64-bit
-numbers, of which some are integers and some float64.
+numbers, of which some are integers and all others are float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class DeviceRule:
     def __init__(self, device: torch.device) -> None:
         growing = len(GROWTH)
         self.vector: Float[Tensor, K] = torch.zeros(growing + len(HISTORY) + 1, dtype=torch.float64, device=device)
-        """All numbers of the rule; the tensors below are views of it."""
+        """All numbers of the rule; the tensors below are views of this vector."""
         self._growth: Float[Tensor, G] = self.vector[:growing]
         self.growth: Growth[Float[Tensor, ""]] = Growth(*self._growth.unbind())
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
@@ -178,5 +178,5 @@ def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def _lines(report: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lines of a report's part `DeviceState.nodes`, as float64."""
+    """The part of a report that holds `DeviceState.nodes`, as lines of float64."""
     return report[OUTCOME:].reshape(-1, MOST_NODES)

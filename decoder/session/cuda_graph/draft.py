@@ -21,8 +21,8 @@ from decoder.verify.verifier import DeviceVerifier
 PLACES = MOST_NODES - 1
 """Maximum number of drafted nodes of a tree."""
 WHOLE, PART = 8000, 400
-"""Row lengths below which CUDA's top-k takes one kernel instead of 22. WHOLE is the limit of undivided rows, PART the
-limit of each part of a divided row.
+"""Row lengths below which CUDA's top-k takes one kernel instead of 22. WHOLE is the limit for an undivided row, and
+PART is the limit for each part of a divided row.
 """
 
 
@@ -95,7 +95,7 @@ class Layout:
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
         """For each row, index of the first candidate that has the same depth as the row."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
-        """Positions in the text of the rows of all forward passes of a draft, relative to the first row's position."""
+        """Text positions of the rows of all forward passes of a draft, relative to the first row's position."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
         self.no_paths: Float[Tensor, Q] = torch.full((padding,), -torch.inf, dtype=torch.float64, device=device)
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
@@ -126,8 +126,9 @@ class _Rule:
     the depth, and are infinite at depths at which no node may have children.
     """
     breadths: Growth[Tensor] | None
-    """Numbers of children (`narrow`, `middle`, `wide`) as biases on a node's candidates, ordered by rank: 0 for the
-    ranks that become children, minus infinity for all other ranks. None if all nodes have the same number of children.
+    """The numbers of children (`narrow`, `middle`, `wide`), each as a row of biases on a node's candidates by rank: 0
+    for ranks that become children, minus infinity for all other ranks. None if all nodes have the same number of
+    children.
     """
 
 

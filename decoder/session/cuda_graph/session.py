@@ -45,7 +45,7 @@ class _Draft:
 
 
 class GraphSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding, as by `HostSession`, but with rounds on the device. A
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as in `HostSession`, but with rounds on the device. A
     round's time includes the draft of its tree, even if the draft ran during the previous round; the commit is part of
     the verification. The session keeps a slot until the text ends. The rules must fit tensors of fixed shapes. If the
     user turns a knob and the rules no longer fit, `reopen` opens a session driven by the host for the rest of the text.
@@ -173,7 +173,7 @@ class GraphSession:
             self._has_slot = False
 
     def _follow(self) -> None:
-        """Copies the sampling settings to the device if they have changed, for the positions after the text.
+        """If the sampling settings have changed, copies them to the device for the positions after the text.
 
         For positions whose tokens are already being computed on the device, settings never change.
         """
@@ -255,8 +255,8 @@ class GraphSession:
         return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Adds to this round the time and forward passes of all drafts that no round includes yet, even if a draft's
-        tree is never verified.
+        """Counts all drafts that no round includes yet as part of this round, with their time and forward passes, even
+        if a draft's tree is never verified.
         """
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards

@@ -260,7 +260,7 @@ class GraphSlots:
         return self._forwards[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair of which one model is `model`; the new slots use this model's existing static form."""
+        """Slots for another pair that contains `model`; the new slots use the existing static form of this model."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return GraphSlots(refused=self.refused, _forwards=forms)
 
@@ -279,7 +279,8 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats the work, as a CUDA graph if slots use graphs. Runs the work without undoing it.
+        """A function that repeats the work, as a CUDA graph if slots use graphs. Making the graph also runs the work,
+        and does not undo it.
 
         Raises:
             NotCapturableError: A CUDA graph cannot contain the work.

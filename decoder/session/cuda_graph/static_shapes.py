@@ -53,7 +53,7 @@ class Shape:
     widest: int
     """Maximum number of children of a node."""
     widths: tuple[int, ...]
-    """Largest numbers of nodes with children at depth 0, 1, 2, ..."""
+    """Maximum number of nodes with children at each depth, starting with depth 0."""
     best: bool
     """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
     breadth-first order.

@@ -1,8 +1,8 @@
 """Verification from the root down: a solver chooses each next token, and the walk continues as long as the chosen token
 was drafted.
 
-On i.i.d. rollouts and delayed trees, the walk is lossless with any solver that meets one condition: over random samples
-that are independent given the draft's row, the chosen token has the target's distribution (Thomas et al. 2026, section
+On i.i.d. rollouts and delayed trees, the walk is lossless with any solver that meets one condition: if the samples are
+drawn independently from the draft's row, the chosen token has the target's distribution (Thomas et al. 2026, section
 3.2).
 """
 
@@ -17,8 +17,8 @@ from decoder.verify.lossless.rows import Row, Rows
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
 Solve: TypeAlias = Callable[[Row, Row, Sequence[int], RandomGenerator], int]
-"""(target row, draft row, sampled tokens, random generator) -> the token chosen after a node. Over random i.i.d.
-samples, the chosen token has the target's distribution.
+"""(target row, draft row, sampled tokens, random generator) -> the token chosen after a node. If the sampled tokens are
+i.i.d. samples from the draft row, the chosen token has the target's distribution.
 """
 
 

@@ -32,7 +32,7 @@ def residual(
 ) -> Float[Tensor, "N V"]:
     """Residual distributions: max(target_probs - removed * draft_probs, 0), normalised.
 
-    A row whose residual is 0 everywhere gets its target probabilities.
+    If the residual of a row is 0 everywhere, the row of `target_probs` is returned in its place.
     """
     left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0)
     return normalised(left, target_probs)
