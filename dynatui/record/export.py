@@ -61,7 +61,7 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
     """Makes a new folder; if no path is given, the folder is named after the local time.
 
-    Without a path, the folder is made in the working directory, or beside the recordings if that fails.
+    Without a path, the folder is made in the working directory; if that fails, in the folder of recordings.
 
     Raises:
         ExportError: The folder cannot be made.

@@ -56,8 +56,8 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
     """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
 
-    For a method that samples no trees: empty, or only the verifier if the run has deterministic trees and a verifier
-    that is not the default.
+    If the method samples no trees, the result is empty, with one exception: if the run has deterministic trees and a
+    verifier other than the default, the result is the name of this verifier.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:

@@ -255,9 +255,9 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs; the draft's highest probability at the token's position, and the number of guesses there.
+    """Row with the values of the knobs, the draft's highest probability at the token's position, and the guesses there.
 
-    If the method lacks these knobs: the shape of a sampled tree, or words that say that the knobs are missing.
+    If the method has no such knobs, the row gives the shape of a sampled tree, or says that the method lacks them.
     """
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]

@@ -188,7 +188,7 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """The essentials on one line, for the smallest terminals; after a key was pressed, the result of this key."""
+    """One line for the smallest terminals: the message on the last key press, if there is one; else the essentials."""
     if scene.note:
         return [fit(((scene.note, "strong"),), width)]
     state = scene.state

@@ -54,7 +54,7 @@ def written(knob: KnobInfo, value: float) -> str:
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; else empty."""
+    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; empty if unknown."""
     return next(iter(reasons(change, lane)), "")
 
 

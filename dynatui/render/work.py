@@ -24,7 +24,7 @@ _TIMES = 5
 _SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
-"""Only the kinds of this number of newest tokens are counted, which limits the cost in a long run."""
+"""Number of newest tokens whose kinds are counted; the limit bounds the cost in a long run."""
 _KINDS = (
     ("words", re.compile(r"( [^\W\d_]+)+")),
     ("word parts", re.compile(r"[^\W\d_]+")),

@@ -1,4 +1,4 @@
-"""The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
+"""The monitor: on a timer, folds new records into the state and gives each panel its scene; runs the commands of keys.
 
 All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the commands of keys are in
 `dynatui.screen.commands`. The time is read from a clock that tests can replace.

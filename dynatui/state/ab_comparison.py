@@ -104,7 +104,7 @@ class Pin:
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
     def follows(self, state: RunState) -> bool:
-        """Whether this pin was made by a turn of a knob that is later in the run than the shown round."""
+        """Whether a turn of a knob made this pin, and that turn is later in the run than the shown round."""
         shown_rounds = len(state.lanes.get(self.method, LaneState()).past)
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 

@@ -197,7 +197,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """For each round in the window, the limit that stopped its tree's growth; None if the event names no limit."""
+        """The limit that stopped the tree's growth in each round of the window; None if the round records no limit."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:

@@ -129,7 +129,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second, of those with enough rounds; None if no setting has enough."""
+        """The setting with the most tokens per second among the settings of `judged`; None if there are none."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -201,7 +201,7 @@ def noted(results: Results, state: RunState) -> Results:
 
 
 def opening_of(prompt: str) -> str:
-    """The beginning of a prompt, on one line and cleaned."""
+    """The beginning of a prompt, on one line and without control characters."""
     return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
 
 

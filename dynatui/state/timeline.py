@@ -26,7 +26,7 @@ class Timeline:
         self._snapshots = [self.state]
         """The states before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
-        """For each method, counts of records: up to its first round (exclusive), then up to each round (inclusive)."""
+        """Counts of records, by method: the count before the first round, then the count at the end of each round."""
 
     def __len__(self) -> int:
         """Number of records."""

@@ -111,14 +111,14 @@ class TerminalDriver(LinuxDriver):
     def _sigcont_application(self, *_signalled: object) -> None:
         """Handles SIGCONT as Textual does, but between two callbacks of the event loop.
 
-        In the handler itself a second signal could interrupt the start of the driver's threads. Does nothing after the
-        app's end.
+        If the signal handler itself did the work, a second signal could interrupt the start of the driver's threads.
+        Does nothing after the app's end.
         """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
-        """Takes the terminal again. After SIGSTOP, which Textual does not notice, ends the threads still running."""
+        """Takes the terminal again. After SIGSTOP, which Textual does not notice, first ends the running threads."""
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application()
