@@ -111,7 +111,7 @@ def _request(connection: socket) -> bytes:
     """A client's request up to the blank line that ends it; empty if the request is too large or remains incomplete.
 
     Raises:
-        OSError: The connection broke off, or the client stopped sending until the time limit.
+        OSError: The connection broke off, or no further byte arrived before the time limit.
     """
     until, received = time.monotonic() + _PATIENCE_S, b""
     while b"\r\n\r\n" not in received:

@@ -35,7 +35,7 @@ _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
-    """There is nothing to export, or a file could not be written and its folder has been deleted."""
+    """There is nothing to export, or the folder or a file in it cannot be written."""
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:

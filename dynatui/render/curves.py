@@ -141,7 +141,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves; after its last point, each curve continues as a constant: A's mean, or A's value of the knob."""
+    """A's curves; each curve continues after its last point as a constant: A's mean, or A's value of the knob."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()

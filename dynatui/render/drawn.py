@@ -44,7 +44,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
-    """Shape of a round's sampled tree with its meaning, as wordings, the longest first; empty if unknown."""
+    """Shape of a round's sampled tree, and what the shape means, as wordings, the longest first; empty if unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)

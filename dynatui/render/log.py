@@ -42,7 +42,7 @@ class Entry:
     """One line of the log."""
 
     rounds: tuple[int, int] | None
-    """First and last round of the watched method that the line is about; None for events before or after all rounds."""
+    """First and last round of the watched method that the line covers; None for events before or after all rounds."""
     who: str
     what: str
     why: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ class _Matrix:
     nodes: Sequence[int]
     """The shown nodes, in the order of the verification pass."""
     visible: Sequence[frozenset[int]]
-    """For each shown node, the nodes that it sees: itself and its ancestors."""
+    """Nodes that each shown node sees: the node itself and its ancestors."""
     marked: int | None
     wide: int
     """Width of a column in cells."""

@@ -1,4 +1,4 @@
-"""The race: for every method its rate as a bar, gain over ar, progress, and whether the text equals that of ar."""
+"""The race: rate, gain over ar and progress of every method, and whether the texts equal the text of ar."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

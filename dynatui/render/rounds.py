@@ -135,7 +135,7 @@ def kept_chance(event: Round, node: int) -> float | None:
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """Statistics of the tokens that were sampled after the accepted node at this depth (root: 0); None if unknown."""
+    """Statistics of the tokens that were sampled after the accepted node at `depth` (root: 0); None if unknown."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 

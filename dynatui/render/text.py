@@ -255,7 +255,7 @@ def _median_ms(tokens: Sequence[Token]) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Rounded to two digits, so that small changes of the median do not change colours."""
+    """The value rounded to two digits, so that small changes of the median do not change colours."""
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 

@@ -137,7 +137,7 @@ def percent(probability: float) -> str:
 
 
 def kept_ink(chance: float) -> Ink:
-    """The ink for a probability of being kept."""
+    """The ink for a probability that the verifier keeps a node."""
     if chance >= _LIKELY:
         return "good"
     return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"

@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Siblings as a stack, with the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
+    """Siblings as a stack, the first one on top; if `joins`, the first one continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

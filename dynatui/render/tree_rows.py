@@ -102,7 +102,7 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """Length of the longest repetition in tokens, by leaf; only shown leaves whose improbable path occurs in the text.
+    """Length of the longest repetition in tokens, for each shown leaf whose improbable path occurs in the text.
 
     Such a path is often accepted though the draft finds it improbable, so the method `auto` keeps it.
     """

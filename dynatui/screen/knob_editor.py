@@ -118,7 +118,7 @@ class KnobEditor:
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Undoes the turns of the last key press; returns the undoing turns, or an empty list if nothing is undone."""
+        """Undoes the turns of the last key press; returns the turns that restore the earlier values, if any."""
         turns = self._undoing.pop() if self._undoing else []
         # The history rule may have changed these knobs since the state was displayed, so they are turned in any case.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
@@ -165,7 +165,7 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order; with the flag True, also turns knobs that already have the given value.
+        """Turns groups of knobs in order; in a group with the flag True, also knobs that already have the given value.
 
         Returns whether any knob was turned.
         """

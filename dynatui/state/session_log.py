@@ -43,7 +43,7 @@ class Line:
     number: int
     """Number of the prompt, from 1."""
     opening: str
-    """Beginning of the prompt, cleaned."""
+    """Beginning of the prompt, without control characters."""
     method: str
     figures: Figures
     counted: int
@@ -59,7 +59,7 @@ class Result:
     """Newest figures of the watched method on one prompt."""
 
     opening: str
-    """Beginning of the prompt, cleaned."""
+    """Beginning of the prompt, without control characters."""
     method: str
     figures: Figures
     done: bool

@@ -137,7 +137,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recorded run that is played, and in any case all events that were played."""
+        """Folds `count` more events of the recorded run that is played, but at least all events played so far."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))
