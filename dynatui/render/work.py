@@ -87,7 +87,7 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
-    """A bar for each depth: used nodes, then wasted nodes; if there are too few rows, the deepest levels share a bar."""
+    """A bar for each depth: used nodes, then wasted nodes; if rows are too few, the deepest levels share a bar."""
     if not levels or room < 1:
         return []
     names = [str(depth) for depth in range(1, len(levels) + 1)]
