@@ -20,7 +20,7 @@ _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, device or pipe, opened for reading; if a pipe has no writer, this call or a read raises an OSError."""
+    """A file, device or pipe, opened for reading; reading a pipe that gets no writer in time raises an OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -29,10 +29,12 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
-    """Content of a UTF-8 file, without a byte order mark; `too_large` is the remedy for a file that is too large.
+    """Content of a UTF-8 file, without a byte order mark.
+
+    If the file is too large, the error message ends with the text `too_large`, which gives the remedy.
 
     Raises:
-        DecoderError: An error of type `fault`: the file has more than `most` bytes, or is not UTF-8.
+        DecoderError: An error of type `fault`, if the file has more than `most` bytes or is not UTF-8.
         OSError: The file cannot be read.
     """
     content = file.read(most + 1)
@@ -53,7 +55,7 @@ def to_append(path: Path) -> BinaryIO:
 
 
 class _Pipe(RawIOBase):
-    """A pipe that waits for its first writer, with a time limit."""
+    """A pipe opened for reading; the first read waits up to `PATIENCE_S` seconds for a writer."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -102,7 +102,7 @@ def _find(number: int) -> tuple[Any, Any]:
 
 
 def _same_order(nvml: Any) -> bool:
-    """Whether CUDA and NVML number the GPUs equally: CUDA sorts by speed unless CUDA_DEVICE_ORDER is set."""
+    """Whether CUDA numbers the GPUs as NVML does: all GPUs are of one model, or CUDA_DEVICE_ORDER is PCI_BUS_ID."""
     kinds = {_called(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
     return len(kinds) <= 1 or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 

@@ -1,7 +1,7 @@
 """The key map: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
 
-A key may have different actions while the run is watched, the text is inspected or a slider is moved. Knows nothing of
-widgets; an action is the name of a method of the app, with its arguments.
+The action of a key may depend on the mode, such as watching the run, inspecting the text or moving a slider. Knows
+nothing of widgets; an action is the name of a method of the app, with arguments for this method.
 """
 
 import difflib
@@ -14,7 +14,8 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""Mode of an app: watching a run, cursor in the text, search hits, sliders, two recordings, a watched server."""
+"""Modes of the apps: watching a run, moving a cursor in the text, going through search hits, setting sliders, comparing
+two recordings, watching a server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
 """Modes in which the three apps start: one mode for each app."""
 LEFT_OUT = 999
@@ -58,7 +59,7 @@ class Key:
     names: tuple[str, ...] = ()
     """Name of each action in the settings file; if empty, the names are made from `label` and `words`."""
     does: tuple[str, ...] = ()
-    """All actions, each once, if at least one action has no key; empty if every action has a key."""
+    """All actions, each once; empty only if every action has a key, since `actions` then contains all of them."""
     also: str = ""
     """Further search words in the palette, besides label and help."""
     fixed: bool = False
@@ -76,7 +77,7 @@ class Key:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Actions by their names in the settings; empty for fixed keys."""
+        """Maps each action's name in the settings file to the action; empty for fixed keys."""
         if self.fixed:
             return {}
         names = self.names or tuple(re.sub(r"\W+", "_", title.lower()).strip("_") for title in self.titles)
@@ -151,7 +152,7 @@ class Keymap:
         return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """The keys of each action that can be rebound, by the action's name in the settings file."""
+        """Maps the name of each rebindable action, as in the settings file, to the keys of this action."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -159,7 +160,11 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """The key map with these keys rebound; raises a ConfigError for an unknown name, or a key used twice."""
+        """The key map after these changes.
+
+        Raises:
+            ConfigError: An action's name is unknown, a key is invalid, or a key would have two actions in one mode.
+        """
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
@@ -240,7 +245,7 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """Actions of four keys: of two opposite keys, such as up and down, and of two letters with the same actions."""
+    """The actions `back` and `on` of four keys: first for two named keys, such as up and down; then for two letters."""
     return back, on, back, on
 
 

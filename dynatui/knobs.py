@@ -1,4 +1,4 @@
-"""Looks up the knobs of methods for the screen: by name, by method, and with the values in a recording.
+"""Looks up the knobs of methods for the screen, by knob name or by method, and the present values of knobs in a run.
 
 Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
 """
@@ -14,7 +14,7 @@ from dynatui.clean import clean_line
 from dynatui.state.run_state import RunState
 
 _KEYS = ("[]", "{}", "-=")
-"""The keys of sliders, from the left."""
+"""The pairs of keys that turn sliders, in the order of the sliders from the left."""
 _LONGEST_NAME = 24
 
 R = TypeVar("R", RulesName, RulesName | None)
@@ -56,7 +56,7 @@ def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
 
 
 def sliders_of(method: str) -> tuple[KnobInfo, ...]:
-    """A method's knobs with keys, in the order of the keys."""
+    """Those knobs of a method that have keys, in the order of `_KEYS`."""
     rules = rules_of(method)
     own = [knob for knob in METHODS[rules].knobs if knob.keys] if rules else []
     return tuple(sorted(own, key=lambda knob: _KEYS.index(knob.keys)))

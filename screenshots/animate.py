@@ -153,7 +153,7 @@ def _trimmed(piece: Piece) -> Piece:
 
 
 def _unbroken(places: Iterable[int]) -> Iterator[Span]:
-    """The spans without gaps that a series of increasing numbers consists of."""
+    """A series of increasing numbers as spans without gaps."""
     span: Span | None = None
     for place in places:
         if span and place == span.end:

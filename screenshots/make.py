@@ -48,7 +48,7 @@ SHOTS = (
 
 
 def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
-    """The app after the share `share` of the trace's first run has been played."""
+    """The app after a part of the trace's first run has been played: the share `share`, from 0 to 1."""
     source = TraceSource(runs, speed=SPEED)
     source.play(share * source.played_s[1])
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)

@@ -35,7 +35,7 @@ class Trace:
     config: RunConfig
     prompts: Sequence[str]
     turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
-    """By number of a round: the knob of DynaTree that is turned before this round, and its new value."""
+    """Knob of DynaTree that is turned before a round, and the knob's new value, by the number of the round."""
 
 
 TRACES = {

@@ -1,6 +1,6 @@
 """The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts.
 
-Expects names of methods that are already cleaned. Knows neither recordings nor how the figures of rounds are computed.
+Expects method names without control characters. Knows neither recordings nor how the figures of rounds are computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -26,7 +26,9 @@ class Exporter:
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Context that serves an exporter's totals on a port of this machine; 0: any free port, None: no exporter.
+    """Context that yields an exporter, and serves its totals on a port of this machine; port 0 means any free port.
+
+    If `port` is None, the context serves nothing and yields None.
 
     Raises:
         ConfigError: The port cannot be opened.

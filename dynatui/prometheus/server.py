@@ -1,7 +1,8 @@
 """Serves the totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
 
 Requests are answered one by one, each within a time limit, and after each request the thread sleeps in proportion to
-the CPU time used. So slow, large or numerous requests delay other clients, but not the run. Knows nothing of events.
+the CPU time used. Slow, large or numerous requests therefore delay other clients, but not the run. Knows nothing of
+events.
 """
 
 import errno
@@ -107,10 +108,10 @@ class _Handler(MetricsHandler):
 
 
 def _request(connection: socket) -> bytes:
-    """A client's request up to the blank line that ends it; empty if it arrives too slowly or is too large.
+    """A client's request up to the blank line that ends it; empty if the request is too large or remains incomplete.
 
     Raises:
-        OSError: The connection broke off, or nothing arrived in time.
+        OSError: The connection broke off, or no further byte arrived before the time limit.
     """
     until, received = time.monotonic() + _PATIENCE_S, b""
     while b"\r\n\r\n" not in received:

@@ -46,7 +46,7 @@ class Drafts(msgspec.Struct, frozen=True):
     last committed token, minus 1."""
 
     def plus(self, drafted: int, accepted: int) -> "Drafts":
-        """The counts after a round of `drafted` nodes with an accepted path of `accepted` nodes."""
+        """The counts after one more round, which drafted `drafted` nodes and accepted a path of `accepted` nodes."""
         places = zip_longest(self.accepted, (1,) * accepted, fillvalue=0)
         return Drafts(
             self.rounds + (drafted > 0),

@@ -17,7 +17,8 @@ from dynatui.files import opened, text_of
 
 STANDARD_INPUT = "-"
 LARGEST_FILE = 16 * 2**20
-"""Maximum size of a prompt file in bytes, so that an endless device cannot fill the memory; larger than any context."""
+"""Maximum size of a prompt file in bytes, so that an endless device cannot fill the memory. The limit is larger than
+the context of any model."""
 
 
 class _Line(msgspec.Struct):

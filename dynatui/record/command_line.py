@@ -21,7 +21,7 @@ LONGEST_ARGUMENT = 100_000
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
 """Escapes within $'…'; the exclamation mark is escaped because an interactive shell expands it from its history."""
 _NAMES = {"compiled": "compile"}
-"""Names of the options that are not named like their field of `Models`, by field name."""
+"""Option names that differ from the name of the field in `Models`, by field name."""
 _LOST = "\ufffd"
 
 
@@ -33,8 +33,8 @@ def command_line(
     Args:
         session: The session, whose config has the current values of all knobs.
         files: Prompts of each prompt file, in the order of the session.
-        always: Parameters to write even if they have the default value, since a settings file or a variable sets
-        another value.
+        always: Parameters to write even if they have the default value, since a settings file or an environment
+        variable sets another value.
     """
     if session.models.embedded:  # these two defaults of the embedded pair depend on whether there is a screen
         always = {*always, "temperature", "seed"}
@@ -112,7 +112,9 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """Options of all parameter sets whose values differ from the preset or the default, in the order of the help."""
+    """Options of all parameter sets, in the order of the help; options with the value of the preset or the
+    default are omitted.
+    """
     for name in sorted(config.parameters, key=_rank):
         rules = config.rules(name)
         changed = differing(rules, base(name, rules))

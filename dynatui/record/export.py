@@ -35,7 +35,7 @@ _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
-    """There is nothing to export, or a file could not be written and its folder has been deleted."""
+    """There is nothing to export, or the folder or a file in it cannot be written."""
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
@@ -61,7 +61,7 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
     """Makes a new folder; if no path is given, the folder is named after the local time.
 
-    Without a path, the folder is made in the working directory, or beside the recordings if that fails.
+    Without a path, the folder is made in the working directory; if that fails, in the folder of recordings.
 
     Raises:
         ExportError: The folder cannot be made.

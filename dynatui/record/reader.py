@@ -32,7 +32,7 @@ _IN_MEMORY = 2**24
 
 @dataclass(frozen=True)
 class _Span:
-    """The byte range of a run in its file, and the number of lines before it."""
+    """The byte range of a run in its file, and the number of lines before the run."""
 
     begin: int
     end: int

@@ -29,7 +29,7 @@ _PATIENCE_S = 0.5
 
 
 def event_on(line: bytes) -> Event | None:
-    """The event on a line, whatever lines precede it; None if the line is incomplete or invalid."""
+    """The event on a line, decoded without regard to the lines before it; None if the line is incomplete or invalid."""
     try:
         return decode_line(line, 0)
     except RecordingError:
@@ -140,7 +140,11 @@ def numbered_run(event: Event, number: int, count: int) -> Event:
 
 
 def recordings_folder() -> Path:
-    """Folder for recordings started by a key, private to its owner; raises a RecordingError if it cannot be made."""
+    """Folder for recordings that the user starts by a key; only its owner can open it.
+
+    Raises:
+        RecordingError: The folder cannot be made.
+    """
     from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"

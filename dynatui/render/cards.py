@@ -35,7 +35,7 @@ class _Card:
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
-    """The cards side by side; if there is no room for three rows, only the values, on a single line."""
+    """The cards side by side; if there is no room for three rows, a single line with the values alone."""
     if height < _ROWS:
         return [_line(scene, width)]
     shown = [*_outcome(scene), *_policy(scene), _timing(scene)]

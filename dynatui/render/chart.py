@@ -98,7 +98,7 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 def chart(
     left: Line, right: Line, background: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols
 ) -> Rows:
-    """All series over the window: `left` and `right` in front and with scales, `background` behind, flags below."""
+    """Chart of all series in the window: `left` and `right` with scales, in front of `background`; flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:

@@ -1,8 +1,8 @@
 """Charts over the tokens of the text: acceptance, tokens per round, knobs, depth of the trees.
 
-The curves of the pinned measurement A are behind the curves of the run; after the end of A, each of them continues as a
-constant, which is A's mean or A's value of the knob. The part of a curve after the shown round is dimmed. Scales are
-computed from the rules, not from the figures, so they stay constant.
+The curves of the pinned measurement A are behind the curves of the run. After the end of A, each curve of A continues
+as a constant, which is A's mean or A's value of the knob. The part of a curve after the shown round is dimmed. Scales
+are computed from the rules, not from the figures, so they stay constant.
 """
 
 import math
@@ -22,7 +22,7 @@ from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Upper ends of the axes, from the watched method's rules and length limit; two compared runs share the ends."""
+    """Upper ends of the axes, from the watched method's rules and length limit; two compared runs have equal ends."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -49,7 +49,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """Chart of base depth, thresholds and drafted depth; for a method without these knobs, only of drafted depth."""
+    """Chart of base depth, thresholds and drafted depth; if the method has no such knobs, only of drafted depth."""
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
@@ -141,7 +141,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves; after its last point, each curve continues as a constant: A's mean, or A's value of the knob."""
+    """A's curves; each curve continues after its last point as a constant: A's mean, or A's value of the knob."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()

@@ -23,7 +23,7 @@ _NOTES = 2
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """The sliders, with a mark at the chosen one; a line on how to set the chosen knob; the effect of the last turn."""
+    """The sliders with a mark at the chosen slider, a line on how to set its knob, and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)

@@ -44,7 +44,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
-    """Shape of a round's sampled tree with its meaning, as wordings, the longest first; empty if unknown."""
+    """Shape of a round's sampled tree, and what the shape means, as wordings, the longest first; empty if unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
@@ -56,8 +56,8 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
     """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
 
-    For a method that samples no trees: empty, or only the verifier if the run has deterministic trees and a verifier
-    that is not the default.
+    If the method samples no trees, the result is empty, with one exception: if the run has deterministic trees and a
+    verifier other than the default, the result is the name of this verifier.
     """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:

@@ -1,4 +1,4 @@
-"""One line on the effect of the knobs turned last, and on a growth rule that prevents an effect.
+"""One line on the effect of the knobs that were turned last, and on a growth rule that prevents this effect.
 
 Knows no panel: the caller gives the width.
 """
@@ -25,13 +25,15 @@ _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""For each threshold, the knobs that set the number of children above and below the threshold."""
+"""Knobs that set a node's number of children above and below a threshold, by the name of the threshold."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 """Limits of the size of a whole tree, and so of its breadth; limits outside this set only end single paths."""
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """The knobs turned last; how tree size, L-bar and speed have changed since; and a rule that prevents an effect."""
+    """Row with the knobs that were turned last, the changes of tree size, L-bar and speed since then, and a rule that
+    prevents the effect of a knob.
+    """
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
@@ -142,7 +144,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
     """The limit that stopped at least half of the trees and may hide the effect of knob `name`; None if there is none.
 
-    A limit hides no effect if it is that knob itself, or if the tree size has changed.
+    The limit hides no effect if the limit is knob `name` itself, or if the tree size has changed.
     """
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):

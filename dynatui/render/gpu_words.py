@@ -1,4 +1,4 @@
-"""Texts for GPU readings: all values that the driver reports if there is one GPU, else only load and memory.
+"""Texts for GPU readings: for one GPU, all values that the driver reports; for several GPUs, only load and memory.
 
 Pure functions. Wordings are in order from the longest to the shortest.
 """

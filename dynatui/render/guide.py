@@ -115,13 +115,13 @@ def explained(keys: Iterable[str], width: int, height: int) -> Rows:
 
 
 def led_by(keys: Iterable[str]) -> list[str]:
-    """The keys of all figures: first the given keys, then the others."""
+    """The keys of all figures: first the given keys, then the remaining keys."""
     first = list(keys)
     return [*first, *(key for key in _BY_KEY if key not in first)]
 
 
 def _rows(figure: Figure, width: int) -> Rows:
-    """Rows of a figure: its name and formula, then its name in other engines, in the same row if there is room."""
+    """Rows of a figure: name and formula, then the figure's name in other engines, in the same row if there is room."""
     row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
     if not figure.elsewhere:
         return [row]

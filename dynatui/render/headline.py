@@ -11,7 +11,8 @@ from dynatui.render.words import ALONE, BY_DESIGN, is_alone
 from dynatui.state.run_state import RunState
 
 WARM_UP_TOKENS = 30
-"""Number of tokens in a method's warm-up. The method's rate is shown after it, when caches and threads are ready."""
+"""Number of tokens in a method's warm-up. The method's rate is shown only after the warm-up, when caches and threads
+are ready."""
 _SLOWER, _FASTER = 0.995, 1.005
 """Relative speeds in this interval count as equal to the speed of plain decoding."""
 _DOT: Row = ((" · ", "dim"),)
@@ -31,7 +32,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Whether the text so far equals that of plain decoding, as wordings, the longest first; empty if unknown."""
+    """Wordings, the longest first, which say whether the text equals that of plain decoding; empty if unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:

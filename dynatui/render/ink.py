@@ -47,7 +47,7 @@ def fit(row: Row, width: int) -> Row:
 
 
 def shortened(row: Row, width: int) -> Row:
-    """The row; if it is longer than the width, cut with an ellipsis."""
+    """The row; a row that is longer than `width` is cut and ends in an ellipsis."""
     room, spans = width, list[Span]()
     for text, ink in row:
         spans.append((text, ink) if cell_len(text) <= room else (column(text, room), ink))
@@ -65,7 +65,7 @@ def column(text: str, width: int) -> str:
 
 
 def best(width: int, *texts: str) -> str:
-    """The first wording that fits; if no wording fits, the last wording, cut."""
+    """The first wording that fits; if no wording fits, the last wording, cut and with an ellipsis."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
 
 

@@ -82,7 +82,10 @@ def node_of(event: Round, token: Token) -> int | None:
 
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
-    """The parts of each row, the most important first; a narrow panel omits the last parts."""
+    """Parts of each row, by the label of the row.
+
+    The most important part of a row comes first, since a narrow panel omits the last parts.
+    """
     target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _origin(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
@@ -255,9 +258,10 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Values of the knobs; the draft's highest probability at the token's position, and the number of guesses there.
+    """Row with the values of the knobs, the draft's highest probability for the token's position, and the number of
+    guesses for this position.
 
-    If the method lacks these knobs: the shape of a sampled tree, or words that say that the knobs are missing.
+    If the method has no such knobs, the row gives the shape of a sampled tree, or says that the method lacks them.
     """
     if event.knobs is None:
         return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]

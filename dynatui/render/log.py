@@ -42,7 +42,7 @@ class Entry:
     """One line of the log."""
 
     rounds: tuple[int, int] | None
-    """First and last round of the watched method that the line is about; None for events before or after all rounds."""
+    """First and last round of the watched method that the line covers; None for events before or after all rounds."""
     who: str
     what: str
     why: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ def _holds(turn: Change, other: Change) -> bool:
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """Words that name the sides of the comparison that began at a turn: A, B or both; empty if neither side did."""
+    """Words that name the sides of the comparison that began at a turn: A, B or both; empty if no side began there."""
     if pinned is None:
         return ""
     of_this_run = pinned.of_run(state)
@@ -132,7 +132,7 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
-    """Message that the history rule has changed a turned knob, as wordings, the longest first; empty if it has not."""
+    """Message that the history rule has moved a turned knob back, as wordings, the longest first; empty otherwise."""
     moved = moved_back(lane)
     latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:

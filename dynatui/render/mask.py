@@ -30,7 +30,7 @@ class _Matrix:
     nodes: Sequence[int]
     """The shown nodes, in the order of the verification pass."""
     visible: Sequence[frozenset[int]]
-    """For each shown node, the nodes that it sees: itself and its ancestors."""
+    """Nodes that each shown node sees: the node itself and its ancestors."""
     marked: int | None
     wide: int
     """Width of a column in cells."""
@@ -59,7 +59,10 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The note, and whether two nodes share a row: the longest note with which all nodes fit, else the shortest."""
+    """The note to show, and whether two nodes share a row.
+
+    The note is the longest one that leaves room for all nodes; if there is no such note, it is the shortest one.
+    """
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:

@@ -67,14 +67,14 @@ def listed(scene: Scene) -> list[int]:
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
     """Number of the prompt under the cursor; None if the list is empty.
 
-    This is the listed prompt nearest to the user's choice; if the user has chosen none, nearest to the shown prompt.
+    It is the listed prompt nearest to the prompt that the user has chosen, or else nearest to the shown prompt.
     """
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
 
 def _lines(scene: Scene) -> list[_Line]:
-    """A line for each prompt that contains the words of the filter, with the prompt's result if it ran."""
+    """A line for each prompt that contains the words of the filter; if the prompt has run, with its result."""
     results, words = noted(scene.results, scene.state), scene.prompt_filter.casefold()
     openings = dict(enumerate(scene.openings, 1)) | {number: result.opening for number, result in results.items()}
     return [
@@ -89,7 +89,7 @@ def _present(scene: Scene) -> int:
 
 
 def _title(scene: Scene, count: int, width: int) -> Row:
-    """The title: the filter or the meaning of the figures, followed by the keys."""
+    """The title: the words of the filter, or what the figures cover, followed by hints on keys."""
     cap = scene.keys.cap
     choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
@@ -110,7 +110,7 @@ def _why_none(scene: Scene) -> str:
 
 
 def _columns(width: int) -> list[_Column]:
-    """As many columns as leave room for the beginning of the prompt, the most important first."""
+    """The most important columns, as many as leave room for the beginning of the prompt."""
     chosen, free = list[int](), width - _NUMBER - _LEAST_OPENING
     for place in _RANKED:
         if _COLUMNS[place].cells > free:

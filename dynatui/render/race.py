@@ -1,4 +1,4 @@
-"""The race: for every method its rate as a bar, gain over ar, progress, and whether the text equals that of ar."""
+"""The race: rate, gain over ar and progress of every method, and whether the texts equal the text of ar."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -181,7 +181,8 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _COLUMNS_BESIDE = 2
-"""Number of the table's first columns, which are omitted if columns beside the bars already show these figures."""
+"""Number of columns at the start of the table that are omitted if columns beside the bars already show their figures.
+"""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, if rows are still free."""
 
@@ -194,7 +195,7 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
 
 
 def _limit(scene: Scene, width: int) -> Rows:
-    """What limits the watched method's speed most, and the remedy, in one row; empty where unknown."""
+    """What limits the watched method's speed most, and the remedy, in one row; empty if unknown."""
     watched = scene.state.watched
     wordings = headline(of_method(scene.state.race, watched), watched)
     return [((best(width, *wordings), "plain"),)] if wordings else []

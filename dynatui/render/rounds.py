@@ -58,7 +58,10 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of the round that committed a token; -1 if there is none. A recording may number rounds in any order."""
+    """Index of the round that committed a token; -1 if there is none.
+
+    If bisection does not find the round, all rounds are searched, since a recording may number rounds in any order.
+    """
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -90,7 +93,8 @@ def path_logprobs(event: Round) -> list[float]:
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
     """Nodes by priority, for panels without room for all nodes; each node comes after its parent.
 
-    The root and the accepted path come first, then the other children of these nodes, then the most probable nodes.
+    The root and the accepted path come first, then the other children of these nodes, then all other nodes; within the
+    second and the third group, the most probable path comes first.
     """
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
@@ -131,7 +135,7 @@ def kept_chance(event: Round, node: int) -> float | None:
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """Statistics of the tokens that were sampled after the accepted node at this depth (root: 0); None if unknown."""
+    """Statistics of the tokens that were sampled after the accepted node at `depth` (root: 0); None if unknown."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 

@@ -55,7 +55,7 @@ _DEPTHS = (
 
 
 def sampling(scene: Scene, width: int, height: int) -> Rows:
-    """The losslessness light with its statistics; for sampled trees, the expected tokens and a row per depth."""
+    """The losslessness light with its statistics; for sampled trees also the expected tokens and a row per depth."""
     size = width, height
     inner, room = inside(size)
     lane = scene.state.lane
@@ -73,7 +73,7 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """The first wording that fits; if there is room, with a blank row above it."""
+    """Rows of the first wording that fits, with a blank row above if there is room for one."""
     wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows

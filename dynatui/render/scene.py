@@ -26,14 +26,14 @@ LEAST_TOP = 4.0
 
 @dataclass(frozen=True)
 class Scale:
-    """Upper ends of the axes of a run's charts; of two runs shown side by side, the larger ends are used for both."""
+    """Upper ends of the axes of a run's charts. If two runs are shown side by side, both runs get the larger ends."""
 
     tokens: int
     """Upper end of the x axis: the maximum length of the text in tokens."""
     deepest: float
     """Largest number of levels of a tree."""
     newest: int = 0
-    """Number of tokens of the text so far; once the window moves, it ends at the newest of them."""
+    """Number of tokens in the text so far; once it is longer than the window, the window ends at the newest token."""
 
     @property
     def top(self) -> float:
@@ -81,7 +81,7 @@ class Scene:
     log_end: int = 0
     """Number of log lines below the shown lines."""
     openings: Sequence[str] = ()
-    """Cleaned beginnings of the first prompts, as many as are known; filled only while prompts are listed."""
+    """Beginnings of the first prompts, as far as known, without control characters; empty unless prompts are listed."""
     chosen_prompt: int | None = None
     """Number of the prompt under the cursor of the list; None stands for the shown prompt."""
     prompt_filter: str = ""

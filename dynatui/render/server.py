@@ -188,7 +188,10 @@ def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """For each second with a poll, a figure's mean over the intervals that ended in that second; NaN if unknown."""
+    """A figure over time: its mean over the intervals that ended in the same second, NaN if unknown.
+
+    A second without a poll has no point.
+    """
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -197,7 +200,7 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
-    """The time window: it grows, then moves in steps of a tenth of its size, so that charts rarely change wholly."""
+    """The time axis. Its window grows, then moves in steps of a tenth of its length, so most dots stay in place."""
     fifth = round(WINDOW * (state.opening.interval_s if state.opening else 1.0)) // 5
     span = max(10, next((stage * fifth for stage in _STAGES if state.t <= stage * fifth), fifth * _STAGES[-1]))
     step = span // 10
@@ -216,9 +219,9 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """For each position of a draft, a bar for the share of rounds in which the token at that position was accepted.
+    """Bars with the share of rounds in which the drafted token was accepted, one bar for each position in the draft.
 
-    If the server reports only the size of its drafts, shows this size instead.
+    If the server reports only the size of its drafts, the panel shows this size instead.
     """
     title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
     width, room = inside(size)
@@ -258,7 +261,8 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
     """Number of draft steps per round, and number of tokens that a round may verify.
 
-    If the server limits verification: also the mean number of verified tokens, and the L-bar without the limit.
+    If the server limits verification, the panel also shows the mean number of verified tokens, and the L-bar without
+    the limit.
     """
     width = max(1, inside(size)[0])
     lines = (

@@ -1,7 +1,7 @@
 """The answer of a watched server to our request: figures, a column for each round, and the text.
 
-Figures that the server does not report are omitted; if it reports no rounds, the reason is shown. Text from the server
-is cleaned here by `clean_line`.
+Figures that the server does not report are omitted. If the server reports no rounds, the panel shows the reason. Text
+from the server is cleaned here by `clean_line`.
 """
 
 from dynatui.attach.events import Answer

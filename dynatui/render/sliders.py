@@ -88,7 +88,7 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
-    """Lines on the history rule, on the verifier of sampled trees, on A against B, and on the effect of the last turn.
+    """Lines on history rule, verifier of sampled trees, comparison of A and B, and effect of the last turn.
 
     If there is no room for all lines, the first lines are omitted, except a line which says that the history rule has
     moved a knob back. The last line compares A with B if the user pinned A; otherwise it shows the effect of the turn.
@@ -125,7 +125,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 
 
 def knobs_title(scene: Scene, name: Row, keys: str, when: str, width: int) -> Row:
-    """Title: the knobs' method, the limit of its trees, and, if there is room, how to turn knobs."""
+    """Title: the method with the knobs, what limits the method's trees, and, if there is room, how to turn knobs."""
     how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
     wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))

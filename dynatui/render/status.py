@@ -188,7 +188,7 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """The essentials on one line, for the smallest terminals; after a key was pressed, the result of this key."""
+    """One line for the smallest terminals: the message on the last key press, if there is one; else the essentials."""
     if scene.note:
         return [fit(((scene.note, "strong"),), width)]
     state = scene.state
@@ -286,7 +286,7 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in short form: only the first and last of many digits, and only the first of several keys of an action.
+    """The keys in short form: a row of digits as its first and last digit, and an action with several keys as one key.
 
     With `in_words`, arrow keys are written as words, since their ASCII signs, `<` and `>`, are other keys.
     """

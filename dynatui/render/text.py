@@ -1,8 +1,8 @@
 """The text, token by token, coloured by origin, draft probability, round or time, with the cursor.
 
-A full view moves by a quarter of a page, so that most frames change only one row. The panel remembers the wrapped lines
-and their rows, so that it can find the token for a click or an arrow key. Hot inks mark improbable guesses and slow
-tokens.
+When the panel is full, the text moves up by a quarter of a page at once, so that most frames change only one row. The
+panel remembers the wrapped lines and their rows, so that it can find the token for a click or an arrow key. Hot inks
+mark improbable guesses and slow tokens.
 """
 
 import math
@@ -255,7 +255,7 @@ def _median_ms(tokens: Sequence[Token]) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Rounded to two digits, so that small changes of the median do not change colours."""
+    """The value rounded to two digits, so that small changes of the median do not change colours."""
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 

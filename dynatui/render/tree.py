@@ -24,8 +24,8 @@ _ALONE: Mapping[Limit | None, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
-"""A panel of at least one of these sizes (columns, rows) shows earlier trees; the first size occurs in a terminal of
-45 rows, the second size in a terminal of 160 x 40 cells."""
+"""A panel that is at least as large as one of these sizes (columns, rows) shows earlier trees. The panel has the first
+size in a terminal of 45 rows, and the second size in a terminal of 160 x 40 cells."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:

@@ -2,7 +2,7 @@
 
 The last figure of a label is the basis of growth or verification: for greedy decoding, the draft's probability of the
 token; for sampled tokens, the chance that the target takes the token; for a sampled tree, the probability that the
-verifier keeps it.
+verifier keeps the node.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ class Labels:
     marked: int | None
     """The node under the cursor."""
     tells_kept: bool
-    """Whether the last figures are probabilities that the verifier keeps the nodes."""
+    """Whether the last figure of each label is the probability that the verifier keeps the node."""
     accepted: frozenset[int]
     names: Mapping[int, str]
     """Mark and token of each node, as text."""
@@ -137,7 +137,7 @@ def percent(probability: float) -> str:
 
 
 def kept_ink(chance: float) -> Ink:
-    """The ink for a probability of being kept."""
+    """The ink for a probability that the verifier keeps a node."""
     if chance >= _LIKELY:
         return "good"
     return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"

@@ -3,8 +3,8 @@
 Knows only numbers and widths: no round, no ink, no text except lines. If levels are columns, the first child is to the
 right of its parent, in the same row, and its siblings are in rows below; so a chain is one row. If levels are indents,
 all children are in rows below their parent. The root always has the first row to itself. The accepted child comes
-first, then its siblings by rank, so the accepted path is one straight row. If the next level is in another band, the
-row ends in a numbered arrow; the children are in a lower row, which begins with the same arrow.
+first, then its siblings by rank, so the accepted path is one straight row. If the next level is in another band (see
+`tree_levels`), the row ends in a numbered arrow; the children are in a lower row, which begins with the same arrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,7 +115,7 @@ class _Place(NamedTuple):
     node: int
     depth: int
     part: int
-    """Number of the part of the tree: part 0 is the beginning, each other part continues a numbered arrow."""
+    """Number of the part of the tree: part 0 contains the root, and every further part continues a numbered arrow."""
     before: str
     """Text to the left of the line between siblings, if the node begins a row."""
     last: bool
@@ -151,7 +151,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Siblings as a stack, with the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
+    """Siblings as a stack, the first one on top; if `joins`, the first one continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

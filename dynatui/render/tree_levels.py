@@ -14,7 +14,7 @@ _STEP = 2
 _LEAST_LABEL, _ENOUGH = 3, 10
 """Widths in cells: the least width of any label, and the width that a further indent must leave for labels."""
 LEAST_COLUMNS = 34
-"""Least width of a row, in cells, at which levels are columns; a row of this width usually has room for three."""
+"""Least width of a row, in cells, at which levels are columns; such a row usually has room for three levels."""
 
 
 class Look(NamedTuple):
@@ -76,7 +76,7 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
 
 
 def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[Level]:
-    """Columns for labels of these widths, in bands with as many columns as fit."""
+    """Levels as columns with labels of these widths, in bands with as many columns as fit."""
     levels = [Level(0, 0, 0, width)]
     for depth, room in enumerate(rooms, 1):
         last, after = levels[-1], (arrow + 1) * (depth < len(rooms))
@@ -91,7 +91,10 @@ def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[L
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
-    """Indents, in bands of as many levels as leave enough width for labels; only the root if `width` is too small."""
+    """Levels as indents, in bands with as many levels as leave enough width for labels.
+
+    If `width` is too small even for one indent, returns only the level of the root.
+    """
     levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)

@@ -102,7 +102,7 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """Length in tokens of the longest repetition, for each shown leaf whose improbable path occurs in the text.
+    """Length of the longest repetition in tokens, for each shown leaf whose improbable path occurs in the text.
 
     Such a path is often accepted though the draft finds it improbable, so the method `auto` keeps it.
     """
@@ -172,7 +172,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """For a row's last node: probability of its path; in a sampled tree, probability that the verifier keeps it."""
+    """Probability of the path to a row's last node; in a sampled tree, the probability that the node is kept."""
     is_sampled = tree.labels.tells_kept
     chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"

@@ -1,6 +1,6 @@
-"""Two recordings side by side: headings, playback position, and the figures of both with their ratio.
+"""Two recordings side by side: headings, playback position, figures of both recordings, and ratios of these figures.
 
-Figures are those of the watched methods at equal decode time. Knows neither files nor the app.
+The figures describe the watched methods at equal decode time. Knows neither files nor the app.
 """
 
 from collections.abc import Callable, Sequence

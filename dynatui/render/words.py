@@ -37,7 +37,7 @@ def turned(change: Change) -> str:
 
 
 def continues(change: Change, before: Change) -> bool:
-    """Whether both changes are by the history rule, of the same knob, and in the same direction."""
+    """Whether the history rule made both changes, to the same knob and in the same direction."""
     if change.by_user or before.by_user or change.name != before.name:
         return False
     return (change.new > change.old) == (before.new > before.old)
@@ -54,7 +54,7 @@ def written(knob: KnobInfo, value: float) -> str:
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; else empty."""
+    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; empty if unknown."""
     return next(iter(reasons(change, lane)), "")
 
 
@@ -77,7 +77,7 @@ def target(lane: LaneState) -> float:
 
 
 def sign(mean: float, aim: float) -> str:
-    """Sign between a mean and its target: >, < or =; they count as equal if they agree to two decimals."""
+    """Sign between a mean and its target: >, < or =; mean and target count as equal if they agree to two decimals."""
     rounded_mean, rounded_aim = round(mean, 2), round(aim, 2)
     return "=" if rounded_mean == rounded_aim else ">" if mean > aim else "<"
 

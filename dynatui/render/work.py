@@ -24,7 +24,7 @@ _TIMES = 5
 _SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
-"""Only the kinds of this number of newest tokens are counted, which limits the cost in a long run."""
+"""Number of newest tokens whose kinds are counted; the limit bounds the cost in a long run."""
 _KINDS = (
     ("words", re.compile(r"( [^\W\d_]+)+")),
     ("word parts", re.compile(r"[^\W\d_]+")),
@@ -87,7 +87,7 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
-    """A bar for each depth, with used nodes, then wasted nodes; without enough room, the deepest levels share a bar."""
+    """A bar for each depth: used nodes, then wasted nodes; if rows are too few, the deepest levels share a bar."""
     if not levels or room < 1:
         return []
     names = [str(depth) for depth in range(1, len(levels) + 1)]
@@ -156,7 +156,7 @@ def _time(name: str, last_s: float | None, mean_s: float | None, part_of_decodin
 
 
 def kinds(tokens: Sequence[Token], width: int) -> Rows:
-    """For each kind of token, the share of tokens that the draft guessed; the most frequent kinds first."""
+    """Share of tokens that the draft guessed, by kind of token; the most frequent kinds come first."""
     counted = [token for token in tokens[-_NEWEST:] if token.text and token.origin != "plain"]
     total = Counter(kind_of(token.text) for token in counted)
     guessed = Counter(kind_of(token.text) for token in counted if token.origin == "accepted")

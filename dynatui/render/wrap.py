@@ -1,7 +1,7 @@
 """Wraps a growing text into lines of tagged spans.
 
-A new token changes only the last line, so it costs no more in a long text than in a short one. Knows no inks: a tag
-gets an ink when a page is displayed, so that a change of colours needs no new wrapping.
+A new token changes only the last line, so a token costs no more in a long text than in a short text. Knows no inks: a
+tag gets an ink when a page is displayed, so that a change of colours needs no new wrapping.
 """
 
 import re
@@ -93,7 +93,7 @@ def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
 
 
 def is_gap(text: str) -> bool:
-    """Whether a span is a gap between words, which is not underlined."""
+    """Whether a span is a gap between words; gaps are not underlined."""
     return text.startswith(" ")
 
 

@@ -57,7 +57,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
         run: Number of one run of a recording, from 1; None: all runs.
 
     Raises:
-        DecoderError: The path is not a recording or benchmark, cannot be read, is too large, or has no run `run`.
+        DecoderError: The path is not a recording or benchmark, cannot be read, is too large, or has no such run.
     """
     try:
         file = path / REPORT if path.is_dir() else path
@@ -121,7 +121,7 @@ def _unreadable(path: Path, error: OSError) -> InputError:
 
 
 def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
-    """Kind of a file by its first line; a pipe, which cannot be read twice, counts as a recording."""
+    """Kind of a file, detected from its first line; a pipe, which cannot be read twice, counts as a recording."""
     if not path.is_file():
         return "recording"
     _require_moderate(path)

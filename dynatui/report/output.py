@@ -25,7 +25,7 @@ def write(text: str, path: Path, *, force: bool) -> None:
     """Writes a page atomically, readable by its owner and by everyone who could read the replaced file.
 
     Raises:
-        ConfigError: The file cannot be written, or exists already; in both cases, no file has changed.
+        ConfigError: The file cannot be written, or it exists and `force` is False; in both cases, no file has changed.
     """
     require_free(path, force=force)
     place = path.resolve()

@@ -82,7 +82,7 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
-    """Table with a row for each figure that is known of any method: the figure, its definition and its values."""
+    """Table of the figures that are known of at least one method: each row has a figure, its definition and values."""
     known_figures = [
         figure
         for figure in FIGURES

@@ -1,4 +1,4 @@
-"""The monitor: folds new records on a timer, hands each panel its scene, and turns keys into commands.
+"""The monitor: on a timer, folds new records into the state and gives each panel its scene; runs the commands of keys.
 
 All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the commands of keys are in
 `dynatui.screen.commands`. The time is read from a clock that tests can replace.
@@ -209,7 +209,7 @@ class DynaApp(PanelApp):
         self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
 
     async def act(self, action: str | None) -> None:
-        """Runs the action of a key; during a pause of the tour, any key except the one for `leave` ends the tour."""
+        """Runs the action of a key; during a pause of the tour, every key except one for `leave` only ends the tour."""
         if self._tour and self.scene.held_stage and action != "leave":
             self._tour.end()
             return
@@ -261,7 +261,7 @@ class DynaApp(PanelApp):
         self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
     def leave(self, code: int) -> None:
-        """Ends the app and the source; after an error, with the exit code of the error."""
+        """Ends the app and the source; if `code` is 0 after an error, the exit code is the exit code of the error."""
         failure = self.viewpoint.work.state.failure
         super().leave(code or (failure.exit_code if failure else 0))
         self.source.stop()

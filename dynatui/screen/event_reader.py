@@ -1,4 +1,4 @@
-"""Reads new records of the source and passes each to viewpoint, session log, knob editor and pins.
+"""Reads new records of the source and passes each record to viewpoint, session log, knob editor and pins.
 
 The viewpoint folds a record into the state of the run; session log and pins read that state. Records of earlier runs
 are dropped, since a monitor may run for days; the session log keeps the totals of these runs. Knows no widget.

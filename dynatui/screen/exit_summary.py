@@ -1,7 +1,7 @@
 """The summary after the end of the app: results, the best knobs, and the command line of the settings.
 
-The text is made from the session's totals and cleaned. No line is longer than the width of the terminal, except paths
-and the command. Prints nothing itself.
+The text is made from the session's totals, and contains no control characters. No line is longer than the width of the
+terminal, except paths and the command. Prints nothing itself.
 """
 
 from collections.abc import Iterator, Sequence

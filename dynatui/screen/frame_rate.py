@@ -52,7 +52,7 @@ class FrameRate:
         return True
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
-        """Cost of the screen as means over the last seconds, from the CPU time and bytes sent since the start."""
+        """Mean cost of the screen over the last seconds; `cpu_s` and `sent_bytes` are totals since the start."""
         readings = self._readings
         readings.append((now, cpu_s, sent_bytes))
         while now - readings[0][0] > _WINDOW_S:

@@ -1,8 +1,8 @@
 """Turns of knobs: steps and values, pending turns, and undo; knows neither keys nor widgets.
 
-Turns act on the parameter set of the watched method; before the models are loaded, on that of the first method. Steps
-start from the value in force, which the history rule may have changed. Temperature and top-p are turned for all
-methods.
+Turns act on the parameter set of the watched method; before the models are loaded, on the parameter set of the first
+method. Steps start from the value in force, which the history rule may have changed. Temperature and top-p are turned
+for all methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class KnobEditor:
         self._pending: list[Turn] = []
         """Turns of the methods' knobs in this run that are not in force yet."""
         self._undoing: list[list[Turn]] = []
-        """Undo stack: for each key press, the turns that restore the earlier values; undo makes the last turn first."""
+        """Undo stack: for each key press, the turns that restore the earlier values, to be made in reverse order."""
         self._presets = {
             name: list(METHODS[name].presets.values()).index(rules) if rules in METHODS[name].presets.values() else -1
             for name, rules in controls.config.parameters.items()
@@ -41,7 +41,7 @@ class KnobEditor:
         """Index of the last chosen preset of each parameter set; -1 if no preset was chosen."""
 
     def take(self, record: Record) -> None:
-        """Drops turns that are in force now; a new run begins with all earlier turns in force."""
+        """Drops pending turns that are in force now; a new run begins with all earlier turns in force."""
         if isinstance(record, Run):
             self._pending.clear()
         elif isinstance(record, Knob) and record.turn:
@@ -108,7 +108,7 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches the history rule off, and sets each of its knobs to its value in `values`, else its present value.
+        """Switches the history rule off, and sets each knob of the rule to the value in `values` or the present value.
 
         The rule may change these knobs until it is off, so their values are set even if they are in force now.
         """
@@ -118,7 +118,7 @@ class KnobEditor:
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Undoes the turns of the last key press; returns the undoing turns, or an empty list if nothing is undone."""
+        """Undoes the turns of the last key press; returns the turns that restore the earlier values, if any."""
         turns = self._undoing.pop() if self._undoing else []
         # The history rule may have changed these knobs since the state was displayed, so they are turned in any case.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
@@ -134,7 +134,7 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Turns all knobs to the next preset; returns its name, or None for a method without presets."""
+        """Turns all knobs to the next preset; returns the preset's name, or None for a method without presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
@@ -165,7 +165,7 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order; if a group's flag is True, also knobs that already have the given value.
+        """Turns groups of knobs in order; in a group with the flag True, also knobs that already have the given value.
 
         Returns whether any knob was turned.
         """

@@ -57,7 +57,7 @@ def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
 
 
 def drag(screen: Screen, press: Press) -> None:
-    """Handles a move of the pointer over a cell with its button down."""
+    """Handles a move of the pointer over a cell while the mouse button is down."""
     if press.panel in _DRAGGED and not press.on_title:
         click(screen, press)
 

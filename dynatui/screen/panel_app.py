@@ -129,7 +129,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
-        """Hides the canvases that do not fit, and draws all others."""
+        """Hides the canvases that do not fit, and draws all other canvases."""
         self.arrange()
         self.call_after_refresh(self.draw, everything=True)
 
@@ -183,7 +183,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.theme = (theme or THEME.name) if self._color else "ansi-dark"
 
     def _take_inks(self, _theme: object = None) -> None:
-        """Reads the inks from the theme of the app, once its style sheet is loaded."""
+        """Reads the inks from the theme of the app, once the app's style sheet is loaded."""
         self._inks = palette(self.theme_variables, color=self._color)
 
     def leave(self, code: int) -> None:
@@ -206,7 +206,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws flowing canvases always, and all others when they are due; draws nothing while the output is busy."""
+        """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy."""
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         if self.output.busy:
             return

@@ -119,7 +119,10 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the exit's time limit; yields app, exit code, log path, whether the terminal is lost."""
+    """Runs an app, then starts the time limit of the exit.
+
+    Yields the app, its exit code, the path of the log, and whether the terminal is lost.
+    """
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual

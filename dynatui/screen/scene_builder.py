@@ -26,7 +26,7 @@ _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
 """After a turn of one of these knobs, earlier rounds still count in the what-if estimate: every round records tau_h,
-tau_l and d0, and the history rule changes no other knob."""
+tau_l and d0, and `history` switches a rule that changes only tau_h and d0."""
 
 
 class SceneBuilder:
@@ -73,7 +73,7 @@ class SceneBuilder:
         )
 
     def _openings(self) -> Sequence[str]:
-        """Beginnings of the prompts: for an engine all of them, for a recording at most 100 more at each call."""
+        """Beginnings of the prompts: all prompts of an engine; for a recording, each call reads at most 100 more."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:

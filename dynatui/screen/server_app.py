@@ -31,7 +31,7 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """Rows with the totals of the server, or with the answer to the program's request if there is one."""
+    """Rows with the totals of the server; if this program has sent a request, rows with the answer to the request."""
     return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 

@@ -97,7 +97,7 @@ class EngineSource:
         self._began = 0.0
         self._loading = Loading("starting")
         self._state = RunState()
-        """State of the run in progress, while a break condition is active or the machine's speed is measured."""
+        """State of the present run; updated only while a break condition is active or the speed is measured."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
     @property

@@ -191,9 +191,10 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """The events of a growing recording as they are written, beginning with the newest run; errors as in `Tail`.
+    """The events of a growing recording as they are written, beginning with the newest run.
 
     A file may grow at any time, so the iterator ends only when `stop` is set or the iterator is closed.
+    Raises the same errors as `Tail`.
     """
     with closing(Tail(path)) as tail:
         while not stop.is_set():

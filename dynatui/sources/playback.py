@@ -77,13 +77,13 @@ class TraceSource:
         return self._run.events
 
     def opening(self, number: int) -> str:
-        """The beginning of a run's prompt, cleaned; empty if the run cannot be read."""
+        """The beginning of a run's prompt, without control characters; empty if the run cannot be read."""
         with suppress(RecordingError):  # an unreadable run is reported when it is shown
             return opening_of(self._prompt_of(number))
         return ""
 
     def text(self, method: str, number: int) -> str:
-        """The text of a method in a run, cleaned; raises a RecordingError if the run cannot be read."""
+        """The text of a method in a run, without control characters; raises a RecordingError if the run is invalid."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))

@@ -85,10 +85,10 @@ class Playback(Protocol):
         """All events of the shown run, played or not."""
 
     def opening(self, number: int) -> str:
-        """The beginning of a run's prompt, cleaned; empty if the run cannot be read."""
+        """The beginning of a run's prompt, without control characters; empty if the run cannot be read."""
 
     def text(self, method: str, number: int) -> str:
-        """The text of a method in a run, cleaned; raises a RecordingError if the run cannot be read."""
+        """The text of a method in a run, without control characters; raises a RecordingError if the run is invalid."""
 
     def length(self, method: str) -> tuple[int, float]:
         """Number of rounds of a method in the present run, and their decode time in seconds."""

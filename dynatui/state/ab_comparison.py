@@ -39,7 +39,7 @@ LABELS: dict[Compared, str] = {
     "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
-"""At most this number of the newest rounds of each side is compared, which bounds the cost of a comparison."""
+"""Largest number of rounds of each side that are compared, the newest ones; it bounds the cost of a comparison."""
 
 
 Samples: TypeAlias = tuple[Sample, ...]
@@ -99,12 +99,12 @@ class Pin:
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
-        """Samples of side B: the rounds after the user's last turn; in the run of the pin, only those after the pin."""
+        """Samples of side B: the rounds after the user's last turn; in the pin's run, only rounds after the pin."""
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
 
     def follows(self, state: RunState) -> bool:
-        """Whether this pin was made by a turn of a knob that is later in the run than the shown round."""
+        """Whether a turn of a knob made this pin, and that turn is later in the run than the shown round."""
         shown_rounds = len(state.lanes.get(self.method, LaneState()).past)
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
@@ -181,7 +181,7 @@ _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float
     "depth_acceptance": (lambda sample: sample.depth_acceptance, lambda _: 1.0),
     "tokens_per_second": (lambda sample: sample.timed_tokens, lambda sample: sample.round_s),
 }
-"""For each figure, numerator and denominator of one round; both are summed over the rounds of a side."""
+"""Numerator and denominator of each figure for one round; a side's figure is the ratio of the sums over its rounds."""
 
 
 def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:

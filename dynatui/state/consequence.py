@@ -41,7 +41,7 @@ class Consequence:
 
     @property
     def nodes(self) -> tuple[float, float] | None:
-        """Mean number of drafted nodes per round before and after the turn; None before the first round after it."""
+        """Mean drafted nodes per round, before and after the turn; None before the first round after the turn."""
         if not self.after:
             return None
         before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
@@ -49,7 +49,7 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """For each figure, its value after the turn minus its value before; empty while there are too few rounds."""
+        """Each figure's value after the turn minus its value before the turn; empty while there are too few rounds."""
         enough = len(self.after) >= _FEWEST_AFTER
         return (_compared(self.before, self.after, _FEWEST_BEFORE) if enough else None) or ()
 

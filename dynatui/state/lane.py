@@ -59,12 +59,12 @@ class Sample:
 class Curve(msgspec.Struct, frozen=True):
     """A series over the rounds of a text, with a bounded number of points.
 
-    At the bound, each pair of adjacent points becomes one point, the mean of the two.
+    When the number of points reaches the bound, each pair of adjacent points is replaced by one point, their mean.
     """
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
-    """For each point, the length of the text after the last round of the point, in tokens."""
+    """Length of the text after the last round of each point, in tokens."""
     stride: int = 1
     """Number of rounds per point."""
     waiting: tuple[float, ...] = ()
@@ -100,10 +100,10 @@ class Change:
     presses: int = 1
     """Number of joined turns."""
     acceptance: float | None = None
-    """For a turn by the history rule, the mean depth acceptance that caused it; None for a turn by the user."""
+    """Mean depth acceptance that caused a turn by the history rule; None for a turn by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """This turn and a later one as one turn; None if their knobs differ or they are too many rounds apart."""
+        """This turn and a later one as one turn; None if the knobs differ or the turns are too far apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
@@ -197,7 +197,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Limit | None, ...]:
-        """For each round in the window, the limit that stopped its tree's growth; None if the event names no limit."""
+        """The limit that stopped the tree's growth in each round of the window; None if the round records no limit."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
     def setting(self, name: KnobName, number: int) -> float | None:

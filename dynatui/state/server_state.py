@@ -51,7 +51,7 @@ class ServerState:
 
     @property
     def gap(self) -> Gap | None:
-        """The newest poll if it failed, with the reason; else None."""
+        """The newest poll, with the reason of its failure; None if this poll succeeded or there was no poll yet."""
         newest = self.past[-1] if self.past else None
         return newest if isinstance(newest, Gap) else None
 
@@ -114,7 +114,7 @@ def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerSta
 def remark(state: ServerState) -> str:
     """The reason why the newest poll failed, or a remark on the figures, or an empty text.
 
-    May contain foreign text that is not cleaned.
+    The text may contain control characters, since a part of it may come from the server.
     """
     kind, reading = state.kind, state.reading
     if state.gap is not None:

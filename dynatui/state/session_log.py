@@ -43,7 +43,7 @@ class Line:
     number: int
     """Number of the prompt, from 1."""
     opening: str
-    """Beginning of the prompt, cleaned."""
+    """Beginning of the prompt, without control characters."""
     method: str
     figures: Figures
     counted: int
@@ -59,7 +59,7 @@ class Result:
     """Newest figures of the watched method on one prompt."""
 
     opening: str
-    """Beginning of the prompt, cleaned."""
+    """Beginning of the prompt, without control characters."""
     method: str
     figures: Figures
     done: bool
@@ -129,7 +129,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second, of those with enough rounds; None if no setting has enough."""
+        """The setting with the most tokens per second among the settings of `judged`; None if there are none."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
@@ -201,7 +201,7 @@ def noted(results: Results, state: RunState) -> Results:
 
 
 def opening_of(prompt: str) -> str:
-    """The beginning of a prompt, on one line and cleaned."""
+    """The beginning of a prompt, on one line and without control characters."""
     return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
 
 

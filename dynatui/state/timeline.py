@@ -26,7 +26,7 @@ class Timeline:
         self._snapshots = [self.state]
         """The states before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
-        """For each method, counts of records: up to its first round (exclusive), then up to each round (inclusive)."""
+        """Counts of records, by method: the count before the first round, then the count at the end of each round."""
 
     def __len__(self) -> int:
         """Number of records."""
@@ -137,7 +137,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recorded run that is played, and in any case all events that were played."""
+        """Folds `count` more events of the recorded run that is played, but at least all events played so far."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))

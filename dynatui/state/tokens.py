@@ -26,7 +26,7 @@ class Token:
     """One committed token of the watched method."""
 
     text: str
-    """Cleaned text of the token; empty for a token that only begins a character."""
+    """Text of the token, without control characters; empty for a token that only begins a character."""
     origin: Origin
     round: int
     depth: int
@@ -62,7 +62,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
-    """Index in `tokens` of the entry with generated token number `position`; an entry is one token or a whole round."""
+    """Index in `tokens` of the entry that contains generated token `position`; an entry is a token or a whole round."""
     event = next(
         (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
     )
@@ -73,7 +73,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """For each match of a query, in text order, the range of tokens that contain the match; empty for a blank query.
+    """Ranges of the tokens that contain the matches of a query, in the order of the text; empty for a blank query.
 
     A blank in the query matches any run of white space. A query without a capital letter ignores case.
     """
@@ -99,8 +99,8 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts: for each piece, what it has in common with the start of the remaining text; then the
-    rest of the text as the last part.
+    """The text in `count` parts. The part for a piece is the common prefix of this piece and the remaining text; the
+    last part is the rest of the text.
     """
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:

@@ -111,14 +111,14 @@ class TerminalDriver(LinuxDriver):
     def _sigcont_application(self, *_signalled: object) -> None:
         """Handles SIGCONT as Textual does, but between two callbacks of the event loop.
 
-        In the handler itself a second signal could interrupt the start of the driver's threads. Does nothing after the
-        app's end.
+        If the signal handler itself did the work, a second signal could interrupt the start of the driver's threads.
+        Does nothing after the app's end.
         """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
-        """Takes the terminal again. After SIGSTOP, which Textual does not notice, ends the threads still running."""
+        """Takes the terminal again. After SIGSTOP, which Textual does not notice, first ends the running threads."""
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application()
@@ -159,6 +159,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program. While a page is open, letters do not, since users may type letters there."""
+    """Whether a key ends the program. Letter keys do not end it on an open page, where users may type letters."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

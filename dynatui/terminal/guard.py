@@ -33,7 +33,11 @@ def silence_libraries() -> None:
 
 
 def check_variables() -> None:
-    """Checks variables that Textual reads and could fail on; raises a ConfigError that lists the possible values."""
+    """Checks the environment variables whose values could make Textual fail.
+
+    Raises:
+        ConfigError: A variable has an invalid value; the message names valid values.
+    """
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     require(
         colors in (None, "auto", *COLOR_SYSTEMS),

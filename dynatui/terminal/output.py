@@ -1,6 +1,6 @@
 """The output stream to the terminal: counts bytes, and reports whether the terminal is busy or closed.
 
-Textual writes to a file in a thread of its own. The file in this module never raises, since an error would end that
+Textual writes to a file in a thread of its own. The file in this module raises no errors, since an error would end that
 thread: output to a closed terminal is discarded, and the app checks `lost`.
 """
 

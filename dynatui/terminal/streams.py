@@ -84,7 +84,7 @@ def show(text: str, out: TextIO) -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """Context in which output of libraries to standard output goes to standard error, like other messages."""
+    """Context in which text that libraries print to standard output goes to standard error, like other messages."""
     with redirect_stdout(sys.stderr or _nowhere()):
         yield
 

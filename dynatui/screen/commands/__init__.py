@@ -1,4 +1,4 @@
-"""Commands of the keys: one short function each, with the screen as its first argument.
+"""Commands of the keys: a short function for each command, with the screen as its first argument.
 
 `find` turns an action of the key map, such as `turn('tau_h',-1)`, into a function that acts and draws the screen.
 """
@@ -16,7 +16,7 @@ _MODULES: tuple[ModuleType, ...] = (knobs, time, view, search, prompts, record)
 
 
 def find(action: str) -> Callable[[Screen], None] | None:
-    """The command that an action of the key map names; None for an action of the app itself."""
+    """The command for an action of the key map; None if the app itself has a method for this action."""
     name, _, arguments = action.partition("(")
     function = next((getattr(module, name) for module in _MODULES if hasattr(module, name)), None)
     if function is None:

@@ -52,7 +52,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left, since no round is lost or this key press answers the question; else asks it."""
+    """Whether the run may be left: no round would be lost, or this key press confirms it. Otherwise asks the user."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

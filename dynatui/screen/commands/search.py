@@ -30,7 +30,7 @@ def search(screen: Screen) -> None:
 
 
 def hit(screen: Screen, step: int) -> None:
-    """Moves to the next or previous hit; after the last hit in a run of a recording, to the next run with a hit."""
+    """Moves to the next or the previous hit; if this run of a recording has no more hits, to another run with a hit."""
     places, cursor = screen.scene.hits, screen.scene.cursor or 0
     ahead = [place for place in places if (place.start > cursor if step > 0 else place.stop <= cursor)]
     if ahead:

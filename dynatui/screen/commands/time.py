@@ -77,7 +77,7 @@ def speed(screen: Screen, direction: int) -> None:
 
 
 def scrub(screen: Screen, rounds: int) -> None:
-    """Moves forward by a number of rounds, or back if it is negative."""
+    """Moves forward by `rounds` rounds, or back if `rounds` is negative."""
     scrub_to(screen, screen.scene.place.round + rounds)
 
 

@@ -95,7 +95,7 @@ def move_prompt(screen: Screen, lines: int) -> None:
 
 
 def filter_prompts(screen: Screen) -> None:
-    """Opens the line for words, and lists only the prompts that contain the words; without words, all prompts."""
+    """Opens the line for words, and lists the prompts that contain the words; all prompts if there are no words."""
 
     def run(typed: str | None) -> None:
         if typed is not None:

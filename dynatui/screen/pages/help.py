@@ -155,7 +155,7 @@ def _key_lines(group: Group) -> list[tuple[Text, Text]]:
 
 
 def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:
-    """A table of two columns, the first of a fixed width, so that long explanations wrap within the second."""
+    """A table of two columns; the first has a fixed width, so that long explanations wrap within the second column."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=width, justify=justify)
     table.add_column()

@@ -130,7 +130,7 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Scrolls lines `top` to `bottom` of the terminal up by `rows` lines; the last `rows` become undefined."""
+        """Scrolls lines `top` to `bottom` of the terminal up by `rows` lines; the last lines become undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
