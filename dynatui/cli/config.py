@@ -30,7 +30,7 @@ _HEAD = """\
 
 PARAMETERS: Declared = (
     CONTEXT,
-    switch("--path", "Print only the path of the settings file, which may not exist."),
+    switch("--path", "Print only the path of the settings file, whether or not the file exists."),
     switch("--print-default", "Print a template of the settings file, with every line explained."),
 )
 

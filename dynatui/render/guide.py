@@ -52,7 +52,7 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "and verification and from the acceptance rate so far, auto computes how many nodes save time, which may be "
      "none, and drafts that number. If the end of the text has occurred earlier in the text, auto also drafts the "
      "earlier continuation, without a pass of the draft."),
-    ("same text", "The text so far equals the text of plain decoding. ~: the texts differ from the named token on; a "
+    ("same text", "The text so far equals the text of plain decoding. ~: the texts differ, first at the named token; a "
      "near tie is a difference within rounding. !: the texts differ by more than rounding."),
     ("Tree", "Each guess is to the right of the token that it follows, or in a row below this token; the accepted path "
      "comes first. %: the draft's probability of the guess; path: the draft's probability of the whole path to the "

@@ -45,7 +45,10 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             ["--methods", "ar", "--linear", "2"],
             "--linear has no effect where linear is not measured; leave --linear out",
         ),
-        (["--methods", "dynatree", "--fixed", "2x2"], "--fixed has no effect where fixed is not measured; leave -"),
+        (
+            ["--methods", "dynatree", "--fixed", "2x2"],
+            "--fixed has no effect where fixed is not measured; leave --fixed out",
+        ),
         (
             ["--context", "9", "--prompt-chars", "2"],
             "--prompt-chars has no effect beside --context; leave --prompt-chars out",
