@@ -133,7 +133,7 @@ def test_commands_without_the_option_name_those_that_have_it(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(capsys, *command, "--tensor-parallel", "2")
-    assert "has no --tensor-parallel; only dynatui itself and dynatui bench speed spread a target" in said
+    assert "has no --tensor-parallel; leave the option out, since only dynatui itself and dynatui bench speed" in said
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "2000"])
