@@ -289,8 +289,8 @@ GROUPS = (
         (
             Key(("space",), ("freeze",), "freeze", "freeze the view while decoding goes on; again: back to now", _EVERYWHERE, 20, also="hold stop"),
             Key(("P",), ("pause",), "pause", "pause decoding, or the playback of a recording", _EVERYWHERE, 21, also="stop hold resume continue"),
-            Key((".",), ("step",), "step", "advance one stage: tree drafted, verified, committed; in a recording one round", _VIEWING, 110, also="single next stage"),
-            Key(("B",), ("breaks",), "break on", "pause automatically: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),
+            Key((".",), ("step",), "step", "advance by one stage (tree drafted, verified, committed), in a recording by one round", _VIEWING, 110, also="single next stage"),
+            Key(("B",), ("breaks",), "break on", "conditions for an automatic pause: nothing accepted, tree full, first difference from ar, …", _EVERYWHERE, also="breakpoint stop when"),
             Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the playback speed", _EVERYWHERE, 160, ("half", "double"), also="slow fast motion"),
             Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "one round back, forward; every panel follows", ("watch",), 120, _BACK_ON),
             Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, forward", ("watch",), words=_BACK_ON),

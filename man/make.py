@@ -34,7 +34,10 @@ _EXAMPLES = (
     ("", "dynatui config --print-default > ~/.config/dynatui/config.toml"),
 )
 _VARIABLES = (
-    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. A repeatable option can get only one value."),
+    (
+        "DYNATUI_*",
+        "Sets an option: DYNATUI_TAU_H=0.8 is like --tau-h 0.8. A variable gives a repeatable option only one value.",
+    ),
     ("DYNATUI_CONFIG", "Path of another settings file."),
     ("DYNATUI_ATTACH_TOKEN", "The token that dynatui attach sends; it is never shown or recorded."),
     ("DYNATUI_DATA", "Default of --data in dynatui bench paper and dynatui bench sampling."),

@@ -20,7 +20,7 @@ def require_packages() -> None:
     """Raises ConfigError if the package that transformers needs for tensor parallelism is missing."""
     require(
         find_spec("accelerate") is not None,
-        "--tensor-parallel needs the package accelerate, by which transformers loads a model onto several devices; "
+        "--tensor-parallel needs the package accelerate, with which transformers loads a model onto several devices; "
         "install dynatui[tensor-parallel]",
     )
 
@@ -63,8 +63,8 @@ def require_plan(name: str, config: Any, count: int) -> None:
     own = "states" if keeps_states(config) else "a cache of its own" if takes_paths(config) else ""
     if own:
         raise ConfigError(
-            f"{name} keeps {own}, which --tensor-parallel cannot follow in each process; leave out --tensor-parallel, "
-            "or choose a model whose layers all attend to cached keys and values"
+            f"{name} keeps {own}, which --tensor-parallel does not support; leave out --tensor-parallel, or "
+            "choose a model whose layers all attend to cached keys and values"
         )
     if not getattr(config, "base_model_tp_plan", None):
         raise ConfigError(
@@ -105,7 +105,7 @@ def require_devices(kind: str, ranks: Ranks) -> None:
         require(
             not torch.accelerator.is_available(),
             "--device cpu has no effect with --tensor-parallel, since transformers uses the devices that torch sees; "
-            "set CUDA_VISIBLE_DEVICES to nothing",
+            "to use the CPU, set CUDA_VISIBLE_DEVICES to an empty value",
         )
         return
     present = device_count()

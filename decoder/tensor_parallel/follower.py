@@ -35,7 +35,7 @@ def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
     channel.watch_leader(lambda released: leave(0 if released else LOST))
     devices_of(channel, place)
     begin = decode(channel.receive())
-    assert isinstance(begin, Begin), "the leader's first message is Begin"  # noqa: S101 - a programmer's mistake
+    assert isinstance(begin, Begin), "the leader's first message must be Begin"  # noqa: S101 - a programmer's mistake
     module = part_of(ranks, target, place, list(DTYPES.values())[begin.dtype])
     replay(channel, imported("decoder.forward.hf").ModuleForward(module), place)
 

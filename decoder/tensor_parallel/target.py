@@ -32,7 +32,8 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
     """
     if name.startswith("cuda:"):
         raise ConfigError(
-            f"--device {name} is a single device, but --tensor-parallel needs one for each process; give --device cuda",
+            f"--device {name} is a single device, but --tensor-parallel needs a device for each process; give --device "
+            "cuda",
             "device",
         )
     kind = choose_device(name).type

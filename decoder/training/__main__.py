@@ -50,11 +50,14 @@ def arguments() -> argparse.ArgumentParser:
         help="folder for checkpoints and logs (default: %(default)s)",
     )
     parser.add_argument(
-        "--out", type=Path, default=EMBEDDED_TARGET.parent, help="folder for the trained pair (default: the package)"
+        "--out",
+        type=Path,
+        default=EMBEDDED_TARGET.parent,
+        help="folder for the trained pair (default: the folder of the embedded pair)",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--minutes", type=float, help="minutes of training of each stage, in place of the recipe's")
+    parser.add_argument("--minutes", type=float, help="training time of each stage, instead of the time in the recipe")
     return parser
 
 

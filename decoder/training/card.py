@@ -43,8 +43,8 @@ def write(
         f"""# The embedded pair
 
 Two GPT-NeoX models (Pythia's architecture) that share one byte-level BPE tokenizer of {recipe.VOCABULARY} tokens. They
-exist so that dynatui runs anywhere at once, offline, on a CPU. They write English prose in the manner of the
-public-domain books they were trained on, and know nothing.
+exist so that dynatui runs at once on any machine, offline and on a CPU. They write English prose in the manner of the
+public-domain books they were trained on, and are of no other use.
 
 | | `{target.name}` (target) | `{draft.name}` (draft) |
 |---|---|---|
@@ -62,7 +62,7 @@ seed {recipe.SEED}. Muon for the hidden matrices, AdamW for the rest, bfloat16 a
 first, then from the finished target's distribution (KL divergence). `python -m decoder.training all --data DIR` makes
 such a pair; the budget of a stage is in minutes, so its number of steps depends on the machine.
 
-| stage | minutes | steps | tokens | windows (until share of the stage) | peak rate Muon, AdamW | device |
+| stage | minutes | steps | tokens | windows (share of the stage when each ends) | peak rate Muon, AdamW | device |
 |---|---|---|---|---|---|---|
 {stages}
 

@@ -45,5 +45,5 @@ def sampled_texts(folder: Path) -> NDArray[np.uint16]:
     """Token ids of all samples in the folder, concatenated; raises FileNotFoundError if there are no samples."""
     files = sorted(folder.glob("[0-9][0-9][0-9].npy"))
     if not files:
-        raise FileNotFoundError(f"no samples in {folder}: run the stage samples first")
+        raise FileNotFoundError(f'no samples in {folder}: run the stage "samples" first')
     return np.concatenate([np.load(file).ravel() for file in files])

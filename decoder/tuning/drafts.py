@@ -65,7 +65,7 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     config, context = job.config, min(engine.pair.context for engine in engines.values())
     prompts = encode_prompts(first.tokenizer, job.prompts, config.max_new_tokens, context, chat=config.chat)
     ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
-    note("plain decoding, to compute the agreement of each draft")
+    note("decoding without a draft, to compute the agreement of each draft")
     base = own(BASELINE, BASELINE, BASELINE, config)
     texts = [list(base.run(next(iter(engines.values())), prompt).tally.tokens) for prompt in prompts]
     agreements = {name: agreement(engine.pair, prompts, texts) for name, engine in engines.items()}
@@ -201,7 +201,7 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
     if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
         raise PairError(
-            f"{draft} has another tokenizer than {job.target}, and drafts are ranked by how many of the target's "
+            f"{draft} does not have the tokenizer of {job.target}, but drafts are ranked by how many of the target's "
             "tokens they guess; choose drafts with the target's tokenizer"
         )
     if loaded:

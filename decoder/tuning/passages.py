@@ -70,8 +70,8 @@ def whole(prompts: Sequence[Sequence[int]]) -> Passages:
     distinct = _distinct(prompts)
     if len(distinct) < 2 * FEWEST:
         raise PromptError(
-            f"{counted(len(distinct), 'different chat prompt')}, which end with the template and are not cut, cannot "
-            f"be split into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or omit --chat"
+            f"{counted(len(distinct), 'different chat prompt')} cannot be split into texts to search on and texts to "
+            f"check on, since chat prompts are not cut; give {2 * FEWEST} prompts or more, or omit --chat"
         )
     return Passages(tuple(distinct[::2]), tuple(distinct[1::2]), len(distinct))
 

@@ -102,5 +102,5 @@ def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
 
 def _speed(sample: Sample) -> float:
     speed = figures(sample.tally, None).tokens_per_second
-    assert speed, "a decoded text has tokens and a decode time"  # noqa: S101 - a programmer's mistake
+    assert speed, "a decoded text must have tokens and a decode time"  # noqa: S101 - a programmer's mistake
     return speed

@@ -81,7 +81,7 @@ class Client:
             self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` limits the time
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
             raise ConfigError(
-                f"cannot connect to servers: {first_line(error)}; see the variables SSL_CERT_FILE and HTTPS_PROXY"
+                f"cannot connect to servers: {first_line(error)}; check the variables SSL_CERT_FILE and HTTPS_PROXY"
             ) from None
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
@@ -142,7 +142,9 @@ class Client:
                 await response.aclose()
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = host_of(str(further.url))
-                raise PageError(f"the server redirects to {elsewhere}, which is not followed; give that server's URL")
+                raise PageError(
+                    f"the server redirects to another server, {elsewhere}, which is not asked; give that server's URL"
+                )
             request = further
         raise PageError("the server redirects too many times; give the final address")
 

@@ -66,7 +66,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
     momentary = set(_announced_gauges(lines))
     if len(selected) > MOST_LINES:
         raise NotMetricsError(
-            f"the page has {len(selected)} lines of metrics that are read here, more than the maximum of {MOST_LINES}"
+            f"the page has {len(selected)} lines with metrics that dynatui reads; the maximum is {MOST_LINES}"
         )
     for family in _families(selected):
         for sample in family.samples:

@@ -61,7 +61,10 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
-    return NotMetricsError(f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); start {started}")
+    return NotMetricsError(
+        f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); metrics must be enabled in some "
+        f"servers: start {started}"
+    )
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:

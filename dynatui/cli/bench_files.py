@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from decoder.bench.paper.report import PaperReport
 
 WITHOUT_FIGURES = (
-    "matplotlib is not installed, so no figures are drawn; all else is measured; pip install 'dynatui[bench]'"
+    "matplotlib is not installed, so everything is measured, but no figures are drawn; pip install 'dynatui[bench]'"
 )
 
 

@@ -54,7 +54,8 @@ def _named(text: str) -> tuple[str, ...]:
     """The methods named in a list, without duplicates; raises ConfigError for a method that cannot be measured."""
     methods = tuple(dict.fromkeys(options.method_names(text)))
     for name in methods:
-        require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
+        fault = f"{name} is measured by --baselines, under the name assisted; leave {name} out of --methods"
+        require(not METHODS[name].by_module, fault)
     return methods
 
 
@@ -131,7 +132,7 @@ _MEASURED = (
     options.MAX_NEW_TOKENS,
     option(
         "--repeats R",
-        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS}; for rounds, {ROUND_REPEATS}.",
+        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS} for texts, {ROUND_REPEATS} for rounds.",
         int,
         least=1,
         most=1000,
@@ -142,8 +143,8 @@ _MEASURED = (
         MEASUREMENT,
         switch(
             "--baselines/--no-baselines",
-            "Whether transformers' greedy generation, assisted generation and prompt lookup are also measured; never "
-            "with --tensor-parallel.",
+            "Whether transformers' greedy generation, assisted generation and prompt lookup are also measured. With "
+            "--tensor-parallel, they are not.",
             default=True,
         ),
         switch(

@@ -27,7 +27,10 @@ PARAMETERS: Declared = (
     request.PAIR,
     *in_panel(
         COMPARED,
-        switch("--quick", "Every experiment and figure in a few minutes, on too few texts for conclusions."),
+        switch(
+            "--quick",
+            "Measure every experiment and draw every figure in a few minutes, on too few texts for conclusions.",
+        ),
         option(
             "--experiments NAMES",
             "Experiments to measure: any of main, prompt_length, sensitivity, fixed_trees.",
@@ -36,8 +39,8 @@ PARAMETERS: Declared = (
         ),
         option(
             "--lanes NAMES",
-            "Settings that the experiments main and prompt_length measure beside ar, for example 'linear K=6,fixed D6 "
-            "B2'; an unknown name prints a list of all names.",
+            "Settings that the experiments main and prompt_length measure in addition to ar, for example 'linear "
+            "K=6,fixed D6 B2'; an unknown name prints a list of all names.",
             parse=names,
             show_default="the paper's rows, and further settings",
         ),
@@ -90,7 +93,7 @@ PARAMETERS: Declared = (
         MEASUREMENT,
         option(
             "--warm-up N",
-            "Number of warm-up prompts, which every lane decodes before an experiment and which are not measured.",
+            "Number of warm-up prompts. Every lane decodes them before an experiment; they are not measured.",
             int,
             least=1,
             show_default="2",

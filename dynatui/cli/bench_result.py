@@ -45,7 +45,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
                 done = measure()
         except KeyboardInterrupt:
             if last_word.claimed():
-                streams.say("interrupted before everything was measured once; nothing can be compared")
+                streams.say("interrupted before everything was measured at least once, so nothing can be compared")
             return INTERRUPTED
         out, _ = streams.for_printing()
         try:

@@ -55,7 +55,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--top-p P,..",
-            "Further settings: values of top-p at temperature 1; '' for none.",
+            "Values of top-p, which are further settings, at temperature 1; '' for none.",
             default="0.9,0.99",
             parse=partial(_numbers, "--top-p"),
         ),
@@ -76,15 +76,15 @@ PARAMETERS: Declared = (
         ),
         option(
             "--selector FILE",
-            "Selector, which chooses the tree shape of each round; shipped: the selector that comes with dynatui, if "
-            "there is one.",
+            "File of the selector that chooses the tree shape of each round; shipped: the selector that comes with "
+            "dynatui, if there is one.",
             default="shipped",
         ),
     ),
     *in_panel(
         MEASUREMENT,
         option("--max-new-tokens N", "Length in tokens of the texts along which trees are sampled.", int, default=64),
-        option("--roots-every N", "Tokens between two roots at which trees are sampled.", int, default=16),
+        option("--roots-every N", "Distance in tokens between the roots at which trees are sampled.", int, default=16),
         option(
             "--decoded N",
             "Number of prompts per task that are also decoded, to measure tokens per second; 0: only closed forms are "

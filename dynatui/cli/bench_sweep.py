@@ -55,7 +55,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--preset NAME",
-            "Preset for DynaTree's knobs without an axis, and for all knobs of the reference setting.",
+            "Preset with the values of DynaTree's knobs that have no axis, and of all knobs of the reference setting.",
             show_default="paper",
         ),
     ),
@@ -118,13 +118,13 @@ def sweep(
     new tokens, even after an end-of-text token. No speed is reported for a setting whose text differs from that of ar.
     """
     typed = settings.typed(context)
-    require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
+    require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave --output out")
     database = storage or of_file(output / FILE)
     if show:
         settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
         return run_and_report(lambda: _shown(database, study), json_file)
     if space is None:
-        raise ConfigError(f"no space was named; give one of {', '.join(SPACES)}")
+        raise ConfigError(f"the argument SPACE is missing; give one of {', '.join(SPACES)}")
     job = OnSettings(
         space=space.name,
         axes=axes_with(space, {name: axis_values(space, name, listed) for name, listed in axis}),

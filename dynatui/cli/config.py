@@ -30,7 +30,7 @@ _HEAD = """\
 
 PARAMETERS: Declared = (
     CONTEXT,
-    switch("--path", "Print only the path of the settings file, which may not exist."),
+    switch("--path", "Print only the path of the settings file, whether or not the file exists."),
     switch("--print-default", "Print a template of the settings file, with every line explained."),
 )
 
@@ -46,7 +46,7 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
     else:
         streams.show(in_force(live), out)
         for name in settings.strange_variables(live.command):
-            streams.say(f"{name} is not the variable of a setting; dynatui config --print-default lists all settings")
+            streams.say(f"the variable {name} sets no option; dynatui config --print-default lists all settings")
     return 0
 
 
@@ -82,7 +82,7 @@ def summary(live: Any) -> str:
     by_file = len(places) - by_variables
     path = settings.file_path()
     lacking = "" if path.exists() else ", which does not exist"
-    return f"settings in {path}{lacking}: {by_file}; in variables: {by_variables}"
+    return f"number of settings in {path}{lacking}: {by_file}; in environment variables: {by_variables}"
 
 
 def default(option: TyperOption) -> object:

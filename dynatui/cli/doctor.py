@@ -62,7 +62,7 @@ PARAMETERS: Declared = (
     request.MODELS,
     options.TENSOR_PARALLEL,
     options.LOG_FILE,
-    switch("--json", "One JSON object instead of lines.", name="as_json"),
+    switch("--json", "Print one JSON object instead of lines of text.", name="as_json"),
 )
 
 
@@ -99,7 +99,7 @@ def page(report: Report) -> str:
         rows = [(finding.verdict, "; ".join(filter(None, (finding.text, finding.remedy)))) for finding in findings]
         lines += [f"  {verdict:<8} {text}" for verdict, text in rows]
     problems = sum(finding.verdict == "problem" for finding in report.findings)
-    verdict = "all that is needed works" if report.ok else f"{problems} problem{'s' * (problems > 1)}, see above"
+    verdict = "everything that is needed works" if report.ok else f"{problems} problem{'s' * (problems > 1)}, see above"
     return "".join(f"{clean_line(line)}\n" for line in [*lines, f"verdict: {verdict}"])
 
 
@@ -119,10 +119,10 @@ def terminal(_case: Case) -> Iterator[Finding]:
     """Whether the terminal can show the screen: reports its size, colours and encoding."""
     names = [name for name in ("stdin", "stdout", "stderr") if not _is_terminal(name)]
     if names:
-        yield Finding("note", f"no terminal at {', '.join(names)}: here dynatui runs without a screen")
+        yield Finding("note", f"dynatui runs without a screen here: no terminal is connected to {', '.join(names)}")
     kind = os.environ.get("TERM", "")
     if kind in ("", "dumb"):
-        yield Finding("note", f"TERM is {kind or 'not set'}: no screen", "set it to the name of the terminal")
+        yield Finding("note", f"TERM is {kind or 'not set'}, so there is no screen", "set TERM to the terminal's name")
     yield from _size()
     if os.environ.get("NO_COLOR"):
         yield Finding("ok", "no colours, because NO_COLOR is set")
@@ -137,7 +137,7 @@ def terminal(_case: Case) -> Iterator[Finding]:
             "note", f"the encoding of the output is {encoding}", "where characters are missing, give --symbols ascii"
         )
     if "SSH_CONNECTION" in os.environ:
-        yield Finding("ok", "over SSH: 5 frames a second unless --fps says otherwise; ssh -C compresses well")
+        yield Finding("ok", "over SSH: 5 frames a second unless --fps is given; ssh -C compresses the frames well")
     if "TMUX" in os.environ or "STY" in os.environ:
         yield Finding("ok", "inside tmux or screen: the run survives a lost connection")
 
@@ -185,7 +185,7 @@ def devices(case: Case) -> Iterator[Finding]:
         yield Finding("note", "torch finds no GPU, but the driver finds one", "install a build of torch with CUDA")
     named = [name for name in (case.models.target, case.models.draft) if name and name not in (LOOKUP, MTP)]
     if named and all(map(is_gguf, named)):
-        yield Finding("ok", f"models would run by llama.cpp{gpu_layers_words(case.models)}")
+        yield Finding("ok", f"llama.cpp would run the models{gpu_layers_words(case.models)}")
         return
     device = choose_device(case.models.device)
     chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
@@ -231,7 +231,7 @@ def rounds(case: Case) -> Iterator[Finding]:
             text = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
             yield Finding("note", text, "another version of torch or of the driver may help")
             return
-        yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
+        yield Finding("ok", f"rounds of the embedded pair are driven by {tried.name} on {device}: {tried.reason}")
     names = names_of(pair)
     if all(place_of(name) for name in names.values()):
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
@@ -246,7 +246,7 @@ def rounds(case: Case) -> Iterator[Finding]:
         elif tokenizers_of(*folders.values())[1]:
             reason = TRANSLATED if has_graphs(device) else f"{path.reason}; {TRANSLATED}"
             path = decoding_path.DecodingPath(decoding_path.HOST, reason)
-        yield Finding("ok", f"models would be decoded by: {path.name}, {path.reason}")
+        yield Finding("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
 
 
 def processes(case: Case) -> Iterator[Finding]:
@@ -265,7 +265,7 @@ def settings(case: Case) -> Iterator[Finding]:
     finally:
         for name in case.strange_variables:
             yield Finding(
-                "note", f"{name} is not the variable of a setting", "dynatui config --print-default lists all settings"
+                "note", f"the variable {name} sets no option", "dynatui config --print-default lists all settings"
             )
 
 
@@ -285,7 +285,7 @@ def recordings(_case: Case) -> Iterator[Finding]:
     try:
         folder = recordings_folder()
     except DecoderError as error:
-        yield Finding("note", f"a key cannot start a recording: {error}")
+        yield Finding("note", f"no recording can be started by a key: {error}")
         return
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "note" if free < _LITTLE_SPACE else "ok"

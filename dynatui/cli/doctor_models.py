@@ -59,7 +59,7 @@ def models(case: Case) -> Iterator[Finding]:
             yield Finding(
                 "note",
                 f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts",
-                f"hf download {name} --include '*.json' gets what doctor examines, without weights",
+                f"hf download {name} --include '*.json' gets the files that doctor examines, without weights",
             )
     if pair.draft == LOOKUP:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")

@@ -58,7 +58,7 @@ def _verdicts(results: Ranking) -> Iterator[str]:
 
 def _unlimited(draft: Draft, subject: str) -> str:
     if draft.measured[draft.fastest] is None:
-        return f"{subject}: its texts differ from the target's own in this arithmetic; give --dtype float32."
+        return f"{subject} writes texts that differ from those of plain decoding in this dtype; give --dtype float32."
     return f"{subject} drafts nothing: no guess of this draft saves time."
 
 

@@ -144,7 +144,7 @@ _METRICS_PORT = option(
     panel=options.RUN,
 )
 _FOLLOW = option(
-    "--follow FILE", "Watch a recording that another process is writing, instead of decoding.", Path, panel=options.RUN
+    "--follow FILE", "Instead of decoding, watch a recording that another process is writing.", Path, panel=options.RUN
 )
 _TOUR = switch(
     "--tour/--no-tour",

@@ -22,7 +22,7 @@ from dynatui.terminal.signals import STOP_SIGNALS
 PATIENCE_S = 4.0
 """Seconds after a signal, or after the end of the launcher, at which a process ends itself if it still runs."""
 SPREADS = "--tensor-parallel"
-WHO_SPREADS = "only dynatui itself and dynatui bench speed spread a target over processes, so leave it out"
+WHO_SPREADS = "leave the option out, since only dynatui itself and dynatui bench speed spread a target over processes"
 _FAULT = 1
 _SOON_S = 0.3
 """Seconds that a follower waits before it reports an error. If the end of the leader caused the error, the follower is
@@ -75,8 +75,8 @@ def require_alone(command: str) -> None:
     """
     if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
         raise ConfigError(
-            f"WORLD_SIZE says that {count} processes were started, and each would do all of {command}; start the "
-            "command once, without torchrun"
+            f"WORLD_SIZE says that {count} processes were started, and each would do the whole work of {command}; "
+            "start the command once, without torchrun"
         )
 
 

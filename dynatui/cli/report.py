@@ -14,12 +14,12 @@ PARAMETERS: Declared = (
     argument(
         "source",
         "FILE|DIR",
-        "A recording, a file that bench speed --json has written, or a folder of bench paper --output.",
+        "A recording, a file written by bench speed --json, or a folder written by bench paper --output.",
         Path,
     ),
     option(
         "--output PAGE.html|FILM.cast",
-        "File to write: the page, or if the name ends in .cast, an asciicast of one run in the size of this terminal.",
+        "File to write: an HTML page, or an asciicast of one run in this terminal's size if the name ends in .cast.",
         Path,
         show_default="in the working directory, with the name of FILE or DIR",
     ),

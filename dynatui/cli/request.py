@@ -46,7 +46,7 @@ class Prompts:
         """Reads the prompt files; raises PromptError for a file that contains no prompt."""
         names = self.prompt_files or ()
         if load.STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
-            streams.say("type the prompt; ctrl+d on a line of its own ends it")
+            streams.say("type the prompt, and end it with ctrl+d on a line of its own")
         with about("prompt_file"):
             return tuple((name, load.from_file(name)) for name in names)
 

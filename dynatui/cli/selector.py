@@ -163,7 +163,7 @@ def collect(
     )
     for _ in shown(steps):
         pass
-    streams.say(f"train with dynatui selector train --data {data}")
+    streams.say(f"the next step is dynatui selector train --data {data}")
     return 0
 
 
@@ -174,7 +174,7 @@ def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, se
 
     manifest, roots = dataset.read_manifest(data), dataset.load(data)
     recipe = job.Recipe(verifier, epochs=epochs, hidden=hidden, seed=seed)
-    streams.say(f"{len(roots)} roots of {manifest.pair.target} with {manifest.pair.draft}, for {verifier}")
+    streams.say(f"training for {verifier} on {len(roots)} roots of {manifest.pair.target} with {manifest.pair.draft}")
     steps = (
         Step(f"epoch {step.number} of {step.total}, loss {step.loss:.3f}, best gain {step.best:.3f}", _share(step))
         for step in job.train(roots, manifest, recipe, out)

@@ -60,7 +60,7 @@ def typed(context: typer.Context) -> dict[str, Any]:
 def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
     """Raises ConfigError if an option without effect was given; `idle` maps parameter names to reasons."""
     for name, option in typed(context).items():
-        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
+        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave {option.opts[0]} out")
 
 
 def read(live: Any) -> dict[str, Setting]:
@@ -179,7 +179,7 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
         place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
             raise ConfigError(
-                f"{place}: {name} is below [keys], but is not an action with keys; write it above that line"
+                f"{place}: {name} is below [keys], but is not an action with keys; write {name} above [keys]"
             )
         if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
             raise ConfigError(

@@ -30,7 +30,7 @@ def text(result: Tuned, name: str) -> str:
 def comments(result: Tuned) -> list[str]:
     """Comment lines for the preset file: how the preset was found, and its measured speed."""
     gain = result.verdict.gain
-    measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "of unknown speed"
+    measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "speed unknown"
     return [
         f"Found by dynatui tune {VERSION}, {result.finished_at}.",
         f"{pair(result.conditions)}, {how(result.conditions)}.",
@@ -77,7 +77,7 @@ def _heading(result: Tuned) -> Iterator[str]:
     if state.wrong:
         wrong = counted(len(state.wrong), "setting")
         yield from wrap(
-            f"{wrong} left out because the text differs from that of plain decoding: an error, please report it.",
+            f"{wrong} left out, since the text differs from that of plain decoding. This is a bug; please report it.",
             WIDTH,
         )
 
@@ -121,7 +121,7 @@ def _verdict(result: Tuned, name: str) -> Iterator[str]:
     for key in sorted(result.checked.wrong):
         label = _label(key, result, name)
         yield from wrap(
-            f"{label} wrote a text that differs from that of plain decoding: an error, please report it.", WIDTH
+            f"{label} wrote a text that differs from that of plain decoding. This is a bug; please report it.", WIDTH
         )
     yield from wrap(_gain(result, name), WIDTH)
     yield from wrap(_advice(result, name), WIDTH)
@@ -146,14 +146,14 @@ def _gain(result: Tuned, name: str) -> str:
 def _advice(result: Tuned, name: str) -> str:
     match result.verdict.fastest:
         case "ar":
-            return "Nothing beats plain decoding beyond noise: --methods ar."
+            return "Nothing beats plain decoding beyond noise; use --methods ar."
         case "auto":
-            return "Nothing beats auto beyond noise: --methods auto."
+            return "Nothing beats auto beyond noise; use --methods auto."
         case "linear":
-            return f"Fastest beyond noise: --methods linear --k {result.chain.k}."
+            return f"Fastest beyond noise: use --methods linear --k {result.chain.k}."
         case "shipped_chain":
-            return f"Fastest beyond noise: --methods linear --k {Linear().k}."
+            return f"Fastest beyond noise: use --methods linear --k {Linear().k}."
         case "found":
-            return f"Fastest beyond noise: --methods dynatree --preset {name}."
+            return f"Fastest beyond noise: use --methods dynatree --preset {name}."
         case _:
-            return f"Fastest beyond noise: --methods dynatree --preset {PRESET}."
+            return f"Fastest beyond noise: use --methods dynatree --preset {PRESET}."

@@ -101,7 +101,7 @@ def _about(label: str, text: str) -> str:
 def _phase(progress: TuneProgress) -> list[str]:
     left, then = words(progress.left_s), words(progress.check_s)
     if progress.checking:
-        return [_about("checking", f"{left} left, {progress.checked} texts checked that the search has not used")]
+        return [_about("checking", f"{left} left, checked on {progress.checked} texts that the search has not used")]
     return [_about("searching", f"{left} left, then {then} to check the result on other texts")]
 
 

@@ -19,7 +19,7 @@ from dynatui.terminal import streams
 
 PARAMETERS: Declared = (
     options.RECORDING,
-    switch("--json", "One JSON object per run, with the numbers behind the sentences.", name="as_json"),
+    switch("--json", "One JSON object per run, with the numbers on which the sentences are based.", name="as_json"),
 )
 
 

@@ -87,7 +87,7 @@ def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
     Each line also says whether the method's texts equal the texts of plain decoding.
     """
     how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
-    yield from wrap(f"Times as fast as plain decoding (ar){how}", WIDTH)
+    yield from wrap(f"Speed-up over plain decoding (ar){how}", WIDTH)
     methods = grouped((case, case.method) for case in cases if case.method != "ar")
     room = max((len(method) for method in methods), default=0)
     speeds = {method: [case.speedup for case in group if case.speedup] for method, group in methods.items()}
@@ -102,7 +102,7 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
         return f"{median(speeds):.2f}{known}"
     committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
     rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
-    return f"   - {rounds}ar ran for fewer than {FEWEST_ROUNDS} rounds beside it, so the speed-up is unknown"
+    return f"   - {rounds}ar ran for fewer than {FEWEST_ROUNDS} rounds in the same run, so the speed-up is unknown"
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:

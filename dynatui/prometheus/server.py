@@ -51,7 +51,7 @@ def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror)
         raise ConfigError(
-            f"metrics_port is {port}, which cannot be served: {reason}; give another port, or 0 for any free port",
+            f"metrics_port is {port}, which cannot be opened: {reason}; give another port, or 0 for any free port",
             "metrics_port",
         ) from None
     thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="dynatui-metrics", daemon=True)

@@ -77,7 +77,7 @@ def _from_line(line: str, where: str) -> str:
     prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
     if not prompt:
         raise PromptError(
-            f'{where}: the object holds no prompt; give a text under "prompt", or as the first of "turns"'
+            f'{where}: the object holds no prompt; give a text under "prompt", or as the first entry of "turns"'
         )
     return _without_surrogates(prompt)
 

@@ -53,7 +53,7 @@ class Checker:
         """The event on line `number`, in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
-                f"line {number} begins a recording of a server, which cannot be read here; show it by dynatui replay "
+                f"line {number} begins a recording of a server, which cannot be read here; show it with dynatui replay "
                 "FILE"
             )
         event = self._upgrade.event(decode_line(line, number))
@@ -124,9 +124,12 @@ def _fault_of_round(event: Round, lane: Lane) -> str:
 
 def _out_of_turn(event: Round, lane: Lane) -> str:
     if event.round != lane.rounds:
-        return f"round {event.round} of {event.method} stands where round {lane.rounds} should follow"
+        return f"round {event.round} of {event.method} is where its round {lane.rounds} should be"
     if event.position != lane.tokens:
-        return f"round {event.round} of {event.method} is at position {event.position}, after {lane.tokens} tokens"
+        return (
+            f"round {event.round} of {event.method} has position {event.position}, but the rounds before it have "
+            f"{lane.tokens} tokens"
+        )
     if event.t < lane.t or 0 < event.t < _SHORTEST_S:
         return f"round {event.round} of {event.method} ends at t = {event.t:g}, but began at t = {lane.t:g}"
     return ""
@@ -149,7 +152,7 @@ def _off_the_tree(event: Round) -> str:
         return ""  # the method does not report its drafts, so its committed tokens cannot be checked
     path = [event.tokens[node] for node in event.accepted]
     if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
-        return "the committed tokens differ from the accepted tokens and one more token"
+        return "the committed tokens are not the accepted tokens and one more token"
     return ""
 
 

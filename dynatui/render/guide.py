@@ -26,17 +26,18 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "the most probable ones, whose total probability is top-p; a higher T makes the choice more even. The random "
      "noise follows from seed and position and is the same for every method, so one seed gives one text. Only the "
      "method hf has its own noise, so its text is not compared with that of ar."),
-    ("Chance", "If tokens are sampled: the draft's estimate that the target takes this token, given the noise. The "
-     "growth of trees, τh and τl use this estimate. prob. is the draft's probability of the token without the noise."),
+    ("Chance", "If tokens are sampled: the draft's estimate of the probability that the target takes this token, "
+     "given the noise. The growth of trees, τh and τl use this estimate. prob. is the draft's probability of the "
+     "token without the noise."),
     ("Drawn trees", "The method delayed samples its trees from the draft: L1 tokens in a row, then K paths of L2 "
      "tokens each. x2: the token was sampled twice. A verifier decides by chance which tokens are kept, so that the "
      "text has exactly the target's probabilities. The keys V and D change verifier and drafting. kept: the "
      "probability that the verifier keeps a node, given the tree."),
-    ("Light", "The losslessness light shows whether sampled text follows the target's probabilities: whether its "
-     "tokens are as improbable, and the most probable token as frequent, as the target says. Green: the deviation is "
-     "within chance. Yellow: chance causes it in one of 40 looks. Red: chance hardly ever causes it, so there is "
-     "probably a bug. Grey: too few tokens. A light, not a proof: it does not see small biases, repeating noise or a "
-     "target with wrong probabilities."),
+    ("Light", "The losslessness light shows whether sampled text follows the target's probabilities. It compares how "
+     "improbable the tokens are, and how often the most probable token is sampled, with the expected values. Green: "
+     "the deviation is within chance. Yellow: chance causes it in one of 40 looks. Red: chance hardly ever causes it, "
+     "so there is probably a bug. Grey: too few tokens. A light, not a proof: it does not see small biases, repeating "
+     "noise or a target with wrong probabilities."),
     ("z", "Deviation from the expected value, in standard deviations; by chance alone it rarely exceeds 2."),
     ("τh", "If the probability of the draft's best guess after a node (its confidence) is at least τh, the node gets "
      "the fewest children."),
@@ -51,7 +52,7 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "and verification and from the acceptance rate so far, auto computes how many nodes save time, which may be "
      "none, and drafts that number. If the end of the text has occurred earlier in the text, auto also drafts the "
      "earlier continuation, without a pass of the draft."),
-    ("same text", "The text so far equals the text of plain decoding. ~: the texts differ from the named token on; a "
+    ("same text", "The text so far equals the text of plain decoding. ~: the texts differ, first at the named token; a "
      "near tie is a difference within rounding. !: the texts differ by more than rounding."),
     ("Tree", "Each guess is to the right of the token that it follows, or in a row below this token; the accepted path "
      "comes first. %: the draft's probability of the guess; path: the draft's probability of the whole path to the "

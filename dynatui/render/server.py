@@ -267,7 +267,7 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
     width = max(1, inside(size)[0])
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
-        (drafts.draft_tokens, count(drafts.draft_tokens), ("tokens a round may verify", "tokens")),
+        (drafts.draft_tokens, count(drafts.draft_tokens), ("limit of verified tokens", "tokens")),
         (drafts.cap_length, short(drafts.cap_length), ("mean number verified", "verified")),
         (drafts.block_accept_length, short(drafts.block_accept_length), ("L-bar if all were verified", "uncapped")),
     )

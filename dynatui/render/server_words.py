@@ -17,7 +17,7 @@ def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
     """
     duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
-    bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, if they cost nothing"
+    bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
     return (
         f"drafts wasted for {duration}: {of_drafted}, {bound}; decoding is likely slower",
         f"drafts wasted for {duration}: {of_drafted}, at most {length} times as fast as without drafts; likely slower",

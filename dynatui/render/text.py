@@ -288,7 +288,7 @@ def _round(state: RunState) -> list[Row]:
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
     return [
-        _heading("one check by the target each: ", *parts, counts),
+        _heading("passes of the target: ", *parts, counts),
         _heading("", *parts, counts),
         _heading("", *parts),
     ]

@@ -25,7 +25,7 @@ _SIGNS = (
     "[ ] the knobs now · + at least: some trees were recorded only in part · ? too few rounds judged. "
     "Each round is estimated alone, with constant knobs."
 )
-_BY_COSTS = "auto drafts only nodes that save time; other nodes are assumed to save no time with other knobs either."
+_BY_COSTS = "auto drafts only nodes that save time; nodes left out are assumed to save no time with other knobs either."
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:

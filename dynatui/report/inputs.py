@@ -27,7 +27,7 @@ REPORT = "report.json"
 FIGURES = "figures"
 MOST_BYTES = 256 * 2**20
 """Maximum size in bytes of a file from which a page is made."""
-_REMEDY = "give a recording, a file of bench speed --json, or a folder of bench paper --output"
+_REMEDY = "give a recording, a file written by bench speed --json, or a folder written by bench paper --output"
 
 T = TypeVar("T")
 
@@ -106,7 +106,9 @@ def page_name(source: Path) -> Path:
 def require_other_file(source: Path, page: Path) -> None:
     """Raises a ConfigError if a page would overwrite its source."""
     if any(_is_same(page, path) for path in (source, source / REPORT)):
-        raise ConfigError(f"{shortened(page)} is the source of the page; let --output name another file")
+        raise ConfigError(
+            f"{shortened(page)} is a source of the page and is not overwritten; let --output name another file"
+        )
 
 
 def _is_same(a: Path, b: Path) -> bool:

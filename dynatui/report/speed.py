@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # these modules import torch
 R = TypeVar("R")
 _ABOUT = (
     "All contenders decoded in one run, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
-    "with 95 % bootstrap intervals behind them. No speed is given for a text that differs from that of ar (decoding "
+    "with 95 % bootstrap intervals after them. No speed is given for a text that differs from that of ar (decoding "
     "without a draft), unless the method's text differs by design."
 )
 

@@ -65,10 +65,10 @@ def _owners(screen: Screen, name: KnobName, method: str) -> str:
     """Message about a knob that the watched method lacks; it names the methods that have the knob."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     racing_owners = [owner for owner in owners if owner in racing]
-    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has it"
+    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
     if racing_owners:
         return f"{has}: {_key(screen, 'watch(1)')} watches another method"
-    return f"{has}, and does not race: start with --methods {','.join((*owners, *racing))}"
+    return f"{has}, but does not race: start with --methods {','.join((*owners, *racing))}"
 
 
 def history(screen: Screen) -> None:

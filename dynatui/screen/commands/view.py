@@ -81,7 +81,7 @@ def difference(screen: Screen) -> None:
             f"{state.watched}: {WHY_ALONE}" if alone else "method ar does not race, so there is no text to compare with"
         )
         same = figures is not None and figures.identical_to_ar
-        screen.show_note("the text is equal to ar's so far" if same else none)
+        screen.show_note("the text so far equals that of ar" if same else none)
         return
     look_at_token(screen, entry, mode="inspect", panel="text")
 

@@ -94,7 +94,7 @@ def _wasted() -> str:
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
-        f"Drafts count as wasted when the rounds of {SECONDS:g} s or more, at least {ROUNDS} rounds, gave fewer than "
+        f"Drafts count as wasted when at least {ROUNDS} rounds, over at least {SECONDS:g} s, gave fewer than "
         f"{WASTED_BELOW:g} tokens per round on average; the warning stays until rounds give {PAYING_FROM:g} tokens on "
         "average. Tokens per round are an upper bound of the speed-up over decoding without drafts."
     )

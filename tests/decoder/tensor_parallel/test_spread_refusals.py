@@ -98,7 +98,7 @@ def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_a_cpu_beside_accelerators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    with pytest.raises(ConfigError, match="set CUDA_VISIBLE_DEVICES to nothing"):
+    with pytest.raises(ConfigError, match="set CUDA_VISIBLE_DEVICES to an empty value"):
         check.require_devices("cpu", TWO)
 
 

@@ -106,7 +106,7 @@ def test_tables_of_another_version_are_one_line(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "tuning.db") as file:
         file.execute("UPDATE alembic_version SET version_num = 'v99.0.0.a'")
     file.close()
-    with pytest.raises(DatabaseError, match="is of another version of Optuna: "), database(url):
+    with pytest.raises(DatabaseError, match="was made by another version of Optuna: "), database(url):
         pass
 
 

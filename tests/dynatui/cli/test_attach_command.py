@@ -119,7 +119,7 @@ def test_wasted_drafts_are_a_field_of_each_reading_and_noted_when_they_begin_and
     assert fields[-3]["acceptance_rate"] == pytest.approx(0.03, abs=1e-3)
     assert [line for line in said.splitlines() if "drafts" in line] == [
         "dynatui: drafts wasted for 19 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 "
-        "times as fast as without drafts, if they cost nothing; decoding is likely slower",
+        "times as fast as without drafts, even if they cost nothing; decoding is likely slower",
         "dynatui: drafts are accepted again",
     ]
 
@@ -318,7 +318,7 @@ def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("http://me:hunter2@host:8000",), "contains a user name or a password"),
+        (("http://me:hunter2@host:8000",), "the sign after a user name or a password"),
         (("ftp://host",), "give http or https"),
         (("host:8000", "--interval", "0"), "--interval is 0.0; give 0.1 to 3600 seconds"),
         (("host:8000", "--interval", "nan"), "--interval is nan"),
@@ -377,4 +377,4 @@ def test_commands_for_runs_say_what_a_recording_of_a_server_is(
     path = tmp_path / "server.jsonl"
     path.write_bytes(b"".join(map(encode, session(3))))
     assert cli.main([str(path) if word == "same" else word for word in command] + [str(path)]) == 2
-    assert "show it by dynatui replay FILE" in capsys.readouterr().err
+    assert "show it with dynatui replay FILE" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_a_third_signal_ends_the_telling_too(capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == (
         "",
-        "dynatui: interrupted before everything was measured once; nothing can be compared\n",
+        "dynatui: interrupted before everything was measured at least once, so nothing can be compared\n",
     )
 
 

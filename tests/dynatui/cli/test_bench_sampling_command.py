@@ -69,8 +69,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             "there is no selector /nonesuch; make one with dynatui",
         ),
         (["--data", "/nonesuch"], "cannot read /nonesuch/spec_bench/question.jsonl: No such file or directory; let"),
-        (["--prompt", "x", "--tasks", "math"], "--tasks has no effect beside prompts; leave it out"),
-        (["--prompt", "x", "--data", "/nonesuch"], "--data has no effect beside prompts; leave it out"),
+        (["--prompt", "x", "--tasks", "math"], "--tasks has no effect beside prompts; leave --tasks out"),
+        (["--prompt", "x", "--data", "/nonesuch"], "--data has no effect beside prompts; leave --data out"),
         (
             ["--target", "x"],
             "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",

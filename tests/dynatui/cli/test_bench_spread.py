@@ -100,10 +100,10 @@ def test_what_needs_the_whole_target_is_refused_before_anything_is_launched(
 ) -> None:
     spread = (*SPEED, "--tensor-parallel", "2")
     shapes = refused(capsys, *spread, "--shapes", "pythia-2.8b:pythia-70m")
-    assert "--tensor-parallel has no effect beside --shapes; leave it out" in shapes
+    assert "--tensor-parallel has no effect beside --shapes; leave --tensor-parallel out" in shapes
     assert "--baselines measures transformers' own generation, which needs" in refused(capsys, *spread, "--baselines")
     idle = refused(capsys, *spread, "--streaming", "4x1020x5")
-    assert "--streaming has no effect where streaming is not measured; leave it out" in idle
+    assert "--streaming has no effect where streaming is not measured; leave --streaming out" in idle
     assert asked == []
 
 
@@ -124,7 +124,7 @@ def test_commands_that_know_nothing_of_other_processes_say_so(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = " ".join(command[:2] if command[0] == "bench" else command[:1])
-    said = f"WORLD_SIZE says that 2 processes were started, and each would do all of dynatui {named}; start the command"
+    said = f"WORLD_SIZE says that 2 processes were started, and each would do the whole work of dynatui {named}; start"
     assert said in refused(capsys, *command)
 
 
@@ -133,7 +133,7 @@ def test_commands_without_the_option_name_those_that_have_it(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(capsys, *command, "--tensor-parallel", "2")
-    assert "has no --tensor-parallel; only dynatui itself and dynatui bench speed spread a target" in said
+    assert "has no --tensor-parallel; leave the option out, since only dynatui itself and dynatui bench speed" in said
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "x", "2000"])

@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "no space was named; give one of thresholds, breadth, depth, fixed"),
+        ([], "the argument SPACE is missing; give one of thresholds, breadth, depth, fixed"),
         (["wide"], "there is no space 'wide'; choose from thresholds, breadth, depth, fixed"),
         (["fixed", "--axis", "tau"], "--axis is 'tau'; give NAME=V,V,.., for example T=100,200"),
         (["fixed", "--axis", "tau_h=.9"], "the space fixed has no axis 'tau_h'; choose from D, B, tau, T"),
@@ -54,10 +54,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["depth", "--preset", "mine"], "--preset is 'mine'; give one of tuned, paper, sampled"),
         (["depth", "--axis", "T=0"], "max_new_tokens is 0; give 1 or more"),
         (["fixed", "--storage", "sweeps.db"], "--storage is 'sweeps.db', which is not a database URL; give sqlite:///"),
-        (["fixed", "--storage", "sqlite:///x", "--output", "y"], "--output has no effect beside --storage; leave"),
+        (
+            ["fixed", "--storage", "sqlite:///x", "--output", "y"],
+            "--output has no effect beside --storage; leave --output out",
+        ),
         (["fixed", "--output", "/proc/nonesuch"], "cannot make the folder /proc/nonesuch: No such file or directory"),
-        (["fixed", "--show"], "space has no effect beside --show; leave it out"),
-        (["--show", "--seed", "1"], "--seed has no effect beside --show; leave it out"),
+        (["fixed", "--show"], "space has no effect beside --show; leave space out"),
+        (["--show", "--seed", "1"], "--seed has no effect beside --show; leave --seed out"),
         (["--show", "--output", "/nonesuch"], "there is no database /nonesuch/sweeps.db; run a sweep first, or let"),
         (["fixed", "--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name"),
     ],

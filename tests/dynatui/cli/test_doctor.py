@@ -59,7 +59,9 @@ def said(findings: list[Finding]) -> str:
 def test_the_report_names_topic_verdict_and_remedy() -> None:
     report = examine(case(), {"first": fine})
     assert report.ok
-    assert page(report) == "first\n  ok       fine\n  note     but slow; wait\nverdict: all that is needed works\n"
+    assert (
+        page(report) == "first\n  ok       fine\n  note     but slow; wait\nverdict: everything that is needed works\n"
+    )
 
 
 def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None:
@@ -80,7 +82,7 @@ def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None
 
 def test_without_a_terminal_that_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_is_terminal", lambda name: name != "stdout")
-    assert "note: no terminal at stdout: here dynatui runs without a screen" in said(found("terminal"))
+    assert "note: dynatui runs without a screen here: no terminal is connected to stdout" in said(found("terminal"))
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,8 @@ def test_without_a_terminal_that_is_a_note(monkeypatch: pytest.MonkeyPatch) -> N
         ("xterm-256color", "", "", "ok: 256 colours"),
         ("linux", "", "", "ok: 16 colours"),
         ("xterm", "", "1", "ok: no colours, because NO_COLOR is set"),
-        ("dumb", "", "", "note: TERM is dumb: no screen"),
-        ("", "", "", "note: TERM is not set: no screen"),
+        ("dumb", "", "", "note: TERM is dumb, so there is no screen"),
+        ("", "", "", "note: TERM is not set, so there is no screen"),
     ],
 )
 def test_colours_are_those_of_the_terminal(
@@ -186,7 +188,7 @@ def test_a_draft_in_a_dtype_of_its_own_is_told_and_noted_where_it_is_slow(monkey
 
 
 def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
-    assert "ok: models would be decoded by: host, native CPU kernels" in said(
+    assert "ok: rounds of the models would be driven by: host, native CPU kernels" in said(
         found("rounds", models=Models(device="cpu"))
     )
 
@@ -220,11 +222,11 @@ def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(
         "decoder.run.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "native model")
     )
     text = said(found("rounds"))
-    assert "ok: the embedded pair was tried on cuda:0: cuda graphs, native model" in text
-    assert "ok: models would be decoded by: cuda graphs, native model" in text
+    assert "ok: rounds of the embedded pair are driven by cuda graphs on cuda:0: native model" in text
+    assert "ok: rounds of the models would be driven by: cuda graphs, native model" in text
     assert len(on_a_gpu) == 1
     text = said(found("rounds", models=Models(exact=True)))
-    assert "models would be decoded by: host, --exact" in text
+    assert "rounds of the models would be driven by: host, --exact" in text
     assert len(on_a_gpu) == 1
 
 
@@ -239,7 +241,7 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
 
     report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": doctor.settings})
     assert [(finding.verdict, finding.text) for finding in report.findings] == [
-        ("note", "DYNATUI_TAUH is not the variable of a setting"),
+        ("note", "the variable DYNATUI_TAUH sets no option"),
         ("problem", "config.toml: line 1: no"),
     ]
 
@@ -254,7 +256,7 @@ def test_without_a_place_for_recordings_the_rest_still_runs(tmp_path: Path, monk
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     report = examine(case(), {"recordings": doctor.recordings})
     assert report.ok
-    assert "note     a key cannot start a recording: cannot write" in page(report)
+    assert "note     no recording can be started by a key: cannot write" in page(report)
 
 
 @pytest.fixture
@@ -269,7 +271,7 @@ def test_on_this_machine_the_embedded_pair_can_run(environment: dict[str, str], 
     assert "target books-16m: gpt_neox, weights of " in done.stdout
     assert "target and draft share a tokenizer" in done.stdout
     assert str(tmp_path / "state") in done.stdout
-    assert done.stdout.endswith("verdict: all that is needed works\n")
+    assert done.stdout.endswith("verdict: everything that is needed works\n")
     assert done.stderr == ""
 
 

@@ -58,7 +58,10 @@ def test_a_name_that_is_not_cached_is_one_line_with_the_remedy(hub: Path) -> Non
     (finding,) = found("owner/big")
     assert finding.verdict == "note"
     assert finding.text == "target owner/big is not on this machine yet; it is downloaded when dynatui starts"
-    assert finding.remedy == "hf download owner/big --include '*.json' gets what doctor examines, without weights"
+    assert (
+        finding.remedy
+        == "hf download owner/big --include '*.json' gets the files that doctor examines, without weights"
+    )
     assert not hub.exists()
 
 

@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_is_refused_before_models_are_loaded_and_files_made
     path = tmp_path / "run.jsonl"
     line = refused(capsys, *HEADLESS, "--metrics-port", str(taken), "--record", str(path))
     assert line == (
-        f"dynatui: metrics_port is {taken}, which cannot be served: another program uses it; "
+        f"dynatui: metrics_port is {taken}, which cannot be opened: another program uses it; "
         "give another port, or 0 for any free port\n"
     )
     assert not engine.pairs

@@ -386,7 +386,7 @@ def test_config_names_a_variable_that_sets_nothing(
     monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
     assert cli.main(["config"]) == 0
     assert capsys.readouterr().err == (
-        "dynatui: DYNATUI_TAUH is not the variable of a setting; dynatui config --print-default lists all settings\n"
+        "dynatui: the variable DYNATUI_TAUH sets no option; dynatui config --print-default lists all settings\n"
     )
 
 
@@ -477,7 +477,7 @@ def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Wri
         ),
         (
             "[keys]\ntau_h = 0.8",
-            "line 2: tau_h is below [keys], but is not an action with keys; write it above that line",
+            "line 2: tau_h is below [keys], but is not an action with keys; write tau_h above [keys]",
         ),
         ('[keys]\npause = "\\u0000"', "pause is '\\x00', which is no key; give a character"),
         (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),

@@ -41,7 +41,7 @@ def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
 
 def test_the_check_says_how_far_it_has_come() -> None:
     shown = screen(progress(checking=True, current=None), 80)
-    assert shown[1] == "checking      80 s left, 12 texts checked that the search has not used"
+    assert shown[1] == "checking      80 s left, checked on 12 texts that the search has not used"
     assert "now           -" in shown
 
 

@@ -212,7 +212,7 @@ def test_a_built_in_name_is_refused(name: str) -> None:
 def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNATUI_CONFIG", "/dev/null/config.toml")
     with pytest.raises(
-        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; make room or let DYNATUI"
+        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; free disk space, or let DYNATUI"
     ):
         presets.prepare("mine", force=False)
 

@@ -16,7 +16,7 @@ def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(capsys:
     assert main(["why", str(TRACES / "lighthouse.jsonl")]) == 0
     speeds, _, findings = capsys.readouterr().out.partition("\n\n")
     assert speeds.splitlines() == [
-        "Times as fast as plain decoding (ar)",
+        "Speed-up over plain decoding (ar)",
         "  dynatree  2.16; same text as ar",
         "  fixed     1.76; same text as ar",
         "  linear    1.45; same text as ar",
@@ -159,4 +159,4 @@ def test_methods_of_which_nothing_is_known_are_told_once_with_the_reason() -> No
 
 def test_without_plain_decoding_beside_it_a_method_has_no_speed() -> None:
     told = " ".join(" ".join(report([case(1, "linear", None, None)], ["x"])).split())
-    assert "linear - ar ran for fewer than 5 rounds beside it, so the speed-up is unknown" in told
+    assert "linear - ar ran for fewer than 5 rounds in the same run, so the speed-up is unknown" in told

@@ -278,7 +278,7 @@ def test_a_port_that_cannot_be_opened_is_refused_with_the_reason(
         raise error
 
     monkeypatch.setattr(TCPServer, "server_bind", fail)
-    refused = pytest.raises(ConfigError, match=f"^metrics_port is 80, which cannot be served: {why}; give another")
+    refused = pytest.raises(ConfigError, match=f"^metrics_port is 80, which cannot be opened: {why}; give another")
     with refused, exporting(80):
         pass
 

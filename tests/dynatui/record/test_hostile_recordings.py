@@ -90,9 +90,15 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a stranger's round": ([encode(RUN), line(ROUND, method="fixed")], "fixed is not a method of this run"),
     "a stranger's summary": ([encode(RUN), line(SUMMARY, methods={"x": {}})], "x is not a method of this run"),
     "a round that is missing": ([encode(RUN), line(ROUND, round=1, position=3)], "round 1 of dynatree stands where"),
-    "a round that comes twice": ([encode(RUN), encode(ROUND), encode(ROUND)], "round 0 of dynatree stands where"),
-    "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where round 0 should follow"),
-    "a position ahead": ([encode(RUN), line(ROUND, position=7)], "at position 7, after 0 tokens"),
+    "a round that comes twice": (
+        [encode(RUN), encode(ROUND), encode(ROUND)],
+        "round 0 of dynatree is where its round 1",
+    ),
+    "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where its round 0 should be"),
+    "a position ahead": (
+        [encode(RUN), line(ROUND, position=7)],
+        "has position 7, but the rounds before it have 0 tokens",
+    ),
     "time that runs back": ([encode(RUN), line(ROUND, t=9), line(tree_round(1), t=1)], "ends at t = 1, but began"),
     # numbers
     "not a number": ([encode(RUN), line(ROUND, t=float("nan"))], "malformed"),
@@ -136,8 +142,8 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "accepting siblings": ([encode(RUN), line(ROUND, accepted=[1, 2])], "do not form a path from the root"),
     "accepting a node twice": ([encode(RUN), line(ROUND, accepted=[1, 3, 3])], "do not form a path from the root"),
     "accepting a million nodes": ([encode(RUN), line(ROUND, accepted=[1] * 10**6)], "do not form a path from the root"),
-    "other tokens than the accepted": ([encode(RUN), line(ROUND, committed=[5, 6, 7])], "the committed tokens differ"),
-    "too many tokens": ([encode(RUN), line(ROUND, committed=[11, 13, 1, 2])], "the committed tokens differ"),
+    "other tokens than the accepted": ([encode(RUN), line(ROUND, committed=[5, 6, 7])], "the committed tokens are not"),
+    "too many tokens": ([encode(RUN), line(ROUND, committed=[11, 13, 1, 2])], "the committed tokens are not"),
     "a tree as large as the memory": (
         [encode(RUN), line(ROUND, **node_lists(checks.MOST_NODES + 1))],
         "a tree has 65537 nodes",

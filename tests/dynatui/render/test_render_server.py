@@ -134,7 +134,7 @@ def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follo
     told = " ".join(shown(fold(wasting()), "note", 120, 2).split())
     assert told == (
         "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 times as "
-        "fast as without drafts, if they cost nothing; decoding is likely slower"
+        "fast as without drafts, even if they cost nothing; decoding is likely slower"
     )
     assert "DRAFTS WASTED" in shown(fold(wasting()), "status")
 

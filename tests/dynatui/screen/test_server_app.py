@@ -105,7 +105,7 @@ async def test_how_a_server_drafts_takes_the_place_of_positions_that_it_does_not
         app.tick()
         app.draw(everything=True)
         await pilot.pause()
-        assert "tokens a round may verify" in screen_text(app)
+        assert "limit of verified tokens" in screen_text(app)
 
 
 async def test_a_request_is_seen_before_it_is_answered() -> None:
@@ -159,7 +159,7 @@ async def test_the_help_names_keys_and_figures() -> None:
         await pilot.press("question_mark")
         assert len(app.screen_stack) == 2
         await pilot.pause()
-        assert "when the rounds of 10 s or more, at least 100 rounds," in screen_text(app, -1)
+        assert "when at least 100 rounds, over at least 10 s," in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
 
