@@ -54,7 +54,7 @@ class AdaptiveTree(Rules):
     """Step size of the history rule: decrease of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
-        KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
+        KnobInfo("tau_h", "τh", "draft sure from this up: fewest guesses", "probability",
                  lambda own: (min(own.tau_h, round(own.tau_l + KNOB_GAP, KNOB_DIGITS)), 1.0), 0.05, 0.2, keys="[]",
                  brief="sure from",
                  key_help="τh down, up: confidence from which a node gets the fewest children"),
@@ -95,7 +95,9 @@ class AdaptiveTree(Rules):
             0 <= self.rho_stop <= self.rho_deep <= 1,
             f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
         )
-        require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
+        require(
+            1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three numbers from 1 up in ascending order"
+        )
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})

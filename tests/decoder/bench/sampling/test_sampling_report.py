@@ -219,7 +219,7 @@ def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None
     assert [ranking.what for ranking in found.rankings if "selector" in ranking.what]
     text = on_samplings(found)
     assert "SpecInfer, selector" in text
-    assert "selector: chooses for speed, trained for specinfer;" in text
+    assert "selector: chooses shapes for speed; trained for specinfer;" in text
     assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
