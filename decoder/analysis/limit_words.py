@@ -83,7 +83,7 @@ WORDS: Mapping[Limit, Words] = {
         clause="{host:.0%} of a round are neither drafting nor verification",
         assumption="without that time",
         line="{host:.0%} of a round are neither drafting nor verification",
-        brief="{host:.0%} neither draft nor verify",
+        brief="{host:.0%} neither drafting nor verification",
         remedy=Remedy(
             "a faster decoding path if there is one (see dynatui doctor), or larger models, compared with which this "
             "time is small",

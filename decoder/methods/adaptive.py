@@ -77,7 +77,7 @@ class AdaptiveTree(Rules):
                  turns="branching", part=2),
         KnobInfo("rho_stop", "rho_stop", "less probable paths end", "probability",
                  lambda own: (0.0, own.rho_deep), 0.01, 0.05),
-        KnobInfo("rho_deep", "rho_deep", "from D0 on, less probable paths end", "probability",
+        KnobInfo("rho_deep", "rho_deep", "at D0 or deeper, less probable paths end", "probability",
                  lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
         KnobInfo("tau", "τ", "lower bound on rho_stop", "probability",
                  lambda _: (0.0, 1.0), 0.01, 0.05),

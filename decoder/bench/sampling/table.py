@@ -55,8 +55,8 @@ def _heading(report: SamplingReport) -> str:
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"system load {number(machine.load_before, 1)} before the run, {number(report.load_after, 1)} after it; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
-        f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts "
-        f"per setting; seed {request.seed}",
+        f"K from 1 to {request.k}, L1 and L2 from 0 to {request.length}; "
+        f"{sum(map(len, request.tasks.values()))} prompts per setting; seed {request.seed}",
         f"{report.roots} roots: one per {request.roots_every} tokens, "
         f"in texts of {request.max_new_tokens} sampled tokens",
         f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",

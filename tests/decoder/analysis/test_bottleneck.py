@@ -113,7 +113,7 @@ def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
     few = structs.replace(PLAIN, rounds=FEWEST_ROUNDS - 1)
     told = verdict(found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), few), "linear")[0]
     assert "add ar" not in told
-    assert "5 rounds of ar or more" in told
+    assert "at least 5 rounds of ar" in told
 
 
 @pytest.mark.parametrize("part", ["draft", "host"])

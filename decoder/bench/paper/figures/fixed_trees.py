@@ -119,4 +119,4 @@ def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
     level(axes, 1)
     axes.margins(x=0.12, y=0.35)
     ticks_at(axes, [length for length, _, _ in tops])
-    name_axes(axes, title="(d) fastest tree of every length", x="T, new tokens", y=SPEEDUP_UNIT)
+    name_axes(axes, title="(d) fastest tree at each text length", x="T, new tokens", y=SPEEDUP_UNIT)
