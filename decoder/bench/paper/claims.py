@@ -197,7 +197,7 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        tested = f"There is no prompt on which the texts of {own} and of {' or '.join(rivals)} both equal ar's text."
+        tested = f"There is no prompt on which the text of {own} and the text of {' or '.join(rivals)} equal ar's text."
         return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]

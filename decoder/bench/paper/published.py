@@ -37,7 +37,7 @@ LOGS = "logs"
 DOUBTS: Mapping[str, str] = {
     "shared-gpu": "measured while others used the GPU; undisturbed, AR has 131 to 138 tokens/s",
     "shared-base": "relative to an AR that was measured while others used the GPU",
-    "one-prefill": "time of one prefill of the target, as for every method; differences come from the order of runs",
+    "one-prefill": "one prefill of the target, the same work for every method; differences come from the order of runs",
     "not-acceptance": "committed tokens, with bonus tokens, divided by rounds x (D0 + 2); this rate can exceed 100 %",
     "with-bonus": "mean over prompts of tokens per round, with the bonus token, though the paper's text excludes it",
     "called-d8b3": "labelled D8B3 in that table, but its rounds and acceptance are those of D5B2",

@@ -38,7 +38,9 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
     figure, (upper, (speedup, path, acceptance)) = sheet(2, 3, width=13, height=7.4)
     _along_sides(upper, trees)
     heat_map(speedup, at_best_threshold(trees, SPEEDUP), "{:.2f}".format)
-    name_axes(speedup, title=f"(d) {SPEEDUP_UNIT} at each cell's fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    name_axes(
+        speedup, title=f"(d) {SPEEDUP_UNIT} with the fastest τ of each cell", x=SIDES["branching"], y=SIDES["depth"]
+    )
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
     return sign(figure, report, cells, _remark(trees))
@@ -92,7 +94,9 @@ def _path_lengths(axes: Axes, trees: Grid) -> None:
     lengths = at_best_threshold(trees, "paper_path_length")
     if lengths:
         heat_map(axes, lengths, "{:.2f}".format)
-    name_axes(axes, title="(e) l-bar (tokens a round) at each cell's fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    name_axes(
+        axes, title="(e) l-bar (tokens a round) with the fastest τ of each cell", x=SIDES["branching"], y=SIDES["depth"]
+    )
 
 
 def _acceptance(axes: Axes, trees: Grid) -> None:
