@@ -160,7 +160,7 @@ def texts(result: Measurements) -> str:
     ratio = median(auto / plain for auto, plain in zip(result.auto, result.ar, strict=True))
     return (
         f"the first text of auto: {result.first_s:.2f} s, of which {result.first_captures_s:.2f} s for graph capture\n"
-        f"later texts, decoded by both in turns: auto {median(result.auto):.1f} tokens/s, "
+        f"later texts, decoded by auto and ar in turns: auto {median(result.auto):.1f} tokens/s, "
         f"ar {median(result.ar):.1f} tokens/s; auto is {ratio:.3f} times as fast"
     )
 
@@ -172,7 +172,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--device", default="cuda")
     parser.add_argument(
-        "--tokens", type=int, default=1900, help=f"tokens of each text, the {PROMPT} tokens of the prompt included"
+        "--tokens", type=int, default=1900, help=f"tokens of each text, including the {PROMPT} tokens of the prompt"
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)

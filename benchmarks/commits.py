@@ -242,7 +242,7 @@ def main() -> int:
     arguments, prompts = parser.parse_known_args()
     other: Path = arguments.other.resolve()
     if not (other / "dynatui").is_dir():
-        parser.error(f"{other} is no checkout of dynatui; give the folder of one")
+        parser.error(f"{other} is not a checkout of dynatui; give the folder of a checkout")
     if arguments.kind == "same":
         return show_same(other, prompts, arguments.tokens)
     return show_speed(other, arguments.dtype, arguments.tokens, arguments.repeats, arguments.starts)

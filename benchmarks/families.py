@@ -273,10 +273,10 @@ def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items() if name != "dynatui")
     about = (
         f"Random models in float32. Times are medians of {len({turn.repeat for turn in turns})} repeats, in "
-        "milliseconds; a ratio is the median ratio to the Llama model (the native one for a native model) in the same "
-        "repeats, with its 95 % bootstrap interval. The chain has 5 rows; the tree has 16 rows on 6 paths. All rows of "
-        "the chain are committed. Of the tree, 3 rows are committed: a path that ends within the tree, so that states "
-        "are computed again."
+        "milliseconds. A ratio compares a model with the Llama model, and a native model with the native Llama model; "
+        "it is the median over the same repeats, with its 95 % bootstrap interval. The chain has 5 rows; the tree has "
+        "16 rows on 6 paths. All rows of the chain are committed. Of the tree, 3 rows are committed. Their path ends "
+        "within the tree, so states are computed again."
     )
     tables = [*(times(turns, kinds, tokens) for tokens in texts), memory(log, kinds, texts)]
     parts = ["# Families", f"`{COMMAND}`, {threads}, {versions}.", about]
@@ -342,7 +342,7 @@ def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KIND
     parser.add_argument("--output", type=Path, required=True, help="folder of the log, from which a later run resumes")
     parser.add_argument("--tokens", metavar="N,N", type=_numbers, default=TOKENS, help="lengths of the texts in tokens")
     parser.add_argument(
-        "--repeats", type=int, default=REPEATS, help="measurements of each model after each of the texts"
+        "--repeats", type=int, default=REPEATS, help="number of measurements of each model after each text"
     )
     arguments = parser.parse_args(command_line)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))

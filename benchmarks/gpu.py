@@ -96,7 +96,12 @@ STEPS = (
     Step("machine", "versions and GPU of this machine", ("-c", MACHINE), 60),
     _tests("waits", "tests: CUDA graphs never make the host wait", 120, WAITS, GRAPHS, SAMPLED_GRAPHS),
     _tests("calls", "tests: CUDA graphs compute the same as direct calls", 240, "plain_calls", GRAPHS),
-    Step("shapes", "rounds by length of the text", _rounds(PYTHIA, "float16", "256,1024,1900", "1x2,4x16,8x64"), 260),
+    Step(
+        "shapes",
+        "rounds at three lengths of the text",
+        _rounds(PYTHIA, "float16", "256,1024,1900", "1x2,4x16,8x64"),
+        260,
+    ),
     Step("profile", "kernels, graph nodes and gaps in rounds with 8x64 trees", _program("kernels", *SAMPLINGS), 160),
     Step("truncated", "rounds at temperature 1 with top-k and top-p", _rounds(*LARGEST, *TRUNCATED), 140),
     Step("auto", "method auto: capture times of its graphs, and speed", _program("captures", "--tokens", "1900"), 240),
@@ -107,20 +112,20 @@ STEPS = (
     Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "2x4,4x16"), 200),
     _tests(
         "rounds",
-        "tests: rounds equal rounds driven by the host",
+        "tests: rounds in CUDA graphs equal rounds that the host drives",
         240,
         f"not ({WAITS} or plain_calls or compiled)",
         GRAPHS,
     ),
     _tests(
         "sampling",
-        "tests: sampled rounds equal rounds driven by the host",
+        "tests: sampled rounds in CUDA graphs equal those that the host drives",
         240,
         f"not ({WAITS})",
         SAMPLED_GRAPHS,
         *SAMPLING,
     ),
-    _tests("compiled", "tests: compiled passes are captured too", 200, "compiled", GRAPHS),
+    _tests("compiled", "tests: CUDA graphs also capture compiled passes", 200, "compiled", GRAPHS),
     Step("compile", "torch.compile on 8x64", _rounds(*LARGEST, "--compile"), 420),
 )
 

@@ -131,8 +131,8 @@ def _busy(ordered: Sequence[Kernel]) -> float:
 def page(result: Profile) -> str:
     """The profile as text: a summary line, launches by number of nodes, and kernels by time."""
     lines = [
-        f"{result.rounds} rounds, each {result.nodes:.0f} nodes, {result.busy_us:.0f} us busy, "
-        f"{result.gap_us:.0f} us in gaps between launches (the longest {result.longest_gap_us:.0f} us)",
+        f"{result.rounds} rounds; a round has {result.nodes:.0f} nodes, {result.busy_us:.0f} us busy in kernels, "
+        f"{result.gap_us:.0f} us in gaps between launches (longest gap: {result.longest_gap_us:.0f} us)",
         "",
         f"{'nodes':>7} {'a round':>8} {'span us':>9} {'busy us':>9} {'us/node':>8}",
     ]

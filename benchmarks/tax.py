@@ -154,7 +154,7 @@ def main() -> int:
     sys.stdout.write(
         f"rounds/s without the screen {without:.1f}, with the screen {with_screen:.1f}, in {len(pairs)} pairs of runs\n"
         f"the thread of the screen used {share:.1%} of a core\n"
-        f"UI tax {fmean(taxes):.1%} (95 % interval {low:.1%} to {high:.1%}; at most {BAR:.0%})\n"
+        f"UI tax {fmean(taxes):.1%} (95 % interval {low:.1%} to {high:.1%}; the limit is {BAR:.0%})\n"
     )
     return int(high > BAR)
 

@@ -197,7 +197,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens a round of {1000 * bottleneck.round_s:.2f} ms; "
-            f"{FEWEST_ROUNDS} rounds of ar or more in the same run would show whether {method} is faster."
+            f"at least {FEWEST_ROUNDS} rounds of ar in the same run would show whether {method} is faster."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "
@@ -207,7 +207,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
         return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
     if bottleneck.speedup > 1 / FULL_SPEED:
         return f"{method} is as fast as plain decoding: {cost}."
-    return f"{method} is slower than plain decoding, {bottleneck.speedup:.2f} of its speed: {cost}."
+    return f"{method} is slower than plain decoding, at {bottleneck.speedup:.2f} times its speed: {cost}."
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:

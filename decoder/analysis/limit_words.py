@@ -75,15 +75,15 @@ WORDS: Mapping[Limit, Words] = {
     "verification": Words(
         clause="verification grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one",
         assumption="if they took as long as one",
-        line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x of one",
-        brief="{rows:.3g} rows take {growth:.2g}x of one",
+        line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x as long as one",
+        brief="{rows:.3g} rows cost {growth:.2g}x one row",
         remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees", "smaller trees"),
     ),
     "host": Words(
         clause="{host:.0%} of a round are neither drafting nor verification",
         assumption="without that time",
         line="{host:.0%} of a round are neither drafting nor verification",
-        brief="{host:.0%} neither draft nor verify",
+        brief="{host:.0%} neither drafting nor verification",
         remedy=Remedy(
             "a faster decoding path if there is one (see dynatui doctor), or larger models, compared with which this "
             "time is small",

@@ -77,7 +77,7 @@ FIGURES = (
     Figure(
         "left_out_rounds",
         "left out",
-        "stalled rounds excluded from rates; if many stalled, only those that lost the most time",
+        "stalled rounds excluded from rates; if many rounds stalled, only those that lost the most time are excluded",
     ),
     Figure("left_out_s", "left out s", "time of the rounds left out"),
     Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
@@ -94,7 +94,9 @@ FIGURES = (
     ),
     Figure("peak_bytes", "peak bytes", "largest memory in use"),
     Figure(
-        "distinct_8grams", "distinct 8-grams", "share of distinct runs of 8 tokens; loops lower it and inflate L-bar"
+        "distinct_8grams",
+        "distinct 8-grams",
+        "share of the runs of 8 tokens that are distinct; a text that repeats itself lowers it and inflates L-bar",
     ),
 )
 

@@ -121,7 +121,7 @@ def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
     if not stalled:
         return ()
     rounds = f"{left_out} stalled round{'s' * (left_out != 1)}"
-    left_out_words = f"{rounds} of {sum(entry.left_out_s for entry in entries):.2f} s"
+    left_out_words = f"{rounds} ({sum(entry.left_out_s for entry in entries):.2f} s)"
     if left_out == stalled:
         return f"rates leave out {left_out_words}", f"{rounds} left out", f"{left_out} stalled"
     cause = f"the machine is busy: {stalled} rounds waited long for a processor"

@@ -147,7 +147,7 @@ class Database:
 
     def unusable(self, error: BaseException) -> DatabaseError:
         """Error that names the failure and the remedy."""
-        check = "its folder is there, writable and not full" if self.file else "the server runs and accepts this user"
+        check = "its folder exists, is writable and has space" if self.file else "the server runs and accepts this user"
         return DatabaseError(
             f"cannot use the database {self.shown}: {first_line(error)}; check that {check}, then run the same "
             "command again"

@@ -103,7 +103,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     elif job.with_baselines and not pair.target.ranks:
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
-        note("transformers' own generation is left out: it needs the whole target in one process, not in parts")
+        note("transformers' own generation is left out: it needs the whole target in one process")
     plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
     setup, samples, early = _measured(engine, plan, job.config, note, show)
     peaks = [] if early else _peaks(pair, samples)

@@ -92,7 +92,7 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
         specs.append((Column("limit", "number", 1, 5), lambda row: percent(row.bandwidth_share)))
     remarks = {
         f"x generate: speed over {best_generate}, transformers' fastest plain decoding.": best_generate,
-        "own: a text that differs from ar's by design; its speed counts.": any(row.by_design for row in rows),
+        "own: a text that differs from the text of ar by design; its speed counts.": any(row.by_design for row in rows),
         "~: method without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
         "limit: rate at which passes read weights, % of the copy bandwidth.": limits,
     }
@@ -125,7 +125,7 @@ def parts(rows: Sequence[Row]) -> Table:
     beside = "syncs: waits for the device" if waits else "rest %: time outside of the models' calls"
     notes = (
         f"Per round. host %: commit and host; {beside};",
-        "forwards: passes of target and draft; GB: peak memory, on a CPU the process's.",
+        "forwards: passes of target and draft; GB: peak memory (on CPU: of the process).",
     )
     return of_rows(specs, rows, notes=notes)
 
@@ -150,7 +150,7 @@ def differing(differences: Sequence[Difference]) -> str:
     """Lines about texts that differ from the text of `ar`."""
     if not differences:
         return ""
-    lines = ["Texts that differ from ar's; the methods named have no speed on these prompts:"]
+    lines = ["Texts that differ from that of ar; their methods have no speed on these prompts:"]
     lines += [
         f"{difference.name}, prompt {difference.prompt + 1}, first at token {difference.index}: {_verdict(difference)}"
         for difference in differences
@@ -232,7 +232,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
         ]
     notes = (
         "keys and values: allocated bytes of both models' caches;",
-        "peak: all memory in the rounds, of the device on CUDA, of the process on a CPU.",
+        "peak: peak memory in the rounds (CUDA: of the device; CPU: of the process).",
     )
     return of_rows(specs, rows, notes=notes)
 

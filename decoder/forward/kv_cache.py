@@ -64,7 +64,7 @@ class KvCache:
 
     def note(self, positions: Sequence[int]) -> Int[NDArray[np.int64], "S"]:
         """Stores the positions of the next rows; returns the positions of all rows, the next ones included."""
-        assert self.positions is not None, "only forms that read positions note them"  # noqa: S101 - for mypy
+        assert self.positions is not None, "only forward forms that read positions call this"  # noqa: S101 - for mypy
         noted: NDArray[np.int64] = self.positions.numpy()[: self.used + len(positions)]
         noted[self.used :] = positions
         return noted

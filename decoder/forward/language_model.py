@@ -176,7 +176,7 @@ class LanguageModel:
         """
         if own := self._own_cache:
             raise PairError(
-                f"{self.name} {own}, and their bits depend on the number of rows in each pass; leave out --exact, or "
+                f"{self.name} {own}, whose bits depend on the number of rows in each pass; leave out --exact, or "
                 "choose models whose layers all attend to cached keys and values"
             )
         if self._native is None and self.runs_without_module:

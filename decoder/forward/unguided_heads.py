@@ -16,4 +16,4 @@ def unguided(head: StatesReader) -> Forward:
         return UnguidedParallel(head)
     if isinstance(head, GuidedHead):
         return Unguided(head)
-    raise TypeError(f"{type(head).__name__} is no known kind of head")
+    raise TypeError(f"{type(head).__name__} is not a known kind of drafting head")

@@ -36,14 +36,16 @@ def register(method: Method) -> None:
         if clash:
             raise ValueError(f"{what} {', '.join(sorted(clash))} is already in use; give the new {what} another name")
     if method.obeys is not None and method.obeys not in METHODS:
-        raise ValueError(f"{method.name} obeys {method.obeys}, which is not a method; register that method first")
+        raise ValueError(
+            f"{method.name} uses the parameters of {method.obeys}, which is not a method; register that method first"
+        )
     METHODS[method.name] = method
 
 
 def chosen(names: Sequence[str]) -> list[Method]:
     """Methods by name, in the order given; raises ConfigError for an unknown name."""
     if unknown := [name for name in names if name not in METHODS]:
-        raise ConfigError(f"no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
+        raise ConfigError(f"there is no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
     return [METHODS[name] for name in names]
 
 
@@ -52,8 +54,8 @@ def require_model_free(names: Sequence[str]) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot run without a draft model, and neither lookup nor a drafting head is a draft "
-        f"model; leave {', '.join(needing)} out of --methods, or name a model by --draft",
+        f"{', '.join(needing)} cannot run without a draft model (suffix lookup and drafting heads are not draft "
+        f"models); leave {', '.join(needing)} out of --methods, or name a model by --draft",
         "methods",
     )
 
@@ -65,8 +67,8 @@ def require_shared_tokens(names: Sequence[str], draft: str) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot use {draft}, whose tokenizer is not the target's: the draft's guesses are "
-        "translated through text, into chains without probabilities of all tokens; leave "
+        f"{', '.join(needing)} cannot use {draft}: its tokenizer is not the target's, so its guesses are translated "
+        "through text into chains, without probabilities of all tokens; leave "
         f"{', '.join(needing)} out of --methods, or name a draft of the target's family",
         "methods",
     )

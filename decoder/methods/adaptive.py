@@ -55,7 +55,7 @@ class AdaptiveTree(Rules):
     """Step size of the history rule: decrease of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
-        KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
+        KnobInfo("tau_h", "τh", "draft sure from this up: fewest guesses", "probability",
                  lambda own: (min(own.tau_h, round(own.tau_l + KNOB_GAP, KNOB_DIGITS)), 1.0), 0.05, 0.2, keys="[]",
                  brief="sure from",
                  key_help="τh down, up: confidence from which a node gets the fewest children"),
@@ -78,7 +78,7 @@ class AdaptiveTree(Rules):
                  turns="branching", part=2),
         KnobInfo("rho_stop", "rho_stop", "less probable paths end", "probability",
                  lambda own: (0.0, own.rho_deep), 0.01, 0.05),
-        KnobInfo("rho_deep", "rho_deep", "from D0 on, less probable paths end", "probability",
+        KnobInfo("rho_deep", "rho_deep", "at D0 or deeper, less probable paths end", "probability",
                  lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
         KnobInfo("tau", "τ", "lower bound on rho_stop", "probability",
                  lambda _: (0.0, 1.0), 0.01, 0.05),
@@ -96,7 +96,9 @@ class AdaptiveTree(Rules):
             0 <= self.rho_stop <= self.rho_deep <= 1,
             f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
         )
-        require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
+        require(
+            1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three numbers from 1 up in ascending order"
+        )
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})

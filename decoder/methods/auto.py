@@ -54,7 +54,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "0|1,..",
-        "Whether auto also drafts by suffix lookup: 1, 0, or 0,1 to compare both.",
+        "Whether auto also drafts by suffix lookup: 1 (yes), 0 (no), or 0,1 to compare both.",
         "1",
         "1",
         lambda on: {"lookup": bool(on)},

@@ -67,9 +67,9 @@ class Delayed(VerifierRules):
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
                  lambda own: (1.0, 1.0 if own.verifier == "block" else float(max(HIGHEST_BRANCHING, own.k))),
                  turns="k", keys="[]", brief="rollouts", key_help="delayed: rollouts of a tree"),
-        KnobInfo("l1", "L1", "draws before the tree branches", "whole",
+        KnobInfo("l1", "L1", "draws before the branch point", "whole",
                  lambda own: (0.0, float(max(HIGHEST_DEPTH, own.l1))),
-                 keys="{}", brief="path before", key_help="delayed: draws before the tree branches"),
+                 keys="{}", brief="path before", key_help="delayed: draws before the branch point"),
         KnobInfo("l2", "L2", "draws of each rollout", "whole", lambda own: (0.0, float(max(HIGHEST_DEPTH, own.l2))),
                  keys="-=", brief="rollout length", key_help="delayed: length of rollouts"),
         KnobInfo("verifier", "verifier", "what decides which guesses stay", "switch", _verifier_ends, coarse=1,
@@ -185,15 +185,16 @@ METHOD = Method(
     needs_model=True,
     options=(
         Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled and nss: the same "
-               "text as ar, with any draft. All others need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+               "text as ar, with any draft. All other rules need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
-        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: of the most probable tokens. "
-               "iid and delayed: sampled from the draft, by method delayed. selector: like delayed, but with a shape "
-               "chosen for each round.",
+        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: from the most probable "
+               "tokens. iid and delayed: method delayed samples the trees from the draft. selector: like delayed, but "
+               "with a shape chosen for each round.",
                choices=_DRAFTINGS),
-        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: number of rollouts, tokens before the tree "
-               "branches, tokens of each rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "File, made by dynatui selector train, of the selector that chooses shapes "
-               f"with --drafting selector; {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
+        Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: number of rollouts, number of tokens "
+               "before the branch point, length of a rollout in tokens.",
+               ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
+        Option("selector", str, "FILE", "File of the selector that chooses shapes with --drafting selector; dynatui "
+               f"selector train makes it. {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

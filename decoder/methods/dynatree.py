@@ -78,13 +78,13 @@ temperature .6, at which shallower and broader trees are faster.
 
 METHOD = Method(
     "dynatree",
-    "adaptive tree by its knobs",
+    "adaptive tree, shaped by its knobs",
     PRESETS["tuned"],
     presets=PRESETS,
     races=True,
     options=(
         preset(PRESETS, "Initial values of DynaTree's knobs. tuned: D0, tau_h and tau_l each have an effect. "
-               "paper: as published. sampled: small and wide."),
+               "paper: as published. sampled: a small, wide tree."),
         Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
         Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),
@@ -96,8 +96,8 @@ METHOD = Method(
         Option("rho_stop", float, "P", "Least probability of a path that is continued."),
         Option("rho_deep", float, "P", "Least probability of a path that is continued at the base depth or deeper."),
         Option("tau", float, "P", "Lower bound on rho_stop."),
-        Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. To choose it by cost: "
-               "--methods auto.",
+        Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. To have it chosen by cost, "
+               "give --methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),
         Option("selection", str, "NAME", "Which nodes are kept if a tree has more than n_max: bfs (the first in "
                "breadth-first order) or best (the most probable).", choices=get_args(Selection)),

@@ -84,7 +84,8 @@ METHOD = Method(
             "fixed",
             str,
             "D,B[,P[,N]]",
-            "Depth and branching of the fixed tree, least path probability of a node with children, most nodes.",
+            "Depth and branching of the fixed tree, lowest path probability at which a node gets children, largest "
+            "number of nodes.",
             tuple(_PARTS),
             _read,
             _written,

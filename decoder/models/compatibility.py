@@ -395,7 +395,7 @@ def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = A
     """
     if not as_text.isfinite().all():
         raise PairError(
-            f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are not finite; "
+            f"{model.name} computes logits that are not finite in {str(model.dtype).removeprefix('torch.')}; "
             "choose another dtype, float32 for example, or another model"
         )
     scale = max(1.0, float(as_text.abs().max()))

@@ -116,8 +116,8 @@ def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...
     """Raises ModelError for a weight with an unknown name, or with an unexpected shape or dtype."""
     if size is None:
         raise ModelError(
-            f"{shown} has a weight {key} of shape {written(tensor.shape)}, which does not belong to a {kind} of its "
-            f"configuration; {AGAIN}"
+            f"{shown} has a weight {key} of shape {written(tensor.shape)}, but a {kind} with its configuration has no "
+            f"such weight; {AGAIN}"
         )
     if tensor.is_floating_point() == (key in NUMBERS):
         raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")

@@ -26,4 +26,6 @@ def require_model(user: str, target: str | None, draft: str | None) -> None:
     """Like `require_both`, but also refuses suffix lookup: `user` is an option that needs a draft model."""
     require_both(target, draft)
     if draft == LOOKUP:
-        raise ConfigError(f"{user} needs a draft model, which --draft lookup is not; name a model by --draft", "draft")
+        raise ConfigError(
+            f"{user} needs a draft model, and --draft lookup names none; name a model by --draft", "draft"
+        )

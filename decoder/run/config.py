@@ -65,7 +65,10 @@ class RunConfig:
         for name, rules in {**(parameters or {}), **named_sets}.items():
             _require_known(name, sets)
             kind = type(sets[name])
-            require(isinstance(rules, kind), f"{name} is a {type(rules).__name__}; give {kind.__name__}(...)")
+            require(
+                isinstance(rules, kind),
+                f"the parameters of {name} are a {type(rules).__name__}; give {kind.__name__}(...)",
+            )
             sets[name] = rules
         drawing, verifier_rules = _verifier_rules(sets)
         overrides = {"verifier": verifier, "drafting": drafting}
@@ -79,8 +82,8 @@ class RunConfig:
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each method once")
         require(
             drawing in names or drafting is None or not verifier_rules.draws,
-            f"drafting {verifier_rules.drafting} samples trees, which none of the methods {', '.join(names)} "
-            f"does; add {drawing} to --methods, or give --drafting tree",
+            f"drafting {verifier_rules.drafting} samples trees, but none of the methods {', '.join(names)} "
+            f"samples trees; add {drawing} to --methods, or give --drafting tree",
         )
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)

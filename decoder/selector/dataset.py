@@ -152,7 +152,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
         differing = [name for name in manifest.__struct_fields__ if getattr(earlier, name) != getattr(manifest, name)]
         require(
             not differing,
-            f"{shortened(folder)} holds a collection of another {' and '.join(differing)}; name a new folder, or "
+            f"{shortened(folder)} holds a collection with another {' and '.join(differing)}; name a new folder, or "
             "give the values of that collection",
         )
         return

@@ -65,7 +65,7 @@ def passes_of(head: StatesReader, longest: int, states: LayerStates) -> Passes:
         return ParallelPasses(head, longest, states)
     if isinstance(head, GuidedHead):
         return Eagle3Passes(head, longest, states)
-    raise TypeError(f"{type(head).__name__} is no known kind of head")
+    raise TypeError(f"{type(head).__name__} is not a known kind of drafting head")
 
 
 class HostRounds(ABC):

@@ -172,7 +172,7 @@ def test_drawer_and_sliders_show_its_knobs(played: Played) -> None:
     [
         (Method("burst", "again"), "method burst is already in use"),
         (Method("other", "", options=(Option("k", int, "K", "Another."),)), "option k is already in use"),
-        (Method("other", "", obeys="nobody"), "other obeys nobody, which is not a method"),
+        (Method("other", "", obeys="nobody"), "other uses the parameters of nobody, which is not a method"),
     ],
 )
 def test_a_method_cannot_take_what_another_has(method: Method, why: str) -> None:

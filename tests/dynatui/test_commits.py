@@ -131,4 +131,4 @@ def test_what_is_no_checkout_is_refused(
     with pytest.raises(SystemExit) as ended:
         commits.main()
     assert ended.value.code == 2
-    assert "is no checkout of dynatui" in capsys.readouterr().err
+    assert "is not a checkout of dynatui" in capsys.readouterr().err

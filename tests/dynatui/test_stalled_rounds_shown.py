@@ -73,7 +73,7 @@ def test_the_race_shows_the_speed_without_the_stalled_round_and_says_so() -> Non
     assert "150/s" in one[1]
     assert "3.00x" in one[1]
     assert "left out" not in usual[0]
-    assert "rates leave out 1 stalled round of 1.08 s" in one[0]
+    assert "rates leave out 1 stalled round (1.08 s)" in one[0]
     assert "1 stalled round left out" in lines(race(scene(ONE), 40, 6))[0]
 
 
@@ -169,7 +169,7 @@ def test_the_best_knobs_are_found_without_it() -> None:
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        (ONE, "rates leave out 1 stalled round of 1.08 s"),
+        (ONE, "rates leave out 1 stalled round (1.08 s)"),
         (MANY, "the machine is busy: 20 rounds waited long for a processor; rates count them"),
     ],
 )

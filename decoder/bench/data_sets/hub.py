@@ -78,7 +78,7 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
             return "HF_HUB_OFFLINE is set, and the cache lacks the data set", "unset HF_HUB_OFFLINE"
         case errors.GatedRepoError():
             page = f"https://huggingface.co/datasets/{files.repository}"
-            return "access must be granted", f"ask for it on {page} and log in with: hf auth login"
+            return "access must be granted", f"ask for access on {page} and log in with: hf auth login"
         case errors.RepositoryNotFoundError():
             return "the data set does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
     match cause := _first_cause(error):

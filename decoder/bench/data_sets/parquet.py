@@ -30,7 +30,7 @@ def column(path: Path) -> Generator[str, None, None]:
         raise
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
         damaged = not (isinstance(error, OSError) and error.errno)
-        remedy = "delete it and download it again" if damaged else "check its permissions, and the disk of TMPDIR"
+        remedy = "delete it and download it again" if damaged else "check its permissions, and the space in TMPDIR"
         raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
 
 

@@ -74,4 +74,6 @@ def _question(line: bytes, place: str) -> _Question:
     try:
         return msgspec.json.decode(line, type=_Question)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PromptError(f"{place}, is no question of Spec-Bench: {error}; let --data name another folder") from None
+        raise PromptError(
+            f"{place}, is not a question of Spec-Bench: {error}; let --data name another folder"
+        ) from None

@@ -166,9 +166,9 @@ def _lossless(on: _On) -> Claim:
     different = [turn for block, turn in compared if on.course.figures(turn.lane, block) is None]
     beyond = [turn.lane for turn in different if not turn.at[-1].near_tie]
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
-    parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
+    parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal the text of ar"]
     if len(different) > len(beyond):
-        parts.append(f"{len(different) - len(beyond)} first differ from ar's at a tie within the dtype's error")
+        parts.append(f"{len(different) - len(beyond)} first differ from ar's text at a tie within the dtype's error")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
         parts.append(f"texts that differ without a tie: {', '.join(counts)}")
@@ -197,7 +197,7 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        tested = f"There is no prompt on which the texts of {own} and of {' or '.join(rivals)} both equal ar's text."
+        tested = f"There is no prompt on which the text of {own} and the text of {' or '.join(rivals)} equal ar's text."
         return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
@@ -221,8 +221,8 @@ def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim
 def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
     """Claim about GPU memory; on a CPU, the peak memory of the process is shown without a verdict."""
     peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
-    where = "the GPU" if on_gpu else "the process (on a CPU, not comparable with a GPU's)"
-    claim = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
+    where = "the GPU" if on_gpu else "the process (on a CPU, so not comparable with the memory of a GPU)"
+    claim = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where} with both models loaded: {own} over {plain}")
     return claim if on_gpu else msgspec.structs.replace(claim, verdict="cannot tell")
 
 
@@ -253,8 +253,8 @@ def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     quotient = spread_quotient(without, with_it, on.course.seed)
     prompts = with_it.keys() & without.keys()
     tested = (
-        f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}; "
-        f"with an interval of {SPREAD_COVERAGE:.0%}, since an interval of 95 % would be too narrow."
+        f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}. "
+        f"The interval covers {SPREAD_COVERAGE:.0%}, since one that covers 95 % would be too narrow."
     )
     yield on.claim(HISTORY_STABILISES, quotient, judged(quotient, len(prompts)), tested)
 

@@ -17,8 +17,8 @@ COLUMNS = (
     Column("source"),
 )
 WHAT = (
-    "Losslessness is tested by the share of texts that equal ar's. Every other claim is tested by a quotient over the "
-    "same prompts; there is a verdict only if the quotient's 95 % interval lies on one side of the limit."
+    "Losslessness is tested by the share of texts that equal the text of ar. Every other claim is tested by a quotient "
+    "over the same prompts; there is a verdict only if the quotient's 95 % interval lies on one side of the limit."
 )
 
 

@@ -17,8 +17,8 @@ class Correction(NamedTuple):
 
 CORRECTIONS = (
     Correction(
-        "Trees are verified without position ids, so that a node's position is its place in breadth-first order "
-        "and not its depth; so the texts differ from those of greedy decoding, though the paper proves them equal.",
+        "Trees are verified without position ids: the position of a node is its place in breadth-first order, not its "
+        "depth. Therefore the texts differ from those of greedy decoding, though the paper proves them equal.",
         CODE,
     ),
     Correction(
@@ -27,13 +27,14 @@ CORRECTIONS = (
         CODE,
     ),
     Correction(
-        "The acceptance rate is committed tokens, bonus tokens included, divided by rounds x (initial D0 + 2), though "
-        "nodes are up to D_max deep: the rate can reach 129 %; counting the bonus token does not explain the 102.2 %.",
+        "The acceptance rate is the number of committed tokens, including bonus tokens, divided by rounds x (initial "
+        "D0 + 2). But nodes are up to D_max deep, so the rate can reach 129 %. The counted bonus tokens do not explain "
+        "the printed 102.2 %.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
-        "The definition of acceptance changes between versions, and within v1, which prints both .68 and 81.2 % for "
-        "linear drafting with K=6, and both .38 and 79.5 % for trees.",
+        "The definition of acceptance changes between versions, and even within v1: for linear drafting with K=6, v1 "
+        "prints both .68 and 81.2 %, and for trees both .38 and 79.5 %.",
         "v1 tables 1 and 3",
     ),
     Correction(
@@ -48,7 +49,7 @@ CORRECTIONS = (
     ),
     Correction(
         "The 1.70x on PG-19 is relative to plain decoding at 114.8 ±20.6 tokens/s, measured while others used the GPU; "
-        "v2 prints an undisturbed run of plain decoding at 133.7 ±0.7 tokens/s, relative to which it is 1.44x.",
+        "v2 prints an undisturbed run of plain decoding at 133.7 ±0.7 tokens/s; relative to this run it is 1.44x.",
         "v4 table 1; v2 table 1",
     ),
     Correction(
@@ -57,7 +58,8 @@ CORRECTIONS = (
         "v4 table 3 and section 4.4",
     ),
     Correction(
-        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows breadth only with depth.",
+        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows adaptive breadth only together with "
+        "adaptive depth.",
         f"{LOGS}; v4 table 4",
     ),
     Correction(
@@ -77,8 +79,8 @@ CORRECTIONS = (
         "v1",
     ),
     Correction(
-        "v2 calls the PG-19 rows of its tables 1 and 2 linear K=8 and fixed D=8, B=3; the numbers are those of "
-        "K=5 and of D=5, B=2, as in table 3 of v2.",
+        "In tables 1 and 2 of v2, two PG-19 rows are labelled linear K=8 and fixed D=8, B=3, but their numbers are "
+        "those of linear K=5 and fixed D=5, B=2, as in table 3 of v2.",
         f"v2 tables 1 to 3; {LOGS}",
     ),
     Correction(
@@ -92,8 +94,8 @@ CORRECTIONS = (
         f"{LOGS}; v4 figure 8",
     ),
     Correction(
-        "Figure 6 shows one prompt decoded ten times, not WikiText-2; its three sweeps have 212, 222.5 and 226 "
-        "tokens/s for the same setting.",
+        "Figure 6 shows one prompt decoded ten times, not the prompts of WikiText-2; for the same setting, its three "
+        "sweeps have 212, 222.5 and 226 tokens/s.",
         f"{LOGS}; v4 figure 6",
     ),
     Correction(
@@ -120,8 +122,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is that of the last prompt only, and plain decoding has both models loaded too: the 3 % more "
-        "memory of drafting is mostly for logits of the draft. v1 prints .45 %.",
+        "Peak memory is that of the last prompt only. Plain decoding also has both models loaded, so the 3 % of "
+        "additional memory for drafting is mostly for logits of the draft. v1 prints .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )

@@ -38,7 +38,7 @@ FASTER = PaperClaim(
     "DynaTree is faster than plain decoding.",
     "v4 table 1",
     {WIKITEXT: 219.5 / 133.4, PG19: 194.9 / 114.8},
-    doubt={PG19: f"{DOUBTS['shared-base']}; relative to an undisturbed AR it is 1.44; {DEEPER}"},
+    doubt={PG19: f"{DOUBTS['shared-base']}; relative to an undisturbed AR the quotient is 1.44; {DEEPER}"},
 )
 LOWEST_TPOT = PaperClaim(
     "lowest_tpot",
@@ -66,7 +66,7 @@ DEPTH = PaperClaim(
     "Adaptive depth gains more speed than adaptive breadth.",
     "v4 section 4.5",
     {WIKITEXT: (213.2 / 186.5) / (186.5 / 188.0)},
-    doubt={WIKITEXT: "phase 1 is from the authors' logs, not in any version of the paper"},
+    doubt={WIKITEXT: "the numbers of phase 1 are from the authors' logs; no version of the paper has them"},
 )
 HISTORY_GAINS = PaperClaim(
     "history_gains", "The history rule makes DynaTree faster.", "v4 table 4", {WIKITEXT: 218.5 / 213.2}
@@ -92,7 +92,7 @@ GROWS = PaperClaim(
     "v4 figure 5",
     {WIKITEXT: (218.5 / 132.8) / (116.6 / 83.3)},
     doubt={
-        WIKITEXT: "gain at T=1500 over gain at T=100; at T=100, AR was measured at 83.3 tokens/s, while others used "
+        WIKITEXT: "gain at T=1500 divided by gain at T=100, where AR was measured at 83.3 tokens/s, while others used "
         "the GPU, but at 127.9 tokens/s in another run"
     },
 )

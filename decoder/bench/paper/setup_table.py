@@ -20,7 +20,7 @@ AUTHORS = {
     "end of text": "ignored",
     "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 prompts of at most 1000 characters",
     "warm-up": "2 prompts",
-    "order": "one method after the other, each in a run of its own",
+    "order": "one method after the other, each method in its own run",
     "versions": "torch 2.0 or later, transformers 4.38 or later",
 }
 """Setup of the paper's authors, by name of the table row."""

@@ -42,10 +42,10 @@ from decoder.tables.data import Cell, Column, Table
 
 ABLATION = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
 """Rows of the ablation, from the fixed tree to DynaTree; each row adds one rule."""
-SPEEDS = ("Tokens/s here do not include the prefill of the prompt; the paper's do.",)
+SPEEDS = ("Tokens/s here do not include the prefill of the prompt; the paper's tokens/s include it.",)
 DEPTHS = (
-    "The authors' fixed trees and phase 1 draft a root and D levels below it, and commit at most D + 2 tokens per "
-    "round; here they draft D levels, and commit at most D + 1.",
+    "In the authors' code, fixed trees and phase 1 have a drafted root with D levels below it, and a round commits at "
+    "most D + 2 tokens. Here they have D drafted levels, and a round commits at most D + 1 tokens.",
 )
 """Note on the different depths of trees here and in the authors' code."""
 
@@ -179,7 +179,7 @@ def _memory(report: PaperReport, experiment: PaperExperiment, notes: Sequence[st
     make = _per_lane(
         "memory",
         "Memory",
-        f"Peak memory {where}, with both models loaded for every lane; allocated keys and values of both models.",
+        f"Peak memory {where}, with both models loaded for every lane, and memory allocated for keys and values.",
         [
             lane_name(),
             measured("peak_mb", "peak MB", 1),
@@ -242,7 +242,7 @@ def _length(report: PaperReport, experiment: PaperExperiment, notes: Sequence[st
     yield from table(
         _name("length", experiment),
         f"Length scaling: {setting(report.header.request, experiment)}",
-        "Figures after the first T tokens of the same texts, for the lanes that the paper has too, and for auto.",
+        "Figures after the first T tokens of the same texts, for auto and for the lanes that are in the paper.",
         beside_the_paper(list(rows(report, "main", experiment.data_set))),
         [
             number("T", lambda row: row.cell.length),

@@ -52,7 +52,8 @@ def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[st
     parts = [
         f"# The DynaTree paper's experiments: {escaped(request.target)} with {escaped(request.draft)}",
         "Means over prompts ± their standard deviation, and 95 % bootstrap intervals over prompts. Speeds include only "
-        "texts that equal plain decoding's; a method whose text differs is reported as different, not as fast.",
+        "texts that equal the text of plain decoding; a method whose text differs is reported as different and not as "
+        "fast.",
         *section(about),
         *section(said),
         "## Where the paper's own numbers do not hold",

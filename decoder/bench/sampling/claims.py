@@ -85,15 +85,17 @@ def of_measure(
     if others:
         second = max(others, key=lambda name: mean(iid[name]))
         quotient: float | None = known[best] / max(known[name] for name in others)
-        says = f"{what}: {paper.NAMES[best]} over {paper.NAMES[second]}, the best of the others"
+        says = f"{what}: {paper.NAMES[best]} over {paper.NAMES[second]}, the best of the other verifiers"
         yield claim(says, quotient, iid[best], iid[second])
         least = min(others, key=lambda name: mean(iid[name]))
         quotient = min(known[name] for name in others) / known[worst]
-        says = f"{what}: {paper.NAMES[least]}, the worst of the others, over {paper.NAMES[worst]}"
+        says = f"{what}: {paper.NAMES[least]}, the worst of the other verifiers, over {paper.NAMES[worst]}"
         yield claim(says, quotient, iid[least], iid[worst])
     for name in (name for name in delayed if name in iid):
         quotient = there_delayed[name] / there[name] if name in there_delayed else None
-        yield claim(f"{what}: {paper.NAMES[name]} on delayed over i.i.d. trees", quotient, delayed[name], iid[name])
+        yield claim(
+            f"{what}: {paper.NAMES[name]} on delayed trees over i.i.d. trees", quotient, delayed[name], iid[name]
+        )
     top_down = [name for name in delayed if name in there_delayed]
     if top_down and best in iid:
         first = max(top_down, key=lambda name: mean(delayed[name]))

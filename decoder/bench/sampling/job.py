@@ -165,7 +165,7 @@ def _expect(
             config = RunConfig((BASELINE,), header.request.max_new_tokens)
             text = decoded(seeded(engine, header.request, place), ids, BASELINE, config).tally.tokens
             log.add(expected(engine.pair, header.request, place, ids, list(text), chooser))
-            yield f"roots of {number} of {len(prompts)} texts"
+            yield f"roots evaluated in {number} of {len(prompts)} texts"
 
 
 def _decode(engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, selector: str) -> Iterator[str]:

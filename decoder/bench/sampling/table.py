@@ -55,20 +55,21 @@ def _heading(report: SamplingReport) -> str:
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"system load {number(machine.load_before, 1)} before the run, {number(report.load_after, 1)} after it; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
-        f"K 1 to {request.k}, L1 and L2 0 to {request.length}; {sum(map(len, request.tasks.values()))} prompts "
-        f"per setting; seed {request.seed}",
+        f"K from 1 to {request.k}, L1 and L2 from 0 to {request.length}; "
+        f"{sum(map(len, request.tasks.values()))} prompts per setting; seed {request.seed}",
         f"{report.roots} roots: one per {request.roots_every} tokens, "
         f"in texts of {request.max_new_tokens} sampled tokens",
         f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",
-        "block efficiency: by closed forms at roots; for coupled trees, in decoded texts",
+        "block efficiency: closed forms at the roots; coupled trees: from decoded texts",
         "shapes: the best on one half of the prompts, evaluated on the other half",
-        "tokens/s: of decoded texts, without the time of waiting for a processor",
+        "tokens/s: from decoded texts, without time spent waiting for a processor",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
     ]
     if request.selecting():
         trained = " and ".join(name.split()[0] for name in request.selectors)
         lines += wrapped(
-            f"selector: chooses for speed, trained for {trained}; the other verifiers use the most similar selector."
+            f"selector: chooses shapes for speed; trained for {trained}; all other verifiers use the most similar "
+            "selector."
         )
     if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
@@ -115,7 +116,7 @@ def divergence(by_depth: Divergence, k: int) -> Table:
     heads = [paper.NAMES.get(name, "bound") for name in by_depth.acceptance]
     rows = zip(map(str, range(len(by_depth.distance))), by_depth.distance, *by_depth.acceptance.values(), strict=True)
     return Table(
-        title=f"L1 distance and acceptance among {k} draws, by depth of the draft tree (figure 1)",
+        title=f"L1 distance, and acceptance with {k} draws, by depth of the draft tree (figure 1)",
         columns=(Column("depth", width=6), *(Column(head, "number", 3, 10) for head in ("L1", *heads))),
         rows=tuple(rows),
         notes=("bound: upper bound on the acceptance of any solver.",) * (BOUND in by_depth.acceptance),
@@ -157,7 +158,7 @@ def agreements(rows: Sequence[Agreement]) -> Table:
         "Expected: mean over roots. Decoded: mean over rounds; the last round is cut.",
         "Passages with few accepted tokens have more rounds and lower the decoded mean.",
     )
-    title = "Tokens a round: of decoded texts, and by closed forms on the same prompts"
+    title = "Tokens a round in decoded texts and by closed forms, on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)
 
 
@@ -180,7 +181,7 @@ def claims(rows: Sequence[Claim]) -> Table:
         (Column("here", width=17), lambda claim: interval(claim.here, short)),
         (Column("  verdict", width=0), lambda claim: f"  {claim.verdict}"),
     ]
-    return of_rows(specs, rows, title="The paper's claims: each holds if its quotient exceeds 1")
+    return of_rows(specs, rows, title="The paper's claims; a claim holds if its quotient exceeds 1")
 
 
 def _place(row: Row) -> tuple[bool, int, int, int]:

@@ -53,7 +53,9 @@ class HeatMap:
 def legend(report: SweepReport) -> list[str]:
     """Legend of the cells, as lines of text."""
     hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
-    return [_MARKS, f"each cell shows the best setting over {' and '.join(hidden)}"] if hidden else [_MARKS]
+    return (
+        [_MARKS, f"each cell shows the best setting among all values of {' and '.join(hidden)}"] if hidden else [_MARKS]
+    )
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:

@@ -116,4 +116,6 @@ def _middle(samples: Samples, figure: Figure) -> float | None:
 
 def _why(difference: Difference) -> str:
     tie = {None: "one text is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
-    return f"the text of prompt {difference.prompt + 1} first differs from ar's at token {difference.index}: {tie}"
+    return (
+        f"the text of prompt {difference.prompt + 1} first differs from that of ar at token {difference.index}: {tie}"
+    )

@@ -26,7 +26,8 @@ def heading(report: SweepReport) -> list[str]:
     request = report.request
     reference = ", ".join(f"{name} {value}" for name, value in request.reference.items())
     lines = [
-        f"{report.study}: {report.settled} of {len(report.trials)} settings of {request.space}, {report.storage}",
+        f"{report.study}: {report.settled} of {len(report.trials)} settings of {request.space} are finished; "
+        f"{report.storage}",
         f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, end of text ignored",
         f"prompts: {len(request.prompts)}; repeats: {request.repeats}; seed: {request.seed}",
         *(_machine(name, about) for name, about in report.machines.items()),
@@ -71,7 +72,7 @@ def _doubts(report: SweepReport) -> Iterator[str]:
     if disturbed := sum(outcome.disturbed for outcome in done):
         yield f"{disturbed} turns were disturbed by other processes, such as other workers"
     if tied := sum(outcome.near_ties for outcome in done):
-        yield f"{tied} texts differ from ar's by a near tie and have no speed"
+        yield f"{tied} texts differ from the text of ar by a near tie and have no speed"
 
 
 def refused(report: SweepReport) -> str:

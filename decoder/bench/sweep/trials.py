@@ -262,6 +262,6 @@ def _refuse_earlier(database: Database, transaction: Transaction) -> None:
     earlier = "SELECT 1 FROM study_user_attributes WHERE key = 'asked' LIMIT 1"
     if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
         raise DatabaseError(
-            f"{database.shown} holds sweeps of an earlier version, as studies of Optuna; show them with that "
-            "version, and let --output or --storage name another place for new sweeps"
+            f"{database.shown} holds sweeps of an earlier version of dynatui, stored as studies of Optuna; show them "
+            "with that version, and let --output or --storage name another place for new sweeps"
         )

@@ -118,8 +118,8 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
         if Trial(exact, words).tree_agrees():
             return exact
     raise PairError(
-        "the target's logits for a draft tree differ in bits from those for plain text, even row by row; "
-        "leave out --exact, or choose models of another family"
+        "the target's logits for a draft tree differ in bits from those for plain text, even if rows are computed "
+        "one by one; leave out --exact, or choose models of another family"
     )
 
 

@@ -32,7 +32,7 @@ def _ignore() -> None:
 
 def _no_rows(layer: int, *_: Tensor) -> tuple[Tensor, Tensor]:
     raise ValueError(
-        f"the keys of layer {layer} are cached inside the module, which owns the layer's state, and cannot be read here"
+        f"the keys of layer {layer} cannot be read here: the module that owns the layer's state caches them itself"
     )
 
 

@@ -67,8 +67,8 @@ class StateLayers(Cache):
         """See `Layers`."""
         if len(key_states) > 1:
             raise ValueError(
-                f"the keys of layer {layer_idx} are cached inside the module, which owns the layer's state, and cannot "
-                "be read here"
+                f"the keys of layer {layer_idx} cannot be read here: the module that owns the layer's state caches "
+                "them itself"
             )
         return self._rows.update(key_states, value_states, layer_idx)
 

@@ -38,7 +38,7 @@ def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.d
     if EMBEDDING not in tensors and shape.layer.hidden_size != shape.target_width:
         raise ModelError(
             f"{shown} lacks {EMBEDDING} of shape {written(known[EMBEDDING])}, and the target's embedding, of width "
-            f"{shape.target_width}, does not fit; {AGAIN}"
+            f"{shape.target_width}, cannot replace it; {AGAIN}"
         )
     tokens = token_ids(shown, tensors, shape.layer.vocab_size)
     rows = tensors.pop(EMBEDDING, None)

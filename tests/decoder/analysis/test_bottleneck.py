@@ -57,7 +57,7 @@ def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
     limits = found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), plain=None)
     assert limits.speedup is None
     assert limits.bound("verification") is None
-    assert "5 rounds of ar or more in the same run would show" in verdict(limits, "linear")[0]
+    assert "at least 5 rounds of ar in the same run would show" in verdict(limits, "linear")[0]
 
 
 def test_parts_that_are_not_known_bound_nothing() -> None:
@@ -113,7 +113,7 @@ def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
     few = structs.replace(PLAIN, rounds=FEWEST_ROUNDS - 1)
     told = verdict(found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), few), "linear")[0]
     assert "add ar" not in told
-    assert "5 rounds of ar or more" in told
+    assert "at least 5 rounds of ar" in told
 
 
 @pytest.mark.parametrize("part", ["draft", "host"])
@@ -139,7 +139,7 @@ def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_deco
     [
         ("agreement", "25% of 4 drafted levels accepted; a better draft or smaller trees would help"),
         ("draft", "drafting takes 75% of a round; a smaller draft or shallower trees would help"),
-        ("verification", "verification grows with rows: 17 rows take 6x of one; smaller trees would help"),
+        ("verification", "verification grows with rows: 17 rows take 6x as long as one; smaller trees would help"),
         (
             "host",
             "75% of a round are neither drafting nor verification; a faster decoding path or larger models would help",

@@ -120,8 +120,8 @@ def test_without_a_part_the_other_rounds_are_left() -> None:
     ("figures", "long", "short"),
     [
         ([(0, 0, 0.0)], None, None),
-        ([(1, 1, 1.068)], "rates leave out 1 stalled round of 1.07 s", "1 stalled round left out"),
-        ([(1, 1, 1.0), (2, 2, 2.0)], "rates leave out 3 stalled rounds of 3.00 s", "3 stalled rounds left out"),
+        ([(1, 1, 1.068)], "rates leave out 1 stalled round (1.07 s)", "1 stalled round left out"),
+        ([(1, 1, 1.0), (2, 2, 2.0)], "rates leave out 3 stalled rounds (3.00 s)", "3 stalled rounds left out"),
         (
             [(30, 0, 0.0)],
             "the machine is busy: 30 rounds waited long for a processor; rates count them",
@@ -129,7 +129,7 @@ def test_without_a_part_the_other_rounds_are_left() -> None:
         ),
         (
             [(30, 1, 1.98), (9, 0, 0.0)],
-            "the machine is busy: 39 rounds waited long for a processor; rates leave out 1 stalled round of 1.98 s",
+            "the machine is busy: 39 rounds waited long for a processor; rates leave out 1 stalled round (1.98 s)",
             "busy machine: 39 rounds stalled",
         ),
     ],

@@ -193,7 +193,7 @@ def test_a_text_that_differs_by_design_has_a_speed_and_is_no_fault() -> None:
     assert differences(samples, never) == []
     told = speeds(rows(samples, seed=0, bandwidth=None), None)
     assert told.rows[1][-1] == "own"
-    assert told.notes == ("own: a text that differs from ar's by design; its speed counts.",)
+    assert told.notes == ("own: a text that differs from the text of ar by design; its speed counts.",)
 
 
 def test_a_text_that_differs_before_it_may_has_no_speed_and_is_judged() -> None:

@@ -188,7 +188,7 @@ def test_a_model_that_overflows_in_its_dtype_is_refused(family: str) -> None:
     module = tiny.build(tiny.FAMILIES[family](), seed=1)
     module.get_output_embeddings().weight.data.mul_(1e5)
     probe(LanguageModel.of_module(module, family))
-    with pytest.raises(PairError, match=f"{family} computes logits in float16 that are not finite; .*float32"):
+    with pytest.raises(PairError, match=f"{family} computes logits that are not finite in float16; .*float32"):
         probe(LanguageModel.of_module(module.to(torch.float16), family))
 
 

@@ -50,7 +50,7 @@ def test_texts_are_measured_by_the_leader_without_transformers_own_generation(ti
     assert [row.same for row in done.report.rows] == [1, 1, 1]
     pair = tiny_models.pair("llama")
     assert done.report.texts[0] == tiny_models.generate(pair, "float32", "The tree grows", 12)
-    assert "transformers' own generation is left out: it needs the whole target in one process, not in parts" in notes
+    assert "transformers' own generation is left out: it needs the whole target in one process" in notes
 
 
 @pytest.mark.usefixtures("found")

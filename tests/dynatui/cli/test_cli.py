@@ -257,7 +257,7 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--rho-stop 0.9", "rho_stop is 0.9"),
         ("--branching 1,2", "give 3 whole numbers, for example 1,2,3"),
         ("--branching 1,2,x", "give 3 whole numbers, for example 1,2,3"),
-        ("--branching 3,2,1", "give three rising numbers"),
+        ("--branching 3,2,1", "give three numbers from 1 up"),
         ("--fixed 5", "give depth and branching, optionally also path probability and number of nodes"),
         ("--fixed 5,2,x", "for example 5,2 or 5,2,0.05,256"),
         ("--fixed 5,2,7", "the fixed tree's tau is 7; give 0 to 1"),

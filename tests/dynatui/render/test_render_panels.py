@@ -175,10 +175,10 @@ def test_below_the_race_stands_what_limits_the_watched_method_and_what_would_hel
     slow = [structs.replace(each, verify_s=verify_s, draft_s=0.0001, accepted=[1, 3, 5]) for each in trees]
     plain = [structs.replace(plain_round("ar", number), verify_s=0.006) for number in range(8)]
     told = state_of([run(), *slow, *plain])
-    grows = f"verification grows with rows: 6 rows take {growth} of one"
+    grows = f"verification grows with rows: 6 rows take {growth} as long as one"
     assert f"{grows}; smaller trees would help" in lines(race(Scene(told), 120, 8))[5]
     assert f"dynatree: {grows} (if they took as long as one: " in lines(race(Scene(told), 150, 8))[5]
-    assert f"6 rows take {growth} of one: smaller trees" in "".join(lines(race(Scene(told), 50, 8))[4:6])
+    assert f"6 rows cost {growth} one row: smaller trees" in "".join(lines(race(Scene(told), 50, 8))[4:6])
     assert "verification" not in "\n".join(lines(race(Scene(structs.replace(told, chosen="ar")), 120, 8)))
 
 

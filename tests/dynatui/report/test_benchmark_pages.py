@@ -173,7 +173,7 @@ def test_nothing_of_a_hostile_benchmark_runs_and_pages_fit_their_window(
 
 def test_what_must_be_known_of_a_claim_s_number_is_told_and_why_there_are_no_claims() -> None:
     body = plain(paper_page("out", paper_report(), []).body)
-    assert "relative to an undisturbed AR it is 1.44" in body
+    assert "relative to an undisturbed AR the quotient is 1.44" in body
     sampled = plain(paper_page("out", paper_report(request(prompts=2, temperature=0.6)), []).body)
     assert "are about greedy decoding; here tokens were sampled" in sampled
 

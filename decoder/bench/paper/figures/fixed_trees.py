@@ -40,7 +40,9 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
     figure, (upper, (speedup, path, acceptance)) = sheet(2, 3, width=13, height=7.4)
     _along_sides(upper, trees)
     heat_map(speedup, at_best_threshold(trees, SPEEDUP), "{:.2f}".format)
-    name_axes(speedup, title=f"(d) {SPEEDUP_UNIT} at each cell's fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    name_axes(
+        speedup, title=f"(d) {SPEEDUP_UNIT} with the fastest τ of each cell", x=SIDES["branching"], y=SIDES["depth"]
+    )
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
     return sign(figure, report, cells, _remark(trees))
@@ -94,7 +96,9 @@ def _path_lengths(axes: Axes, trees: Grid) -> None:
     lengths = at_best_threshold(trees, "paper_path_length")
     if lengths:
         heat_map(axes, lengths, "{:.2f}".format)
-    name_axes(axes, title="(e) l-bar (tokens a round) at each cell's fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    name_axes(
+        axes, title="(e) l-bar (tokens a round) with the fastest τ of each cell", x=SIDES["branching"], y=SIDES["depth"]
+    )
 
 
 def _acceptance(axes: Axes, trees: Grid) -> None:
@@ -121,4 +125,4 @@ def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
     level(axes, 1)
     axes.margins(x=0.12, y=0.35)
     ticks_at(axes, [length for length, _, _ in tops])
-    name_axes(axes, title="(d) fastest tree of every length", x="T, new tokens", y=SPEEDUP_UNIT)
+    name_axes(axes, title="(d) fastest tree at each text length", x="T, new tokens", y=SPEEDUP_UNIT)

@@ -60,11 +60,11 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
     remarks = []
     if absent:
-        remarks.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from ar's")
+        remarks.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from the text of ar")
     if partly:
         remarks.append(
-            f"speed of {listed([names[name] for name in names if name in partly])}: only on prompts whose "
-            "text equals ar's"
+            f"speed of {listed([names[name] for name in names if name in partly])}: only on prompts for "
+            "which the text equals the text of ar"
         )
     if not report.complete:
         remarks.append("the measurement is not complete")

@@ -35,7 +35,7 @@ def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
     _over_length(acceptance, drafting, cells, "paper_acceptance", scale=100)
     name_axes(speed, title="(a) throughput", x=LENGTH, y="speed (tokens/s)")
     name_axes(tokens, title="(b) tokens a round", x=LENGTH, y="L-bar (tokens)")
-    name_axes(path, title="(c) mean over prompts of tokens a round", x=LENGTH, y="l-bar (tokens)")
+    name_axes(path, title="(c) tokens a round, mean over prompts", x=LENGTH, y="l-bar (tokens)")
     name_axes(acceptance, title="(d) acceptance", x=LENGTH, y="the paper's formula (%)")
     figure.legend(*tokens.get_legend_handles_labels(), loc="outside upper center", ncols=len(lanes))
     return sign(figure, report, [cell for cell in cells if any(cell.lane == lane.name for lane in lanes)])

@@ -38,7 +38,10 @@ def tree_config_comparison(report: PaperReport) -> Figure | None:
     for axes, letter, (along, each) in zip(row, "abc", PANELS.items(), strict=True):
         _curves(axes, trees, along, each)
         name_axes(axes, title=f"({letter}) speed over {SIDES[along].partition(' (')[0]}", x=SIDES[along], y=SPEED_UNIT)
-    remark = f"star: fastest tree, {described(best(trees))}; all curves have this tree's third parameter"
+    remark = (
+        f"star: fastest tree, {described(best(trees))}; in each panel, the parameter that is not varied has the value "
+        "of this tree"
+    )
     return sign(figure, report, cells, remark)
 
 

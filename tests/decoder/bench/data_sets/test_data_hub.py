@@ -91,7 +91,7 @@ def test_offline_without_a_copy_says_how_it_was_set(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_gated_repository_says_where_to_ask(hub: Hub) -> None:
-    page = "ask for it on https://huggingface.co/datasets/someone/books and log in with: hf auth login"
+    page = "ask for access on https://huggingface.co/datasets/someone/books and log in with: hf auth login"
     assert page in refused(hub, 403, "GatedRepo")
 
 

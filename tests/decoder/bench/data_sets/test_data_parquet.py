@@ -70,7 +70,7 @@ def test_a_missing_folder_for_temporary_files_is_not_blamed_on_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    with pytest.raises(PromptError, match=r"No such file or directory: .*; check its permissions, and the disk of TM"):
+    with pytest.raises(PromptError, match=r"No such file or directory: .*; check its permissions, and the space in TM"):
         list(column(written(tmp_path / "a.parquet", GOOD)))
 
 

@@ -72,7 +72,7 @@ def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
     parted = {("alg1", 3), ("phase 1", 2)}
     found = by_name(paper_report(TEN, different=parted, near_ties=parted))["lossless"]
     assert found.verdict == "cannot tell"
-    assert "2 first differ from ar's at a tie" in found.tested
+    assert "2 first differ from ar's text at a tie" in found.tested
 
 
 def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:
@@ -246,7 +246,9 @@ def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
         return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
 
     assert "127.9" in note(paper_claims.GROWS, "WikiText-2")
-    assert "; relative to an undisturbed AR it is 1.44" in note(paper_claims.FASTER, "PG-19-style (books_test)")
+    assert "; relative to an undisturbed AR the quotient is 1.44" in note(
+        paper_claims.FASTER, "PG-19-style (books_test)"
+    )
     assert "D_max=9" in note(paper_claims.BEATS_LINEAR, "PG-19-style (books_test)")
     assert note(paper_claims.FASTER, "WikiText-2") == ""
     assert cells[paper_claims.LOSSLESS.says, "WikiText-2"] is None
@@ -256,7 +258,7 @@ def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usua
     assert (usual["faster_than_ar"].doubt, usual["beats_hf"].doubt[:8]) == ("", "at T=500")
     short = by_name(paper_report(request(prompts=6, lengths=(64, 128), sets=("wikitext",))))
     assert short["faster_than_ar"].doubt == "at T=1500"
-    assert short["depth_dominates"].doubt.startswith("at T=1500; phase 1 is from the authors' logs")
+    assert short["depth_dominates"].doubt.startswith("at T=1500; the numbers of phase 1 are from the authors' logs")
     assert short["lossless"].doubt == ""
 
 
@@ -308,5 +310,5 @@ def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
 def test_a_spread_decides_only_where_it_is_clear() -> None:
     clear, unclear = (by_name(with_speeds(10, before, 10))["history_stabilises"] for before in (100, 11))
     assert clear.verdict == "holds"
-    assert "with an interval of 99%" in clear.tested
+    assert "The interval covers 99%" in clear.tested
     assert unclear.verdict == "cannot tell"

@@ -196,12 +196,12 @@ def test_every_lane_with_a_speed_is_compared_across_data_sets() -> None:
 
 
 def test_a_lane_without_a_speed_is_named_below() -> None:
-    assert "no speed of Streaming: the text differs from ar's" in small_lines(drawn("dataset_comparison"))
+    assert "no speed of Streaming: the text differs from the text of ar" in small_lines(drawn("dataset_comparison"))
 
 
 def test_a_lane_with_some_other_texts_is_named_below() -> None:
     report = paper_report(different=[("phase 3", 0)])
-    assert "speed of DynaTree: only on prompts whose text equals ar's" in small_lines(
+    assert "speed of DynaTree: only on prompts for which the text equals the text of ar" in small_lines(
         drawn("main_results_bars", report)
     )
 

@@ -170,6 +170,8 @@ def test_a_cell_is_written_with_what_is_known_of_it(cell: Cell, text: tuple[str,
 
 def test_what_is_defined_otherwise_than_in_the_paper_is_said_below(usual: dict[str, Table]) -> None:
     for name in ("main_wikitext", "length_books"):
-        assert any("do not include the prefill of the prompt; the paper's do" in note for note in usual[name].notes)
+        assert any("of the prompt; the paper's tokens/s include it" in note for note in usual[name].notes)
     for name in ("verification_books", "ablation_wikitext"):
-        assert any("here they draft D levels, and commit at most D + 1" in note for note in usual[name].notes)
+        assert any(
+            "Here they have D drafted levels, and a round commits at most D + 1" in note for note in usual[name].notes
+        )

@@ -37,8 +37,8 @@ def test_a_task_has_the_first_turns_of_its_category(tmp_path: Path) -> None:
     ("questions", "name", "fault", "why"),
     [
         (QUESTIONS, "law", ConfigError, "--tasks names 'law', which is unknown; choose from math, coding"),
-        ("no json", "math", PromptError, "is no question of Spec-Bench"),
-        ('{"question_id": 1}', "math", PromptError, "is no question of Spec-Bench"),
+        ("no json", "math", PromptError, "is not a question of Spec-Bench"),
+        ('{"question_id": 1}', "math", PromptError, "is not a question of Spec-Bench"),
     ],
 )
 def test_tasks_that_are_not_there_are_refused(

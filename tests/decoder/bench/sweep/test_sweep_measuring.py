@@ -75,7 +75,7 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
     monkeypatch.setattr(measuring, "own", longer)
     worker = ready(job(tiny_models), nothing_said)
     assert worker.measure(worker.request.settings[0]) == Refused(
-        reason="the text of prompt 1 first differs from ar's at token 7: one text is shorter"
+        reason="the text of prompt 1 first differs from that of ar at token 7: one text is shorter"
     )
 
 
@@ -107,8 +107,8 @@ def test_a_text_that_differs_by_a_near_tie_has_no_speed_and_the_others_have(
 @pytest.mark.parametrize(
     ("ties", "said"),
     [
-        ((True, True), "prompt 1 first differs from ar's at token 3: a near tie"),
-        ((True, False), "prompt 2 first differs from ar's at token 3: no tie"),
+        ((True, True), "prompt 1 first differs from that of ar at token 3: a near tie"),
+        ((True, False), "prompt 2 first differs from that of ar at token 3: no tie"),
     ],
 )
 def test_a_setting_of_other_texts_is_refused(

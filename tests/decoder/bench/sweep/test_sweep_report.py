@@ -108,12 +108,12 @@ def test_what_figures_must_be_read_with_is_told() -> None:
     text = on_sweep(report([doubtful, done(1, 1.4)]))
     assert "the best of many settings looks faster than it is" in text
     assert "3 turns were disturbed by other processes" in text
-    assert "2 texts differ from ar's by a near tie" in text
+    assert "2 texts differ from the text of ar by a near tie" in text
     assert "disturbed" not in on_sweep(report([done(1, 1.4)]))
 
 
 def test_a_map_says_which_axis_it_does_not_show() -> None:
-    assert legend(report())[1:] == ["each cell shows the best setting over tau"]
+    assert legend(report())[1:] == ["each cell shows the best setting among all values of tau"]
     two = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
     assert legend(report(question=two))[1:] == []
 

@@ -199,5 +199,5 @@ def test_sweeps_that_were_kept_as_studies_of_optuna_are_refused_and_its_other_st
         make(understood(database))
         study.set_user_attr("asked", {"space": "fixed"})
     for use in (make, require_sweeps):
-        with pytest.raises(DatabaseError, match="holds sweeps of an earlier version, as studies of Optuna"):
+        with pytest.raises(DatabaseError, match="sweeps of an earlier version of dynatui, stored as studies of Optuna"):
             use(understood(database))
