@@ -190,7 +190,7 @@ def decode_line(line: bytes, number: int) -> Event:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
             raise RecordingError(
-                f"line {number}: a newer dynatui wrote this line (schema {head.schema}, this one reads {SCHEMA}); "
+                f"line {number}: a newer dynatui wrote this line (schema {head.schema}, this version reads {SCHEMA}); "
                 "update dynatui"
             )
         event: Event = _decoder.decode(line)

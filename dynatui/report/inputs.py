@@ -201,7 +201,7 @@ def _decoded(content: bytes, kind: type[T], where: str) -> T:
 def _require_readable(written: _Schema, supported: int, where: str) -> None:
     if written.schema > supported:
         raise InputError(
-            f"{where} was written by a newer dynatui (schema {written.schema}, this one reads {supported}); "
+            f"{where} was written by a newer dynatui (schema {written.schema}, this version reads {supported}); "
             "update dynatui"
         )
 

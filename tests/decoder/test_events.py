@@ -187,7 +187,7 @@ def test_a_hostile_line_is_refused_by_its_number(line: bytes) -> None:
 
 
 def test_a_newer_recording_tells_to_update() -> None:
-    said = rf"newer dynatui wrote this line \(schema {SCHEMA + 1}, this one reads {SCHEMA}\); update dynatui"
+    said = rf"newer dynatui wrote this line \(schema {SCHEMA + 1}, this version reads {SCHEMA}\); update dynatui"
     with pytest.raises(RecordingError, match=said):
         decode_line(written(RUN, schema=SCHEMA + 1), 1)
 

@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "no text": ([bytes(range(256)) * 10], "line 1"),
     "nothing": ([b""], "holds no complete event"),
     "another encoding": ([encode(RUN).decode().encode("utf-16")], "line 1"),
-    "a newer schema": ([line(RUN, schema=SCHEMA + 1)], f"schema {SCHEMA + 1}, this one reads {SCHEMA}"),
+    "a newer schema": ([line(RUN, schema=SCHEMA + 1)], f"schema {SCHEMA + 1}, this version reads {SCHEMA}"),
 }
 
 SHOWN: dict[str, list[bytes]] = {

@@ -241,7 +241,7 @@ def test_an_event_before_any_run_is_refused(path: Path) -> None:
 
 def test_a_newer_schema_is_refused_by_both_numbers(path: Path) -> None:
     path.write_bytes(encode(structs.replace(run(), schema=99)).replace(b'"seed"', b'"novel":true,"seed"'))
-    assert f"schema 99, this one reads {SCHEMA}" in refusal(path)
+    assert f"schema 99, this version reads {SCHEMA}" in refusal(path)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
