@@ -78,7 +78,7 @@ class Kind:
     family: str
     config: Mapping[str, Any]
     beside: str = "Llama"
-    """Name of the full-attention model with which this model is compared; both models have the same `native`."""
+    """Name of the full-attention model with which this model is compared; both models are native, or neither is."""
     native: bool = False
     """Whether the engine's native code runs the model; if False, the model's transformers module runs it."""
 
@@ -125,7 +125,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     cache_bytes: int
     """Allocated bytes of the cache: rows of keys and values, and states."""
     ring_bytes: int | None
-    """Bytes of the keys and values if layers with windows kept only their windows; None if no layer has a window."""
+    """Bytes of keys and values if layers with windows kept only tokens in the windows; None if no layer has a window."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

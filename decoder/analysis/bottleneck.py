@@ -211,7 +211,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
-    """Limit with the largest upper bound; None if its gain is below `FULL_SPEED`."""
+    """Limit with the largest upper bound; None if even this bound's gain is below `FULL_SPEED`."""
     first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 
@@ -245,8 +245,8 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Values of the figures that the wordings of limits contain; keys are the figures' names. A figure is left out if
-    it is unknown for any case.
+    """Values of the figures that appear in the wordings of limits, by figure name. A figure that is unknown for at
+    least one case is left out.
     """
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
