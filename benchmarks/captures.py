@@ -1,4 +1,4 @@
-"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and the captures' share of the first text.
+"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and of all captures in the first text.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 

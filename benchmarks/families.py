@@ -125,7 +125,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     cache_bytes: int
     """Allocated bytes of the cache: rows of keys and values, and states."""
     ring_bytes: int | None
-    """Bytes of keys and values if layers with windows kept only tokens in the windows; None if no layer has a window."""
+    """Bytes of keys and values if layers with windows kept only their windows; None if no layer has a window."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class Profile:
     nodes: float
     busy_us: float
     gap_us: float
-    """Idle time between the end of one launch and the start of the next."""
+    """Idle time between launches, from the end of each launch to the start of the next launch."""
     longest_gap_us: float
     replays: list[Replays]
     kernels: list[Share]

@@ -1,4 +1,4 @@
-"""Cost of the Gumbel noise of coupled sampling: its share of each method's decode time, for the embedded pair.
+"""Cost of the Gumbel noise of coupled sampling: the noise's share of each method's decode time, for the embedded pair.
 
     python benchmarks/noise.py FILE ...
 

@@ -224,7 +224,7 @@ def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
 
 
 def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
-    """Remedies of the two largest limits, the largest first."""
+    """Remedies for the two limits with the largest bounds, in this order; a single remedy if the method is hopeless."""
     if is_hopeless(bottleneck):
         return (WITHOUT_HOPE.whole,)
     return tuple(WORDS[bound.limit].remedy.whole for bound in bottleneck.bounds[:2] if bound.gain >= FULL_SPEED)

@@ -219,7 +219,7 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
 
 
 def _without_budget(growth: _Growth) -> _Choice:
-    """Selection of nodes without a node budget."""
+    """Selection of nodes if the rule has no node budget: every node that would have been drafted."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__
 

@@ -105,7 +105,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level such that the rounds of this and all higher levels are few enough to be left out (see `FEW`)."""
+    """Lowest level for which the rounds of this level and all higher levels are few enough to be left out (`FEW`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)

@@ -1,4 +1,4 @@
-"""Totals of a run with fewer new tokens, computed from the totals after each round of a longer run.
+"""Totals that a run with fewer new tokens would have, computed from the totals after each round of a longer run.
 
 All functions are pure.
 
