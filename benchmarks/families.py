@@ -225,7 +225,7 @@ def made(kinds: Sequence[Kind]) -> dict[str, LanguageModel]:
 
 @torch.inference_mode()
 def reader(kind: Kind, model: LanguageModel, tokens: int) -> Reader:
-    """The model after it has read a random text and made its first passes, which are the slowest."""
+    """The model after it has read a random text and run its first passes, which are slower than all later passes."""
     text = torch.randint(model.width, (tokens,), generator=torch.Generator().manual_seed(SEED)).tolist()
     cache = model.new_cache(tokens + len(TREE))
     model.read(cache, text)

@@ -155,8 +155,8 @@ SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
     (120, 40): (10, Bar(40_000, 20)),
     (200, 60): (10, Bar(float("inf"))),
 }
-"""Frames per second and limits, by terminal size. When the CPU limit was set, a frame took 12 to 17 times as long as the
-reference task.
+"""Frames per second and limits, by terminal size. When the CPU limit was set, a frame took 12 to 17 times as long as
+the reference task.
 """
 
 

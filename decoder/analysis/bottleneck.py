@@ -21,7 +21,7 @@ FULL_SPEED = 1.02
 
 @dataclass(frozen=True)
 class Bound:
-    """Upper bound of a method's speed-up from the removal of one limit."""
+    """Upper bound of the speed-up that the removal of one limit would give a method."""
 
     limit: Limit
     gain: float
