@@ -33,13 +33,13 @@ class Status:
     state: State
     """How the step ended; "stopped" means that this program was killed while the step ran."""
     exit_code: int | None
-    """Exit code of the step; None if the step was killed or "stopped"."""
+    """Exit code of the step; None if the step was killed, or if its state is "stopped"."""
     seconds: float
     began_at: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     left_out: tuple[str, ...] = ()
-    """Names of the step's files that are not kept, because with them the kept files would exceed `FILES_BYTES`."""
+    """Names of the step's files that are left out so that the kept files do not exceed `FILES_BYTES`."""
 
 
 @dataclass(frozen=True)

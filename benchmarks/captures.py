@@ -1,9 +1,10 @@
-"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and total time of captures in a first text.
+"""Cost of capturing the CUDA graphs of method `auto`: time of each capture, and of all captures in the first text.
 
     python benchmarks/captures.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tokens 1900
 
-Reported round times exclude captures, although a user waits while a graph is captured. Random tokens are decoded with
-random weights, as in `dynatui bench speed --shapes`, so method `auto` cannot be faster than method `ar`.
+The round times that dynatui reports do not include captures, although the user has to wait for each capture. Random
+tokens are decoded with random weights, as in `dynatui bench speed --shapes`, so method `auto` cannot be faster than
+method `ar`.
 """
 
 import argparse
@@ -105,7 +106,7 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
 
 def measured(engine: "Engine", tokens: int, repeats: int, say: Callable[[str], object]) -> Measurements:
     """Captures all graphs and reports their times; then decodes texts of `tokens` tokens. The first text needs a
-    new slot, so it includes captures.
+    new slot, so its time includes captures.
     """
     import torch  # noqa: PLC0415
 

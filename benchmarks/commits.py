@@ -87,7 +87,7 @@ def without_times(value: Any) -> Any:
 
 
 def figures(recording: Path) -> dict[str, list[Any]]:
-    """Values, by name, that must be equal in both checkouts: events of each method and round, and texts.
+    """Values that must be equal in both checkouts, by name: the events of each method and round, and the texts.
 
     Events are grouped by method, since the order of events of different methods depends on time.
     """
@@ -138,7 +138,10 @@ def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[
 
 
 def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """Compares the text and JSON output of `dynatui replay` for the tests' recordings; yields tuples like `decoded`."""
+    """For each recording of the tests, compares what `dynatui replay` prints as text and as JSON.
+
+    Yields the same kind of tuples as `decoded`.
+    """
     for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
         for form in ("--headless", "--json"):
             mine, theirs = (run_dynatui(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
@@ -196,7 +199,7 @@ def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[flo
 
 
 def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
-    """Prints the comparison of `same`; returns 1 if anything differs."""
+    """Prints the results of the command `same`; returns 1 if anything differs."""
     worst = 0
     for name, count, differ in (*replayed(other), snapshots(other), *decoded(other, prompts, tokens)):
         names = ", ".join(differ[:8]) + (", ..." if len(differ) > 8 else "")

@@ -78,7 +78,7 @@ class Kind:
     family: str
     config: Mapping[str, Any]
     beside: str = "Llama"
-    """Name of the full-attention model with which this model is compared; both models have the same `native`."""
+    """Name of the full-attention model with which this model is compared; both models are native, or neither is."""
     native: bool = False
     """Whether the engine's native code runs the model; if False, the model's transformers module runs it."""
 
@@ -125,7 +125,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     cache_bytes: int
     """Allocated bytes of the cache: rows of keys and values, and states."""
     ring_bytes: int | None
-    """Bytes of the keys and values if layers with windows kept only their windows; None if no layer has a window."""
+    """Bytes of keys and values if layers with windows kept only their windows; None if no layer has a window."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +225,7 @@ def made(kinds: Sequence[Kind]) -> dict[str, LanguageModel]:
 
 @torch.inference_mode()
 def reader(kind: Kind, model: LanguageModel, tokens: int) -> Reader:
-    """The model after it has read a random text and made its first passes, which are the slowest."""
+    """The model after it has read a random text and run its first passes, which are slower than all later passes."""
     text = torch.randint(model.width, (tokens,), generator=torch.Generator().manual_seed(SEED)).tolist()
     cache = model.new_cache(tokens + len(TREE))
     model.read(cache, text)

@@ -23,7 +23,9 @@ from threading import Thread
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 5.0
-"""Seconds after which the keeper stops trying to kill descendants: one that is blocked in a driver cannot be killed."""
+"""Seconds after which the keeper stops trying to kill the command's descendants, since a process that is blocked in a
+driver cannot be killed.
+"""
 
 
 def main(arguments: Sequence[str]) -> None:

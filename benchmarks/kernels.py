@@ -31,7 +31,7 @@ WIDTH = 90
 
 @dataclass(frozen=True)
 class Kernel:
-    """One execution of a kernel or a copy on the device."""
+    """One execution of a kernel, or one memory copy, on the device."""
 
     name: str
     start_us: float
@@ -69,7 +69,7 @@ class Profile:
     nodes: float
     busy_us: float
     gap_us: float
-    """Idle time between the end of one launch and the start of the next."""
+    """Idle time between launches, from the end of each launch to the start of the next launch."""
     longest_gap_us: float
     replays: list[Replays]
     kernels: list[Share]
@@ -147,7 +147,7 @@ def page(result: Profile) -> str:
 
 
 def kernels_of(events: Iterable[Any]) -> list[Kernel]:
-    """Kernels and copies among the profiler's events."""
+    """Executions of kernels, and memory copies, among the profiler's events."""
     return [
         Kernel(
             event.name(),
@@ -161,7 +161,7 @@ def kernels_of(events: Iterable[Any]) -> list[Kernel]:
 
 
 def measured(arguments: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
-    """Profile of the rounds with one sampling setting, and names and values of the setting for the JSON file."""
+    """Profile of the rounds with one sampling setting, and all settings of the measurement for the JSON file."""
     import torch  # noqa: PLC0415 - slow, so after the options are checked
 
     from decoder.bench.shapes import random_prompt  # noqa: PLC0415

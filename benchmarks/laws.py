@@ -80,7 +80,7 @@ def run(group: Group, case: Case, output: Path) -> State:
 
 
 def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str], object]) -> bool:
-    """Runs every case whose name contains `only`; returns whether all of them pass."""
+    """Runs every case whose name contains `only`; returns whether all these cases pass."""
     output.mkdir(parents=True, exist_ok=True)
     right = True
     for group, case in _cases(groups):

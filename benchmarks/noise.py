@@ -1,4 +1,4 @@
-"""Cost of the Gumbel noise of coupled sampling: its share of each method's decode time, for the embedded pair.
+"""Cost of the Gumbel noise of coupled sampling: the noise's share of each method's decode time, for the embedded pair.
 
     python benchmarks/noise.py FILE ...
 
@@ -59,7 +59,7 @@ def share(engine: Engine, prompt: str, method: str) -> float:
 
 
 def main() -> int:
-    """Prints the share of each method; returns 1 if a share may exceed the limit."""
+    """Prints the share of each method; returns 1 if the upper end of a share's interval exceeds the limit."""
     parser = argparse.ArgumentParser(description="Cost of the Gumbel noise of coupled sampling.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text file whose beginning is the prompt")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="number of decodings of each prompt")

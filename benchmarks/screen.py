@@ -1,4 +1,4 @@
-"""Cost of the screen: bytes written to the terminal and CPU time per frame, for a recorded trace in a pseudo-terminal.
+"""Cost of the screen: bytes per second to the terminal, and CPU time per frame, measured in a pseudo-terminal.
 
     python benchmarks/screen.py
 
@@ -155,8 +155,8 @@ SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
     (120, 40): (10, Bar(40_000, 20)),
     (200, 60): (10, Bar(float("inf"))),
 }
-"""Frames per second and limits, by terminal size; the CPU limit was set when a frame took 12 to 17 times as
-long as the reference task.
+"""Frames per second and limits, by terminal size. When the CPU limit was set, a frame took 12 to 17 times as long as
+the reference task.
 """
 
 

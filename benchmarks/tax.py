@@ -38,7 +38,7 @@ BAR = 0.05
 _SIZE, _FPS = (120, 40), 10
 _TOKENS = 320
 _CONFIG = RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS, dynatree=PRESETS["paper"])
-"""Configuration with a fixed tree rule, so that the kind of rounds does not depend on measured times."""
+"""Configuration with a fixed tree rule, so that the trees do not depend on measured times."""
 _SETTLE_S = 0.4
 """Time before each run, in seconds, for the screen to draw changes that it has not drawn yet."""
 _WARM_RUNS = 2
@@ -49,7 +49,7 @@ _PROMPT = "The captain went down to the harbour before the sun was up, and there
 
 
 class Trial:
-    """Pairs of runs, one with drawing and one without; records the rounds per second of each run."""
+    """Pairs of runs: one run of each pair is with drawing, the other without. Records each run's rounds per second."""
 
     def __init__(self, pairs: int, notes: Path) -> None:
         self.drawing = True
@@ -129,7 +129,9 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Prints rounds per second with and without drawing, and the slow-down; returns 1 if it may exceed the limit."""
+    """Prints rounds per second with and without drawing, and the slow-down with its confidence interval; returns 1 if
+    the upper end of the interval exceeds the limit.
+    """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)

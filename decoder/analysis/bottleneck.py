@@ -21,7 +21,7 @@ FULL_SPEED = 1.02
 
 @dataclass(frozen=True)
 class Bound:
-    """Upper bound of a method's speed-up from the removal of one limit."""
+    """Upper bound of the speed-up that the removal of one limit would give a method."""
 
     limit: Limit
     gain: float
@@ -211,7 +211,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
-    """Limit with the largest upper bound; None if its gain is below `FULL_SPEED`."""
+    """Limit with the largest upper bound; None if even this bound's gain is below `FULL_SPEED`."""
     first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 
@@ -224,7 +224,7 @@ def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
 
 
 def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
-    """Remedies of the two largest limits, the largest first."""
+    """Remedies for the two limits with the largest bounds, in this order; a single remedy if the method is hopeless."""
     if is_hopeless(bottleneck):
         return (WITHOUT_HOPE.whole,)
     return tuple(WORDS[bound.limit].remedy.whole for bound in bottleneck.bounds[:2] if bound.gain >= FULL_SPEED)
@@ -245,8 +245,8 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Values of the figures that the wordings of limits contain; keys are the figures' names. A figure is left out if
-    it is unknown for any case.
+    """Values of the figures that appear in the wordings of limits, by figure name. A figure that is unknown for at
+    least one case is left out.
     """
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],

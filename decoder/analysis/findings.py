@@ -1,6 +1,6 @@
 """Findings about the bottlenecks of many runs: each finding is stated once, with all cases to which it applies.
 
-A case is one method of one run, and is counted under its main limit. This module knows neither recordings nor output.
+A case is one method of one run. Cases are grouped by main limit. This module knows neither recordings nor output.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ YELLOW, RED = 2.5, 4.0
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """A sum of terms with mean 0, and the sum of their variances."""
+    """A sum of terms, each of which has mean 0, and the sum of the terms' variances."""
 
     total: float = 0.0
     variance: float = 0.0
@@ -105,7 +105,7 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """Sums over the nodes of one depth that were visited and had sampled children."""
+    """Sums over all nodes at one depth that have sampled children and that the verifier visited."""
 
     visits: int = 0
     """Number of visited nodes with sampled children."""

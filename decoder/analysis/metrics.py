@@ -122,7 +122,7 @@ class Tally(msgspec.Struct, frozen=True):
     commit_s: float | None = 0.0
     stalls: Stalls = Stalls()
     left_out_from: int = 0
-    """Lowest stall level whose rounds are left out of rates; the same for all methods of a run."""
+    """Rounds of this stall level and all higher levels are left out of rates. All methods of a run use this level."""
     by_depth: Levels = ()
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)

@@ -1,9 +1,9 @@
 """Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
 
 The replay computes how many tokens each round would have accepted, committed and drafted under another rule. If the
-record does not determine a number, a lower bound is given. In rounds of `auto`, nodes that were left out for their
-costs are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them. This
-module knows only arrays.
+record does not determine a number, a lower bound is given. In rounds of `auto`, nodes that were left out because of
+their costs are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them.
+This module knows only arrays.
 """
 
 import math
@@ -107,7 +107,7 @@ class TreeRecord:
         return sums
 
     def running(self, values: NDArray[np.generic]) -> Ints:
-        """Running sum over the nodes of each round, the node itself included."""
+        """For each node, sum of the values over the nodes of its round up to this node, which is included."""
         sums: Ints = np.cumsum(values, dtype=np.int64)
         before = sums[self.starts] - values[self.starts].astype(np.int64)
         return sums - before[self.round]
@@ -130,7 +130,7 @@ class ReplayedRounds:
 
 @dataclass(frozen=True)
 class _Growth:
-    """Growth of the recorded trees under a replayed rule, before its node budget."""
+    """How the recorded trees would have grown under a replayed rule, before the rule's node budget is applied."""
 
     alive: Bools
     """Whether each recorded node would have been drafted; True for roots."""
@@ -219,7 +219,7 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
 
 
 def _without_budget(growth: _Growth) -> _Choice:
-    """Selection of nodes without a node budget."""
+    """Selection of nodes if the rule has no node budget: every node that would have been drafted."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__
 
@@ -249,8 +249,8 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """For each round, whether N_max nodes of the round are more probable than the unknown children of one node.
-        `nodes` has this one node for each round.
+        """For each round, whether N_max nodes of the round are more probable than the unknown children of the round's
+        node in `nodes`, which contains one node of each round.
         """
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max

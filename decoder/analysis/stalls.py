@@ -22,13 +22,13 @@ out.
 SHARE = 1 / 3
 """Least share of a round's time that must be lost for the round to count as stalled."""
 RECENT = 32
-"""Number of a method's latest rounds whose median is the usual time of a round."""
+"""The usual time of a round is the median time of the method's latest rounds, at most this many."""
 FEW, MANY = 1, 0.1
 """In a run of N rounds, at most `FEW` + `MANY` * N stalled rounds are left out."""
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Total times of rounds, and their timed tokens."""
+    """Total times of some rounds, and the number of these rounds' timed tokens."""
 
     rounds: int = 0
     timed_tokens: int = 0
@@ -105,7 +105,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level such that the rounds of this and all higher levels are few enough to be left out (see `FEW`)."""
+    """Lowest level for which the rounds of this level and all higher levels are few enough to be left out (`FEW`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)

@@ -33,7 +33,7 @@ ALIKE = 0.005
 _NODES = 6000
 """Largest number of nodes in all replayed rounds together."""
 _DEEPEST = 128
-"""Number of levels above which a recorded tree is not replayed; no method drafts deeper trees."""
+"""A recorded tree with more levels than this is not replayed; no method drafts such deep trees."""
 _LINES = 5
 """Maximum number of rows, and of columns, of a table."""
 _SLACK = 1e-6
@@ -111,7 +111,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Two tables around the current values."""
+    """Two tables, whose knob values include the current values and their neighbours."""
 
     breadth: Grid
     """Table with tau_h in rows and D0 in columns."""
@@ -143,7 +143,8 @@ class WhatIf:
 
 
 def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
-    """Both tables around the current rules, from the newest rounds of one method; None if no round can be replayed.
+    """Both tables, with the knob values of the current rules and their neighbours, computed from the newest rounds of
+    one method; None if no round can be replayed.
 
     The rounds, oldest first, must have been drafted under the same rules, except for tau_h, tau_l and D0, which each
     round records.

@@ -89,7 +89,7 @@ def sweep(
 
     Args:
         methods: Names from the registry.
-        config: Run settings, such as the length limit; also has the parameters of methods that `settings` lacks.
+        config: Run settings, such as the length limit, and the parameters of those methods that are not in `settings`.
         settings: Parameters by method, then by the suffix of the contender's name.
     """
     contenders = [own(BASELINE, BASELINE, BASELINE, config)]

@@ -1,4 +1,4 @@
-"""Totals of a run with fewer new tokens, computed from the totals after each round of a longer run.
+"""Totals that a run with fewer new tokens would have, computed from the totals after each round of a longer run.
 
 All functions are pure.
 
@@ -17,7 +17,7 @@ from decoder.tree import share_of_depth
 
 
 def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
-    """Totals of a trial at each of these lengths; only the last totals include the peak memory of the whole turn."""
+    """Totals of a trial at each of these lengths. The peak memory of the whole trial is only in the last totals."""
     cuts = [cut(trial.after, length) for length in lengths]
     if cuts:
         cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)

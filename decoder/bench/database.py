@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote, urlsplit
 from decoder.errors import DatabaseError, first_line, quoted, require, shortened
 
 PATIENCE_S = 30
-"""Maximum wait for another worker's transaction, in seconds; shorter than a worker's lease of a setting, so that no
-lease expires during the wait.
+"""Maximum wait for another worker's transaction, in seconds. It is shorter than a lease, the time for which a worker
+reserves a setting of a sweep, so that no lease expires during the wait.
 """
 PATIENT = {
     "connect_timeout": 10,

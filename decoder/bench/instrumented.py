@@ -2,8 +2,8 @@
 
 The time of a call includes the preparation of the model's inputs. The rest of a round is spent on softmax, choice of
 tokens, trees and the loop. Models are instrumented only on a CPU: there, every round calls the models, and every call
-returns when its computation is finished. An accelerator computes asynchronously, and may run a whole round without a
-call.
+returns when its computation is finished. An accelerator computes asynchronously, and may run a whole round without
+calling the models.
 """
 
 import time

@@ -111,7 +111,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
-    """Growth of the cost of rounds with the length of the text, relative to the first length."""
+    """How the cost of rounds grows with the length of the text, relative to the cost at the first length."""
     samples: list[Record]
 
 
@@ -170,8 +170,8 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Bytes of weights per pass and copy bandwidth; None if the device is not CUDA, the target is split over processes,
-    or llama.cpp computes a model.
+    """Bytes of weights that a pass of each model reads, and the device's copy bandwidth. None if the device is not
+    CUDA, the target is split over processes, or llama.cpp computes a model.
     """
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())

@@ -66,7 +66,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     beyond: Median | None
     """Growth of the round's time divided by the growth of its multiply-adds."""
     kv_bytes: int | None
-    """Bytes by which the KV caches are larger than after the first text; `peak_bytes` is the same for peak memory."""
+    """Bytes by which the KV caches are larger than after the first text; `peak_bytes` is this growth of peak memory."""
     peak_bytes: int
 
 

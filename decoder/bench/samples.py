@@ -1,4 +1,4 @@
-"""Samples of complete blocks: texts that equal the text of `ar`, contenders with a speed, and the fastest contender.
+"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and which is fastest.
 
 This module does not depend on reports.
 """

@@ -174,7 +174,9 @@ def with_random_draft(engine: Engine) -> Engine:
 
 
 def _made_on(where: torch.device, make: Load) -> Load:
-    """Loader that makes the module on the device `where` and then moves it: random numbers differ between devices."""
+    """Loader that makes the module on the device `where`, since random numbers differ between devices, and then moves
+    the module to the requested device.
+    """
     return lambda device: make(where).to(device)
 
 

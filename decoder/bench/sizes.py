@@ -31,7 +31,7 @@ class Size:
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Plain decoding and one contender for each tree size; their peak memory is the peak in rounds, without prefill."""
+    """Plain decoding and one contender for each tree size. Peak memory is measured in rounds only, not in prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),

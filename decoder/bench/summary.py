@@ -37,7 +37,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     same: int | None
     """Number of prompts on which the text equals the text of `ar` in every repeat; None if texts may differ."""
     by_design: bool = False
-    """Whether some texts differ by design."""
+    """Whether some of the contender's texts differ from the text of `ar` only in tokens that may differ by design."""
     tokens_per_second: Median | None
     over_ar: Median | None
     over_generate: Median | None
@@ -90,7 +90,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes of weights per pass and copy bandwidth, from which shares of the bandwidth are computed."""
+    """Bytes of weights that a pass of each model reads, and the device's copy bandwidth."""
 
     target_bytes: int
     draft_bytes: int
@@ -110,8 +110,8 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """All comparisons shown below the table: `ar` with `generate`, adaptive trees with other kinds of contenders,
-    methods with and without one part, and methods with and without exactness.
+    """All comparisons shown below the table: of `ar` with `generate`, of adaptive trees with other kinds of contenders,
+    of methods with the same methods without one part, and of batch-invariant passes with ordinary passes.
 
     Each adaptive tree is compared with the best contender of each other kind, unless texts of that kind may differ from
     the text of `ar` by design.

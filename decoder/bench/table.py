@@ -40,7 +40,7 @@ def on_rounds(report: RoundsReport) -> str:
 
 
 def _heading(report: Report | RoundsReport) -> str:
-    """Models, machine, settings and noise of the measurement."""
+    """Heading lines: models, machine and settings of the measurement, and disturbances by other processes."""
     setup, machine = report.setup, report.setup.machine
     waits = [record.waited for record in report.samples]
     quiet = "" if None in waits else f"; {disturbed(waits)} of {len(waits)} turns were disturbed"
@@ -238,7 +238,7 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
 
 
 def _verdict(difference: Difference) -> str:
-    """Verdict of float32 on the first pair of tokens that differ."""
+    """Verdict of the float32 pass on the first two tokens that differ, in words."""
     match difference.near_tie:
         case None:
             return "one text is shorter" if difference.judged else "not judged"

@@ -21,8 +21,8 @@ from decoder.tree import Origin, TokenTree
 from decoder.tree_rules import TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""If the draft model has missed more than `PROBED_FROM` tokens, a probe compares its guesses with the missed tokens, at
-most the latest `PROBED_ROWS` of them.
+"""If the draft model has more than `PROBED_FROM` tokens to read because it did not run in recent rounds, a probe
+compares the model's guesses for these tokens with the tokens. Only the latest `PROBED_ROWS` tokens are compared.
 """
 
 
@@ -87,8 +87,8 @@ class AutoDrafter:
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """The draft model's best next tokens. If the model missed many tokens, a probe first compares the model's
-        guesses for these tokens with the text.
+        """The draft model's best next tokens. If the model has many tokens to read because it did not run in recent
+        rounds, a probe first compares the model's guesses for these tokens with the text.
         """
         count = int(rule.growth.wide)
         model.begin_tree()

@@ -104,7 +104,9 @@ class LevelDrafter(Proposer, Protocol):
 
 
 def proposed(drafter: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-    """The proposal of a drafter that grows its trees under the rule alone; see `Proposer.propose`."""
+    """The proposal of a drafter whose trees are limited by the growth rule and the context, not by costs; see
+    `Proposer.propose`.
+    """
     tree, before = TokenTree([text[-1]]), drafter.count
     if room >= 1 and drafter.behind(text):
         first = drafter.catch_up(text, int(rule.growth.wide))

@@ -27,7 +27,7 @@ class ParallelPasses:
         self.cache = self._text.cache
         self._head = head
         self._levels: Float[Tensor, "K V"] | None = None
-        """Logits after each level's nodes, for a tree at the end of the latest text; row 0 is for the root."""
+        """Logits for a tree at the end of the latest text; row d is for the next token after nodes at depth d."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Passes`; the target's latest pass must have read the same tokens."""

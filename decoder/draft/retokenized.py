@@ -1,7 +1,8 @@
 """Tokenizes a growing text, or a text that follows another text, with the tokenizer of another model.
 
-A tokenizer may treat the beginning of a text differently (a prefix space), and a token may span two texts, so a text is
-tokenized together with the end of the text before it. This module knows tokenizers, but neither models nor drafts.
+A tokenizer may treat the beginning of a text differently (for example, add a space), and a token may span two texts. So
+a text is tokenized together with the end of the text before it. This module knows tokenizers, but neither models nor
+drafts.
 """
 
 import re

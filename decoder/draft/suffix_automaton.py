@@ -45,8 +45,8 @@ class SuffixAutomaton:
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
         """The match after each candidate next token, and the familiarity class of each candidate.
 
-        The list of classes has one more entry, for all other tokens: the class of a token that continues the match, or
-        0 if one of the candidates continues the match.
+        The list of classes has one more entry, which applies to all tokens that are not candidates. It is 0 if a
+        candidate continues the match; otherwise, it is the class of a token that continues the match.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]

@@ -57,9 +57,9 @@ class OwnPasses:
             self.cache.reserve(rows)
 
     def after(self, tokens: Sequence[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after the last `latest` tokens of a text, without tokens that were already read; the last token always
-        has logits. The text must not be empty. Cache rows are kept for the longest common prefix of this text and the
-        text of the previous call.
+        """Logits after the last `latest` tokens of a text, which must not be empty. Tokens that were already read have
+        no logits, except that the last token always has logits. Cache rows are kept for the longest common prefix of
+        this text and the text of the previous call.
         """
         kept = min(common_prefix(self.read, tokens), len(tokens) - 1)
         self.cache.cut(kept)
@@ -147,7 +147,7 @@ class TranslatedDrafter:
         return sys.maxsize
 
     def behind(self, text: Sequence[int]) -> int:
-        """See `LevelDrafter`; counts target tokens, so that a round without a draft need not translate them."""
+        """See `LevelDrafter`; counts target tokens, since a round without drafting does not translate them."""
         unread = len(text) - self._known
         return max(1, unread) if self.passes.has_room(len(self._own.tokens) + unread) else 0
 
@@ -161,8 +161,8 @@ class TranslatedDrafter:
         return self._next(self._begun(), 0)
 
     def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
-        """See `LevelDrafter`; within the text, guesses and tokens are the draft's own tokens, with one guess per
-        position.
+        """See `LevelDrafter`; the guesses for tokens that the text already has, and these tokens, are the draft's own
+        tokens, with one guess per position.
         """
         del count
         self._take(text[self._taken :])

@@ -23,7 +23,7 @@ WHAT = (
 
 
 def claims_table(claims: Sequence[Claim], notes: Sequence[str], left_out: str | None = None) -> Table:
-    """Table of the paper's claims, one row each.
+    """Table of the paper's claims, with one row for each claim.
 
     Args:
         claims: Claims with their results.

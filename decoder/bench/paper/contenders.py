@@ -1,4 +1,4 @@
-"""Conversion of lanes into contenders, which decode texts of one length.
+"""Conversion of lanes (methods with parameters) into contenders, which decode texts of one length.
 
 This module does not depend on prompts or records.
 """

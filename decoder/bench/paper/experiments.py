@@ -25,8 +25,8 @@ from decoder.errors import quoted, require
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
 WIKITEXT, PG19 = "wikitext", "PG-19"
-"""Name of the data set that all experiments except `main` use if it is given, and the paper's name for its second data
-set.
+"""`WIKITEXT`: name of the data set that all experiments except `main` use, if it is among the given data sets. `PG19`:
+the paper's name for its second data set.
 """
 PG19_CHARACTERS = 1000
 """The paper's maximum prompt length on PG-19, in characters."""

@@ -40,9 +40,7 @@ class OnPaper(OnPair):
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether it is an error if texts of `extent.length` tokens exceed the context; if it is no error, texts are
-    shortened.
-    """
+    """Whether texts of `extent.length` tokens that exceed the context raise an error; otherwise, they are shortened."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0

@@ -50,7 +50,7 @@ def _plain(key: str, scale: float = 1.0) -> Measure:
 
 
 def _per_round(key: str, scale: float = 1.0) -> Measure:
-    """Measure that returns a figure of the text per round, multiplied by `scale`."""
+    """Measure that returns a figure of the text, divided by the text's number of rounds and multiplied by `scale`."""
 
     def measure(text: Text) -> float | None:
         value = getattr(text.figures, key)

@@ -4,7 +4,7 @@
     request    sampling settings, verifiers and tree shapes that are compared
     averages   means over texts, with bootstrap intervals
     costs      expected time of a round with a given tree shape
-    expected   expected block efficiency of all shapes by closed forms, at roots along sampled text
+    expected   expected block efficiency (tokens per round) of all shapes by closed forms, at positions of sampled text
     log        log of the measurement, from which it resumes after an interruption
     best       best tree shape for a verifier, by expected block efficiency
     realised   measured tokens per second of the best shapes and of coupled trees

@@ -1,7 +1,8 @@
 """Expected block efficiency of all tree shapes by closed forms, at roots along text sampled from the target.
 
-At each root all shapes share one set of sampled draft tokens (common random numbers), and the closed forms take the
-expectation over a verifier's own randomness. All roots have equal weight.
+A root is a position in the text from which a draft tree is sampled. At each root, all shapes share one set of sampled
+draft tokens (common random numbers), and the closed forms take the expectation over a verifier's own randomness. All
+roots have equal weight.
 """
 
 from collections.abc import Mapping, Sequence

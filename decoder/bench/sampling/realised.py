@@ -68,7 +68,7 @@ def realised(
     contenders: Sequence[Contender],
     done: frozenset[tuple[Place, int]],
 ) -> Iterator[Realised]:
-    """Decodes the texts of one sampling setting that the log lacks, and yields a record for each decoded text.
+    """Decodes those texts of one sampling setting that are not yet in the log; yields a record for each decoded text.
 
     Args:
         engine: Engine with the loaded pair.

@@ -37,7 +37,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     drafting: str
     """Name of the kind of drafting; for coupled trees and plain decoding, name of the method."""
     k: int | None
-    """Number of rollouts that the contest requires; None if the contest allows any number."""
+    """Number of rollouts in the trees of this row; None if the number is not restricted."""
     mean: Interval
     by_task: dict[str, float]
     by_sampling: dict[str, float]

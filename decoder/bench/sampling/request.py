@@ -51,7 +51,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     """Maximum number of tokens in the common path before the rollouts, and also in each rollout."""
     max_new_tokens: int
     roots_every: int
-    """Number of text tokens between successive roots, at which the closed forms are evaluated."""
+    """Distance in tokens between successive roots, which are the text positions at which closed forms are evaluated."""
     decoded: int
     """Number of prompts of each task that are also decoded, to measure tokens per second."""
     repeats: int

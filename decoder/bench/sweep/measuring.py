@@ -1,6 +1,7 @@
-"""Measurement of one setting; plain decoding, the reference parameters and the setting decode each prompt in turns.
+"""Measurement of one setting.
 
-This module does not depend on the database.
+Plain decoding, decoding with the reference parameters, and decoding with the setting take turns on each prompt. This
+module does not depend on the database.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,8 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""Functions by file name; they draw the paper's figures 3 to 8, figures of its first version, and one new figure."""
+"""Functions by file name. They draw the paper's figures 3 to 8, figures of the paper's first version, and a new figure.
+"""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
 """File metadata by format; SVG files get no date, since a date would make equal figures differ."""
 

@@ -79,7 +79,9 @@ def scale(axes: Axes, trees: Grid, side: Side) -> None:
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
-    """Draws speed-up over each parameter; the other two parameters are those of the fastest tree, marked by a star."""
+    """Draws a panel of speed-up over each parameter. In each panel, the other two parameters have the values of the
+    fastest tree, and a star marks the fastest tree.
+    """
     top = best(trees)
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
