@@ -112,8 +112,8 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 def usable_cores() -> int:
     """Number of CPUs that this process may use, limited by the CPU quota of its container.
 
-    Counts every hardware thread of a core, whereas torch's default number of threads counts every core once where
-    possible.
+    Every hardware thread of a core is counted here. In torch's default number of threads, each core is counted only
+    once where possible.
     """
     import loky  # noqa: PLC0415 - importing takes 10 ms, wasted if OMP_NUM_THREADS is set
 

@@ -19,7 +19,7 @@ from decoder.forward.layer_parts import NEVER, rms_normed
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row of a block that predicts one token, as computed by the pass."""
+    """Results of a pass for one row of a block; the row predicts one token."""
 
     output: Float[Tensor, "X"]
     """Output of the last layer."""

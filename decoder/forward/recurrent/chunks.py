@@ -22,7 +22,7 @@ argument of the scan.
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of one module."""
+    """The chunks of tokens in which one module computes a sequence."""
 
     module: nn.Module
     size: int
