@@ -72,8 +72,8 @@ def choose_threads(
 ) -> int:
     """Sets torch's number of threads to the number with which `run` is fastest by `clock`; returns this number.
 
-    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried; if `given` is None, at
-    most torch's current number of threads.
+    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried; None stands for torch's
+    current number of threads.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()

@@ -101,7 +101,7 @@ class LanguageModel:
 
     @property
     def judgeable(self) -> bool:
-        """Whether near ties in the model's text can be judged."""
+        """Whether `decoder.forward.near_tie` can judge near ties in the model's text."""
         return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from torch import nn
 
 FIELD = "chunk_size"
-"""Name of the chunk size. It is an attribute of a module or, if the module passes its arguments on to a scan, an
-argument of the scan.
+"""Name of the chunk size: an attribute of the module, or an argument of the scan to which the module passes its own
+arguments on.
 """
 
 
