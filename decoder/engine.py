@@ -72,9 +72,9 @@ class Engine:
     """
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session that decodes with draft trees by the rule of `knobs`, or token by token if `knobs` is None. A
-        session with CUDA graphs calls this method too: if its knobs no longer fit the graphs' fixed shapes, it opens
-        another session for the rest of the text.
+        """Opens a session that decodes with draft trees grown by the rule of `knobs`, or token by token if `knobs` is
+        None. A session with CUDA graphs calls this method too: if its knobs no longer fit the graphs' fixed shapes, it
+        opens another session for the rest of the text.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):

@@ -221,7 +221,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     completes it.
     """
     shape: tuple[Count, Count, Count] | None = None
-    """Sampled trees: shape (K, L1, L2) of the drafted tree."""
+    """Sampled trees: shape (K, L1, L2) of the tree: K rollouts of L2 tokens, which begin after a path of L1 tokens."""
     drawn: list[Count] = []
     """Sampled trees: how many times each node was sampled; 1 for the root."""
     origins: list[Origin] = []
@@ -277,7 +277,7 @@ class End(Base, tag="end", frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All figures of one method in one run, as defined in `decoder.analysis.metrics`; None if a figure is unknown."""
+    """All figures of one method in one run, as defined in `decoder.analysis.metrics`; an unknown figure is None."""
 
     rounds: int = 0
     drafted: int | None = 0

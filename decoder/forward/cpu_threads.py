@@ -72,8 +72,8 @@ def choose_threads(
 ) -> int:
     """Sets torch's number of threads to the number with which `run` is fastest by `clock`; returns this number.
 
-    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried; if `given` is None, at
-    most torch's current number of threads.
+    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried; None stands for torch's
+    current number of threads.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
@@ -112,8 +112,8 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 def usable_cores() -> int:
     """Number of CPUs that this process may use, limited by the CPU quota of its container.
 
-    Counts every hardware thread of a core, whereas torch's default number of threads counts every core once where
-    possible.
+    Every hardware thread of a core is counted here. In torch's default number of threads, each core is counted only
+    once where possible.
     """
     import loky  # noqa: PLC0415 - importing takes 10 ms, wasted if OMP_NUM_THREADS is set
 

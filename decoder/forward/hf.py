@@ -118,7 +118,8 @@ class Layers(Cache):
 def appending(
     cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
 ) -> Layers:
-    """`Layers` for one pass, which writes new rows after the rows in use of `cache`; `cache.used` is not changed.
+    """A `Layers` object for one pass. It writes new rows to `cache`, after the rows in use, but does not change
+    `cache.used`.
 
     After the first pass, the caller must call `cache.settle`.
 
@@ -363,7 +364,7 @@ def _share_quantised(twin: Any, module: Any) -> tuple[str, ...]:
 
 
 def _differs(part: nn.Module, plain: nn.Module) -> bool:
-    """Whether a part may be quantised; raises ValueError if the plain part has another size."""
+    """Whether `part` may be a quantised form of `plain`; raises ValueError if their matrices have different sizes."""
     sizes = [(getattr(each, "in_features", None), getattr(each, "out_features", None)) for each in (part, plain)]
     if sizes[0] != sizes[1] and None not in sizes[0]:
         raise ValueError("the two products have matrices of different sizes")

@@ -88,7 +88,9 @@ class HfModule:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the module is in memory and has layers with states, which no native form can compute."""
+        """Whether the module is in memory and has layers with states (recurrences, for example). No native form
+        computes such layers.
+        """
         return self._module is not None and keeps_states(self._module.config)
 
     @property
@@ -104,7 +106,7 @@ class HfModule:
         return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
 
     def choose_paths(self) -> None:
-        """From now on, `forward_form` returns forms that compute draft trees as whole paths."""
+        """Makes `forward_form` return, from now on, forms that compute draft trees as whole paths."""
         self._tried_by_paths = True
 
     @property

@@ -93,7 +93,8 @@ class KvCache:
         return rows
 
     def settle(self) -> None:
-        """Allocates all rows after the first pass, which has shown the shapes of rows; does nothing after later passes.
+        """Allocates all rows. Must be called after the first pass, which shows the shapes of rows; does nothing after
+        later passes.
 
         If keys and values have the same shape in all layers, they share one tensor, `store`.
         """
@@ -128,7 +129,7 @@ class KvCache:
             tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
 
     def gather(self, rows: Sequence[int], origins: Sequence[int]) -> None:
-        """Copies rows from indices `origins` to indices `rows`; reads all of them before it overwrites any row."""
+        """Copies rows from indices `origins` to indices `rows`; reads all source rows before it overwrites any row."""
         for tensor, axis in self._tensors():
             to, source = (torch.tensor(numbers, dtype=torch.long, device=tensor.device) for numbers in (rows, origins))
             tensor.index_copy_(axis, to, tensor.index_select(axis, source))

@@ -94,12 +94,14 @@ class LanguageModel:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the model is in memory and has layers with a state, in which no mask can hide a token."""
+        """Whether the model is in memory and has layers with a recurrent state. No mask can remove a token from such a
+        state.
+        """
         return self._keeps_states or self.hf.keeps_states
 
     @property
     def judgeable(self) -> bool:
-        """Whether near ties in the model's text can be judged."""
+        """Whether `decoder.forward.near_tie` can judge near ties in the model's text."""
         return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:
@@ -225,7 +227,7 @@ class LanguageModel:
 
     @property
     def _own_cache(self) -> str:
-        """What the module keeps of a text in place of cached rows, in words; empty if it keeps rows."""
+        """Words for error messages: what the model caches of a text in place of rows; empty if it caches rows."""
         if self.hf.by_paths:
             return "computes whole paths in caches of its own"
         return "keeps states" if self.keeps_states else ""

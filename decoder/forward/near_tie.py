@@ -218,7 +218,9 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
 
 
 class _InFloat32:
-    """Hooks that convert the weights of modules when a module is called, and restore them after the call."""
+    """Hooks that convert the weights of `members` to float32 before a call of a module, and restore them after the
+    call.
+    """
 
     def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
         self._members, self._device = members, device

@@ -23,7 +23,7 @@ from decoder.forward.protocol import Forward
 
 @runtime_checkable
 class Tappable(Protocol):
-    """A `Forward` from which a variant can be made whose passes write layer states."""
+    """A `Forward` that can make a variant of itself; the passes of the variant write layer states."""
 
     def tapped(self, states: LayerStates) -> Forward:
         """A variant of this form whose passes write layer inputs to `states`."""

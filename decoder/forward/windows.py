@@ -37,8 +37,8 @@ class Within(Protocol):
 
 
 def sliding(queries: Array, keys: Array, size: int) -> Array:
-    """True for keys at the latest `size` positions, the query's own included, and at later positions, which the tree
-    mask hides.
+    """True for keys at the query's position, at the `size` - 1 positions before it, and at all later positions; the
+    tree mask hides the later ones.
     """
     return keys > queries[:, None] - size
 
@@ -67,7 +67,7 @@ LIMITS: Mapping[str, Limit] = {
 
 @dataclass(frozen=True)
 class Windows:
-    """Attention windows of a model that are shorter than its context."""
+    """Attention windows of a model; windows at least as long as the model's context are left out."""
 
     sizes: Mapping[str, int]
     """Window size in tokens for each layer type with a window; empty if all layers attend to the whole text."""

@@ -28,7 +28,7 @@ N_MAX = KnobInfo(
 
 
 class Run(Protocol):
-    """The settings of a run that methods read."""
+    """Those settings of a run that methods need."""
 
     @property
     def max_new_tokens(self) -> int:

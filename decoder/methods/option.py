@@ -25,7 +25,7 @@ class Option:
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """Names of the parameters that the option sets; empty if it sets one parameter, which has the same name."""
+    """Names of the parameters that the option sets; empty if it sets only the parameter that has the option's name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
     """(value of the option) -> parameters; raises ConfigError for an invalid value. None if the option's value is also
     the parameter's value.

@@ -31,8 +31,8 @@ def display_name(name: str) -> str:
 
 
 def looks_like_a_path(name: str) -> bool:
-    """Whether a model's name can only be a path: it names a GGUF file, begins like a path, or has a backslash or more
-    than one slash (a hub id has at most one, after the owner).
+    """Whether a model's name can only be a path. This is so if the name ends with .gguf, begins like a path, contains a
+    backslash, or contains several slashes; a hub id has at most one slash, after the owner.
     """
     return is_gguf(name) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 

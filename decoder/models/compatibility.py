@@ -58,11 +58,14 @@ AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
 GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with the model's own positions"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Paths of the probe after its text, `TEXT`: three paths of a tree, and then the tree's longest path, continued by one
-token after it was kept."""
+"""Paths of the probe after its text, `TEXT`: three paths of a tree, and then the tree's longest path plus one token,
+which is computed after this path was kept in the cache.
+"""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
 """Paths of the probe through a second tree, which follows the path (FIRST,) of the first tree: three paths of the
-second tree, and then its path (FIRST, THIRD, FIRST), continued by one token after it was kept."""
+second tree, and then its path (FIRST, THIRD, FIRST) plus one token, which is computed after this path was kept in the
+cache.
+"""
 PASSED = 2
 """Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
 text of the probe exceeds it."""
@@ -87,7 +90,9 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError unless the model is a decoder whose layers cache rows, keep states, or compute plain paths."""
+    """Raises PairError unless the model is a decoder, and either its layers cache rows or keep states, or it computes
+    whole paths.
+    """
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
     if getattr(config, "attn_type", None) == "bi":
@@ -200,7 +205,7 @@ def _check_counting(model: LanguageModel) -> None:
 
 
 def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """`probe` of one forward form."""
+    """Makes the checks of `probe` for the model's current forward form."""
     _check_trees(model, _text(model, plain))
     if model.hf.loaded is not None:
         _check_ends(model)
@@ -270,7 +275,7 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 def _text_of_module(model: LanguageModel) -> Tensor:
     """`_text`, computed by the Hugging Face module, which is called without mask and positions. The logits after the
-    text itself come from a call with a cache of rows, which fails if the module keeps anything else.
+    text itself come from a call with a cache of rows; the call fails if the module caches anything other than rows.
     """
 
     def as_kept_text() -> Tensor:

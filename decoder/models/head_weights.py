@@ -28,7 +28,7 @@ Sizes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class TargetSizes:
-    """Sizes of a target that a head must match."""
+    """Sizes of a target, which a drafting head must match."""
 
     name: str
     vocabulary: int
@@ -143,8 +143,8 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
 
 
 def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor | None:
-    """For each of the head's token ids, the target's token id below `words`, computed from the differences in `d2t`;
-    shape (D,). None if there is no `d2t`; head and target then have the same ids.
+    """For each of the head's token ids, the target's id of the same token, which must be below `words`; computed from
+    the differences in `d2t`, shape (D,). None if there is no `d2t`; head and target then have the same ids.
     """
     if (offsets := tensors.get("d2t")) is None:
         return None

@@ -114,7 +114,8 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype) -> tuple[Any, str]:
-    """A new body (a model without output head) of the class of `module`'s body, with this configuration and weights.
+    """A new body (a model without output head) with this configuration and these weights; its class is that of
+    `module`'s body.
 
     `weights` have the names that a checkpoint of the body would use. Also returns a message that names one weight which
     does not fit; the message is empty if all weights fit.
@@ -161,7 +162,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names in `unexpected` that differ from a name in `known` only in the layer number; leaves out MTP layers."""
+    """Names in `unexpected`, without MTP weights, that differ from a name in `known` only in the layer number."""
     forms, names = {_NUMBER.sub("#", name) for name in known}, list(unexpected)
     of_mtp = tuple(name.removesuffix(_MTP) for name in names if name.endswith(_MTP))
     return [name for name in names if _NUMBER.sub("#", name) in forms and not name.startswith(of_mtp)]

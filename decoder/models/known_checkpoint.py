@@ -81,7 +81,9 @@ def known_ends(name: str) -> Ends | None:
 
 
 class Weights(Mapping[str, Tensor]):
-    """Weights by name, each read on access; `places` maps a weight's name to its file and its name in that file."""
+    """Weights by name; a weight is read when it is accessed. `places` maps its name to its file and its name in the
+    file.
+    """
 
     def __init__(
         self, places: Mapping[str, tuple[Path, str]], dtype: torch.dtype, device: torch.device, tell: Tell

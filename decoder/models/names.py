@@ -23,7 +23,7 @@ def require_both(target: str | None, draft: str | None) -> None:
 
 
 def require_model(user: str, target: str | None, draft: str | None) -> None:
-    """Like `require_both`, but also refuses suffix lookup: `user` is an option that needs a draft model."""
+    """Like `require_both`, but also refuses suffix lookup; `user` is the option that needs a draft model."""
     require_both(target, draft)
     if draft == LOOKUP:
         raise ConfigError(

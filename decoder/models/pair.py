@@ -22,12 +22,13 @@ class Pair:
     """Draft model; None if a drafting head or suffix lookup drafts (for suffix lookup, `head` is None too)."""
     tokenizer: TextTokenizer
     vocabulary: int
-    """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, the
-    width of the target's logits."""
+    """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, it is
+    the width of the target's logits.
+    """
     eos: frozenset[int]
     context: int
     """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
-    the target's context length; the draft then drafts only while its own context has room.
+    it is the target's context length; the draft then drafts only while its own context has room.
     """
     head: StatesReader | None = None
     """Drafting head, which drafts from the target's layer states in place of a draft model; None if no head drafts."""

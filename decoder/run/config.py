@@ -23,13 +23,14 @@ class RunConfig:
     """Methods, length limit, seed and parameters for decoding one prompt."""
 
     methods: tuple[str, ...]
-    """Names from `decoder.methods.METHODS`, each at most once. The first method is watched until the user chooses
-    another method.
+    """Names from `decoder.methods.METHODS`, each at most once. The screen shows the text of the first method until the
+    user chooses another method.
     """
     max_new_tokens: int
     """Maximum number of tokens that each method appends to the prompt."""
     seed: int
-    """Seed of the sampling noise; with the same seed all methods write the same text."""
+    """Seed of the sampling noise, which all methods share except those with noise of their own; see `Method.own_noise`.
+    """
     chat: bool
     """Whether the prompt is wrapped as a user's message in the tokenizer's chat template."""
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)

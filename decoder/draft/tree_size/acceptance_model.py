@@ -1,10 +1,10 @@
 """Acceptance model of a pair, shared by all texts: how probably the target accepts each of the draft's best tokens.
 
-Two parameters turn the draft's probabilities into acceptance probabilities: an exponent that sharpens or flattens them,
-since greedy verification accepts only the target's most probable token, and a weight for all tokens that were not
-drafted. Both parameters start from a prior, are updated by Newton steps, and forget old observations exponentially. If
-a token continues a repetition in the text, its weight is multiplied by a factor, which is learnt for each familiarity
-class. This module knows neither trees nor models.
+Two parameters turn the draft's probabilities into acceptance probabilities. One is an exponent that sharpens or
+flattens the probabilities, since greedy verification accepts only the target's most probable token. The other is the
+total weight of all tokens that were not drafted. Both parameters start from a prior, are updated by Newton steps, and
+forget old observations exponentially. If a token continues a repetition in the text, its weight is multiplied by a
+factor, which is learnt for each familiarity class. This module knows neither trees nor models.
 """
 
 import math
@@ -18,11 +18,11 @@ SHARPNESS = 2.0
 UNDRAFTED = -5.0
 """Prior mean of the log-weight of all tokens that were not drafted."""
 SURENESS = (2.0, 1.0)
-"""Prior precision of the exponent and of the log-weight."""
+"""Prior precision (inverse variance) of the exponent and of the log-weight."""
 FAMILIAR = 0.8
-"""Logarithm of the initial ratio between the weight factors of adjacent familiarity classes."""
+"""A token that continues a repetition has a weight factor, initially exp(FAMILIAR * k) in familiarity class k."""
 FAMILIAR_STEP = 0.2
-"""Learning rate of the familiarity classes' factors."""
+"""Learning rate of the weight factors of familiarity classes."""
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
 MOST_GAINED = 64.0
 """Bound on the absolute value of `AcceptanceModel.gained`, in tokens."""
@@ -47,7 +47,7 @@ class AcceptanceModel:
         self.sharpness = sharpness
         self.undrafted = undrafted
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
-        """Factor on a token's weight for each familiarity class."""
+        """For each familiarity class, the factor by which the weight of its tokens is multiplied."""
         self._count = PRIOR_COUNT
         self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
@@ -65,8 +65,8 @@ class AcceptanceModel:
 
         Args:
             logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token; the last entry is the class of the most probable other token.
-                Empty if all classes are 0.
+            familiar: Familiarity class of each token, by the length of the repetition that the token continues (see
+                `suffix_automaton`); the last entry is the class of all other tokens. Empty if all classes are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))
@@ -78,8 +78,8 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the target's choice. `chosen` is the index of the chosen token among the tokens of
-        `logprobs`; None if it is not among them. For the other arguments, see the method `shares`.
+        """Updates the model with the target's choice. `chosen` is the index in `logprobs` of the token that the target
+        chose; None if `logprobs` has no entry for this token. For the other arguments, see the method `shares`.
         """
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft's probability of a token may be 0. Its logarithm, minus infinity, would make the sums NaN.

@@ -30,11 +30,11 @@ FORESIGHT = 0.9
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
 _SLOPE_ROWS = 8
-"""The time of one more verification row is an average over this number of additional rows."""
+"""The price of one more verification row is computed from the average time of this number of additional rows."""
 
 
 class TreeSizeController:
-    """Chooses each round's source and size for one text, and learns from each round's result."""
+    """Chooses the draft source and the tree size of each round of one text, and learns from the round's result."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TreeSizeController:
         """Chooses the source of the next round's draft; must be called once per round.
 
         Args:
-            behind: Number of tokens that the draft model has not read; None without a draft model.
+            behind: Number of latest tokens that the draft model has not read yet; None without a draft model.
             guess: Lookup guesses after the text; None if lookup has no guesses.
         """
         if guess is not None and self._pays_alone(behind, guess):
@@ -74,8 +74,8 @@ class TreeSizeController:
         return "plain"
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round uses the draft model, which has not read `behind` tokens; must be called at most once
-        per round.
+        """Whether the next round uses the draft model, which has not read the latest `behind` tokens yet; must be
+        called at most once per round.
         """
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
@@ -191,8 +191,8 @@ class TreeSizeController:
         return forwarded
 
     def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """Records that the `count` most probable of these tokens became children of `parent`. The children are the
-        newest nodes.
+        """Records that the `count` most probable of these tokens became children of `parent`. The children have the
+        highest node numbers so far.
         """
         drafted, count = self._round, min(count, len(tokens))
         matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
@@ -209,8 +209,8 @@ class TreeSizeController:
         """Selects lookup guesses as children of a node: guesses that are not yet among the children and are worth a
         verification row.
 
-        The children become the newest nodes. Returns their tokens, and their acceptance probabilities given that the
-        node is accepted.
+        The children get the next node numbers. Returns the tokens of the children, and the acceptance probability of
+        each child if the node itself is accepted.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
         model_guesses, above, first = (

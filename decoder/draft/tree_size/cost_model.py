@@ -18,7 +18,7 @@ HIGHEST_ROWS = 65
 PACE_STEP = 0.1
 """After each round, the whole curve is scaled by (measured / expected time) ** PACE_STEP."""
 SELDOM_STEP = 0.3
-"""Step that the curve of plain rounds has in place of `PACE_STEP`, since plain rounds are rare."""
+"""Exponent that replaces `PACE_STEP` for the curve of plain rounds, since plain rounds are rare."""
 SHAPE_STEP = 0.02
 """After each round, the time of the measured size nearest to the round's size is scaled by (measured / expected time)
 ** SHAPE_STEP.
@@ -30,7 +30,7 @@ SETTLED = 24
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call has a bounded effect."""
 PLAN_STEP = 0.15
-"""After each round, the time of its planned size is scaled by (measured / expected time) ** PLAN_STEP."""
+"""After each round, the expected time of the planned size is scaled by (measured / expected time) ** PLAN_STEP."""
 
 
 class CostModel(Protocol):
@@ -50,7 +50,7 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
 
 class Curve:
     """Expected seconds of a call with a given number of rows, interpolated linearly between the measured sizes, and
-    extrapolated linearly beyond the largest.
+    extrapolated linearly beyond the largest measured size.
     """
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
@@ -135,7 +135,7 @@ class Costs:
     verify: Curve
     """Verification: target pass over the root and the kept nodes, after drafting, for each number of rows."""
     host: Curve
-    """Remaining time of a round with a draft; a curve of the single size 1."""
+    """Time outside draft passes and verification in a round with a draft; this curve has the single size 1."""
 
     def plain_s(self) -> float:
         """Expected seconds of a plain round; at most the seconds of a one-row verification after drafting."""
@@ -175,15 +175,15 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """Costs of rounds of planned sizes. The time of a draft depends on its depth, and the time of a verification on its
-    number of rows.
+    """Costs of rounds whose sizes are planned before drafting. The time of a draft depends on its depth, and the time
+    of a verification on its number of rows.
     """
 
     def __init__(self) -> None:
         self._draft = SizeTimes(proportional=True)
         self._verify = SizeTimes()
         self._host = SizeTimes()
-        """Remaining time of a round with a draft."""
+        """Time outside draft and verification in a round with a draft."""
         self._plain = SizeTimes()
 
     @property

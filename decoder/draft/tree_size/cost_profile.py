@@ -32,7 +32,7 @@ LATEST_S = 1.5
 HOST_SHARE = 0.03
 """Initial estimate of the time that a round spends outside forward passes, as a fraction of a plain round's time."""
 NOTHING = {1: 0.0}
-"""Measurements of passes that are never made: 0 seconds for 1 row."""
+"""Times of passes that are never made, since the pair has no draft: 0 seconds for 1 row."""
 
 
 class Clock(Protocol):

@@ -14,7 +14,9 @@ class ModelGuesses:
     tokens: Sequence[int]
     logprobs: Sequence[float]
     familiar: Sequence[int]
-    """Familiarity class of each token; the last entry is the class of the most probable other token."""
+    """Familiarity class of each token, by the length of the repetition that it continues; the last entry is the class
+    of all other tokens.
+    """
     shares: Sequence[float]
     """Acceptance probability of each token; the last entry is for all other tokens together."""
     first: int
@@ -55,7 +57,9 @@ class DraftedRound:
     """Drafted nodes of one round so far; the lists have one entry per node."""
 
     matches: list[SuffixMatch]
-    """For each node, the match of the text followed by the node's path; see `SuffixMatch`."""
+    """For each node: in the text followed by the node's path, the longest suffix that occurs earlier; see
+    `SuffixMatch`.
+    """
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Path probability of each node: the probability that the target accepts the node and its ancestors."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
@@ -81,8 +85,8 @@ class DraftedRound:
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """The items that maximise total gain minus the price of their total time, as ascending indices. Of items with equal
-    gains, the first ones are chosen.
+    """Ascending indices of the items that maximise total gain minus the price of total time. Of items with equal gains,
+    the first ones are chosen.
 
     Args:
         gains: Expected tokens of each item.

@@ -19,8 +19,9 @@ SIBLINGS = 4
 DEEPEST = 64
 """Largest number of levels in a chain of guesses."""
 SHARPNESS, UNDRAFTED = 1.0, 2.0
-"""Prior means of the acceptance model. Exponent 1 leaves the shares of guesses unchanged. With log-weight 2, all tokens
-that are not guessed together weigh over three times as much as a guess of familiarity class 1 whose share is 1.
+"""Prior means of the acceptance model. Exponent 1 leaves the shares of guesses unchanged. With log-weight 2, the total
+weight of all tokens that are not guessed is more than three times the weight of a guess of familiarity class 1 whose
+share is 1.
 """
 
 
@@ -84,7 +85,8 @@ class LookupGuess:
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Gain of a chain of the best length: its expected tokens minus the price of its time; 0 if no length pays.
+    """Gain of the chain if it is cut to the best length: expected tokens minus the price of the time; 0 if no length
+    pays.
 
     Args:
         probabilities: Path probabilities of the chain, level by level.

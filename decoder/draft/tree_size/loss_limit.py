@@ -18,7 +18,7 @@ CREDIT_OF_LOOKUPS = 2.5
 credit.
 """
 TRUSTED = 0.625
-"""Largest relative change of the initial credit that gains or losses in earlier texts can cause."""
+"""Largest fraction by which gains or losses in earlier texts raise or lower the initial credit."""
 MUCH = 32.0
 """Gain or loss in earlier texts, in tokens, at which the initial credit changes the most."""
 CREDIT_A_TOKEN = 0.006
@@ -34,7 +34,8 @@ LEAST_STAKE = 0.8
 smaller stake, no draft would fit into a round's time limit.
 """
 OPTIMISM = 1.5
-"""The decision whether drafting may pay multiplies the recent acceptance probability by this factor, to be optimistic.
+"""Factor on the recent acceptance probability in the decision whether drafting may pay; above 1, since a wrong negative
+decision ends drafting until the next probe.
 """
 PATIENCE = 12
 """Initial number of tokens without a draft before a probe. If drafting gained tokens in earlier texts, the number is

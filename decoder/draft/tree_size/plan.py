@@ -21,7 +21,9 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Weight of the prior, as a number of observed rounds."""
 UNSEEN = 0.1
-"""Prior for a doubled number of nodes: at each depth, the additional nodes avoid this fraction of the rejections."""
+"""Prior effect of doubling the number of nodes: of the accepted paths that would end at a level, this fraction
+continues to the next level.
+"""
 DECAY = 0.97
 """Decay factor of earlier observations, applied in each round."""
 

@@ -27,7 +27,7 @@ UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
 
 @dataclass(frozen=True)
 class Exact:
-    """A batch-invariant `Forward`, which pads or splits every pass to one of a few numbers of rows."""
+    """A batch-invariant `Forward`: splits large passes, and pads every pass to one of a few numbers of rows."""
 
     inner: Forward
     sizes: tuple[int, ...]

@@ -19,7 +19,7 @@ from decoder.forward.layer_parts import NEVER, rms_normed
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row of a block that predicts one token, as computed by the pass."""
+    """Results of a pass for one row of a block; the row predicts one token."""
 
     output: Float[Tensor, "X"]
     """Output of the last layer."""
@@ -31,8 +31,9 @@ class Row:
 
 Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
 Correct = Callable[[Row, Int[Tensor, "N"], Float[Tensor, "N R"]], Corrected]
-"""(row, N tokens that may come before the row, memory of the N paths before these tokens) -> (the row's logits after
-each token, memory of the N paths for the next row). The memory has width 0, except for the rnn kind of `Markov`.
+"""Function that corrects one row: (row, N tokens that may come before the row, memory of the N paths before these
+tokens) -> (the row's logits after each token, memory of the N paths for the next row). The memory is a recurrent state;
+its width is 0, except for the rnn kind of `Markov`.
 """
 
 

@@ -31,7 +31,7 @@ class Block:
     rows: Sequence[Row]
     """The rows that predict tokens, one for each level of a tree."""
     memory: Float[Tensor, "1 R"]
-    """The correction's memory before the first of `rows`."""
+    """Memory (recurrent state) of the head's correction before the first of `rows`."""
 
 
 @dataclass(frozen=True)

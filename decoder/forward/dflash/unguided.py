@@ -1,7 +1,7 @@
 """A DFlash head as a `Forward` that needs no hidden states, for timing its passes; its predictions are meaningless.
 
-`read` takes as long as reading a text and computing a block, and `forward` as long as the correction of one level.
-Knows no target: hidden states are replaced by zeros.
+`read` takes as long as reading a text and computing a block, and `forward` takes as long as the correction of one
+level. Knows no target: hidden states are replaced by zeros.
 """
 
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ class HeadShape:
     fc_norm: bool = False
     """Whether each target state is normalised separately."""
     norm_output: bool = False
-    """Whether a drafted row's hidden input is the normalised output of its parent."""
+    """Whether the hidden input of a drafted row is its parent's normalised output; if not, it is the raw output."""
     normed_heads: bool = False
     """Whether queries and keys are normalised head by head, as in Qwen3."""
     layers: int = 1

@@ -24,12 +24,12 @@ MANY_SCORES = 1 << 15
 use all threads, and intermediate results stay in the CPU's caches.
 """
 FUSED_FROM = 256
-"""Least number of rows at which attention is one fused call, which does not store all scores. With `MANY_SCORES` scores
-or more, heads are computed one by one instead.
+"""Least number of rows at which attention is one fused call, which does not store all scores. If there are
+`MANY_SCORES` scores or more per head and thread, heads are computed one by one instead.
 """
 FEW, LONG = 4, 1024
-"""The product keys x queries is faster than queries x keys for a single row, and for up to FEW rows if there are at
-least LONG keys.
+"""The product keys x queries is faster than queries x keys for a single row of queries. With at least LONG keys, it is
+faster for up to FEW rows.
 """
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[

@@ -57,7 +57,7 @@ class Family:
     """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves all three by head."""
     outward: str
     up: tuple[str, ...]
-    """Name of the MLP's first matrix, or names of its gate matrix and its first matrix."""
+    """Name of the MLP's up matrix, or names of its gate matrix and its up matrix, in this order."""
     down: str
     biased: Callable[[Architecture, str], bool]
     """(architecture, name of a matrix) -> whether this matrix has a bias."""

@@ -26,7 +26,7 @@ class Contexts:
     """
 
     def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
-        """Makes contexts of `sequences` sequences each; see `Context` for `half`."""
+        """Each context will have `sequences` sequences; for `half`, see `Context`."""
         self._model, self._sequences, self._half = model, sequences, half
         self._idle: list[Context] = []
 

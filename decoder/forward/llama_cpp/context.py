@@ -165,14 +165,14 @@ class Context:
         self._library.memory_clear(self._memory, False)
 
     def state(self) -> bytes:
-        """All rows with their sequences, to be put into another context of the model by `restore`."""
+        """All rows with their sequences, as bytes that `restore` can load into another context of the model."""
         size = self._library.state_get_size(self._handle)
         buffer = c.create_string_buffer(size)
         written = self._library.state_get_data(self._handle, buffer, size)
         return buffer.raw[:written]
 
     def restore(self, state: bytes) -> None:
-        """Loads `state`, the rows of another context of the model with their sequences."""
+        """Loads rows and sequences from `state`, the result of the method `state` of another context of the model."""
         if self._library.state_set_data(self._handle, state, len(state)) != len(state):
             raise DeviceError(f"llama.cpp cannot enlarge its cache: {self._library.last_error()}; restart the run")
 

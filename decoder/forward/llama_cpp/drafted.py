@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 TEXT = -1
-"""Number that stands for the end of the text in place of a parent row."""
+"""Parent number of a row that directly follows the text."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Copy:
-    """Copies a sequence's rows at positions below `end` to a new sequence."""
+    """A call of llama.cpp that copies a sequence's rows at positions below `end` to a new sequence."""
 
     source: int
     target: int

@@ -78,8 +78,8 @@ class Paths(DraftedRows):
         return step
 
     def _way(self, leaf: int) -> list[int]:
-        """The rows of a leaf's path that must be computed. They are preceded by the row that they follow: the last row
-        of the path at which a sequence ends, or `TEXT`.
+        """The last row of a leaf's path at which a sequence ends, or `TEXT` if there is none; then all later rows of
+        the path, which must be computed.
         """
         path = [TEXT, *self.above(leaf)]
         ends = {TEXT, *self.ends.values()}

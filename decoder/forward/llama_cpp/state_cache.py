@@ -18,9 +18,11 @@ from decoder.forward.llama_cpp.drafted import TEXT
 from decoder.forward.llama_cpp.paths import STATES, Paths
 
 SNAPSHOT = STATES - 1
-"""Number of the sequence that holds the snapshot."""
+"""Number of the sequence that holds the snapshot, a copy of an earlier state of the text."""
 MOST_PENDING = 16
-"""Largest number of pending tokens that are computed at the beginning of a chain, which saves a pass."""
+"""Largest number of pending tokens (committed, but not yet in the text's state) that are computed in the same pass as a
+drafted chain, which saves a pass.
+"""
 
 
 class StateCache(LlamaCache):
@@ -93,7 +95,7 @@ class StateCache(LlamaCache):
 
     def _go_back(self) -> None:
         """Computes the state after the shortened text, and takes a new snapshot. The computation begins with the old
-        snapshot, unless that covers more than the shortened text.
+        snapshot, unless the snapshot covers more tokens than the shortened text has.
 
         A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
         """

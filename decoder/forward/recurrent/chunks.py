@@ -15,14 +15,14 @@ from typing import Any
 from torch import nn
 
 FIELD = "chunk_size"
-"""Name of the chunk size. It is an attribute of a module or, if the module passes its arguments on to a scan, an
-argument of the scan.
+"""Name of the chunk size: an attribute of the module, or an argument of the scan to which the module passes its own
+arguments on.
 """
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of one module."""
+    """The chunks of tokens in which one module computes a sequence."""
 
     module: nn.Module
     size: int

@@ -138,8 +138,8 @@ class RecurrentForward:
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether a pass over several tokens ignores the state before these tokens; such a module gets one token at a
-        time. Found by a trial: the module ignores the state if NaNs in the state do not reach the logits.
+        """Whether the module, in a pass over several tokens, ignores the state before these tokens; if so, it gets one
+        token at a time. Found by a trial: the module ignores the state if NaNs in the state do not reach the logits.
         """
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])

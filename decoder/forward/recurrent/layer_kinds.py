@@ -19,5 +19,5 @@ HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph
 
 
 def keeps_states(config: Any) -> bool:
-    """Whether some layer of a configuration keeps a state."""
+    """Whether some layer of a configuration keeps a state, for example that of a recurrence."""
     return bool(STATES.intersection(layer_types(config.get_text_config())))

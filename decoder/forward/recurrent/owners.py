@@ -25,9 +25,10 @@ class Owner:
 
     module: nn.Module
     inputs: frozenset[int]
-    """Numbers of the tensors in the module's arguments that have one row per token, shape (B, T, ...)."""
+    """Indices, among all tensors in the module's arguments, of the tensors with one row per token: shape (B, T, ...).
+    """
     outputs: frozenset[int]
-    """Numbers of the tensors in the module's output that have one row per token."""
+    """Indices, among all tensors in the module's output, of the tensors with one row per token."""
 
     def rows_of(self, arguments: Any) -> list[Tensor]:
         """All tensors in the arguments that have one row per token."""
@@ -91,5 +92,5 @@ class _Running:
 
 
 def _rows(nested: Any) -> frozenset[int]:
-    """Numbers of the tensors of shape (1, T, ...), where T is the number of tokens of the trial."""
+    """Indices of the tensors of shape (1, T, ...), where T is the number of tokens of the trial."""
     return frozenset(number for number, tensor in enumerate(tensors_of(nested)) if tensor.shape[:2] == (1, len(TRIED)))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def replaced(nested: Any, new: Callable[[Any], Any]) -> Any:
-    """A copy of nested tuples, lists and dictionaries in which every other object is replaced by `new(object)`."""
+    """A copy of nested tuples, lists and dictionaries, in which each innermost object is replaced by `new(object)`."""
     if isinstance(nested, tuple | list):
         return type(nested)(replaced(each, new) for each in nested)
     if isinstance(nested, dict):

@@ -15,7 +15,7 @@ from decoder.system.device import without_gradients
 
 
 class ModuleStatic(ModuleForward):
-    """A `StaticForward` by any Hugging Face module in evaluation mode; `reason`: why no faster form is used."""
+    """A `StaticForward` by any Hugging Face module in evaluation mode; `reason` states why no faster form is used."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
         """Raises PairError for layers with states, or with keys and values of several shapes."""

@@ -165,7 +165,8 @@ def windowed(
 def windowed_by_slot(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """`windowed` with the slots' numbers as positions. All windows must be sliding and longer than trees are deep.
+    """`windowed` with the slots' numbers as positions. All windows must be sliding windows, with more tokens than any
+    tree has levels.
 
     For rows of the text, slot number and position are equal. A drafted row's position may be lower than its slot
     number, but both numbers are within the windows of all nodes below the row.

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class StaticForward(Protocol):
     """A forward form that computes the logits of N rows and writes their keys and values to given slots.
 
-    If layers have windows, the windows must be sliding and longer than trees are deep; see `windowed_by_slot`.
+    If layers have windows, these must be sliding windows, with more tokens than any tree has levels; see
+    `windowed_by_slot`.
     """
 
     @property
@@ -97,7 +98,9 @@ def empty(layer: Any) -> None:
 
 
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
-    """Reason why no native model can be made, or an empty text; `beside`: whether the current form stays in memory."""
+    """Reason why no native model can be made; empty if it can be made. `beside` states whether the model's current form
+    stays in memory.
+    """
     if source is None:
         weights = " with quantised weights" if model.hf.quantised else ""
         return f"{type(model.hf.module).__name__}{weights} has no native implementation"

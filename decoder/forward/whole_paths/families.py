@@ -1,4 +1,4 @@
-"""Families whose modules are known to compute only plain paths, found by their configurations. Pure functions."""
+"""Families whose modules are known to take no tree mask, so that they compute whole paths. Pure functions."""
 
 from typing import Any
 

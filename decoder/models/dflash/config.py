@@ -44,7 +44,7 @@ class Layers(LayerFields, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head, apart from its decoder layers; None if the configuration lacks the field."""
+    """Configuration fields of the head, apart from its decoder layers; a field that the configuration lacks is None."""
 
     target_layer_ids: list[Annotated[int, Meta(ge=-1)]] | None = None
     """Target layers whose outputs the head reads; -1 for the embedded tokens."""

@@ -72,7 +72,7 @@ class GgufFile:
         return QUANTISATIONS.get(code, "quantised") if isinstance(code, int) else "quantised"
 
     def size(self, name: str) -> int | None:
-        """An integer among the architecture's own entries; None if it is missing."""
+        """Value of the architecture's own entry `name`; None if the entry is missing or not an integer."""
         value = self.values.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 

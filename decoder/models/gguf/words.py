@@ -10,7 +10,9 @@ from decoder.models.gguf.limits import check_gguf
 MIB = 1 << 20
 FLOAT32_BYTES, FLOAT16_BYTES = 4, 2
 INTERVAL = "full_attention_interval"
-"""Entry of hybrid models, a number n: every n-th layer attends, and all other layers keep a state."""
+"""Name of a metadata entry of hybrid models, whose value is a number n: every n-th layer attends, and all other layers
+keep a state.
+"""
 
 
 def gguf_words(name: str) -> str:
