@@ -218,7 +218,8 @@ class _Trainer:
         self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
 
     def _step(self, rows: Tensor) -> float:
-        # Dropout uses torch's global generator, so its seed comes from the generator that a resumed training restores.
+        # Dropout uses torch's global generator, which a resumed training does not restore. So the global generator gets
+        # its seed from `_generator`, which is restored.
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
             roots = self._training.select(rows)

@@ -19,8 +19,8 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """Index that the present contents of a row had after the previous pass; keys are the rows that were overwritten
-        since that pass.
+        """For each row that was overwritten since the previous pass, the row that held its present contents after that
+        pass.
         """
 
     def place(self, first: int, rows: Sequence[int]) -> None:

@@ -242,7 +242,7 @@ def _length(report: PaperReport, experiment: PaperExperiment, notes: Sequence[st
     yield from table(
         _name("length", experiment),
         f"Length scaling: {setting(report.header.request, experiment)}",
-        "Figures after the first T tokens of the same texts, for auto and for the lanes that are in the paper.",
+        "Figures of the first T new tokens of each text, for several T; lanes: auto and those in the paper.",
         beside_the_paper(list(rows(report, "main", experiment.data_set))),
         [
             number("T", lambda row: row.cell.length),

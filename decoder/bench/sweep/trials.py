@@ -34,7 +34,7 @@ TABLES = (
         study TEXT, setting TEXT,
         place INTEGER NOT NULL,        -- position in the order of measurement
         state TEXT NOT NULL,           -- waiting, running, done, refused
-        claim INTEGER,                 -- number of the setting's latest claim, counted from 0 in each study
+        claim INTEGER,                 -- serial number of the setting's latest claim; a study numbers its claims from 0
         worker TEXT, lease_until DOUBLE PRECISION,
         deaths INTEGER NOT NULL,       -- number of workers that died while measuring the setting
         result TEXT,
