@@ -108,8 +108,8 @@ class RecurrentForward:
     def tapped(self, states: LayerStates) -> "RecurrentForward":
         """See `Tappable`."""
         twin = copy.copy(self)
-        # Trial passes find `owners`, `chunks` and `stepwise`. The twin takes them from this object, since trial passes of
-        # its own would write to `states`.
+        # Trial passes find `owners`, `chunks` and `stepwise`. The twin takes them from this object, since trial passes
+        # of its own would write to `states`.
         twin.owners, twin.chunks, twin.stepwise = self.owners, self.chunks, self.stepwise
         twin._rows = self._rows.tapped(states)  # noqa: SLF001 - of the same class
         return twin
