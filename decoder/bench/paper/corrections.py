@@ -122,8 +122,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is that of the last prompt only. Plain decoding also has both models loaded, so the 3 % of "
-        "additional memory for drafting is mostly for logits of the draft. v1 prints .45 %.",
+        "Peak memory is that of the last prompt only. Both models are loaded during plain decoding too, so the 3 % of "
+        "additional memory for drafting is mostly for logits of the draft. v1 prints .45 % of additional memory.",
         f"{CODE}; v1 table 7",
     ),
 )
