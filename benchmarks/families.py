@@ -145,7 +145,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True, tag="size"):
 Header: TypeAlias = LogHeader[Request, None]
 Log: TypeAlias = RecordLog[Header, Turn | Size]
 FORMAT: LogFormat[Header, Turn | Size] = LogFormat(
-    msgspec.json.Decoder(Header | Turn | Size), 1, "let --output name another folder"
+    msgspec.json.Decoder(Header | Turn | Size), 1, "set --output to another folder"
 )
 
 

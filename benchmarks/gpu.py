@@ -136,7 +136,7 @@ def missing(needed: Sequence[str] = NEEDED) -> str:
     if not absent:
         return ""
     return (
-        f"gpu.py: not installed: {absent}; on a machine with a network run pip download -d wheels {absent}, then "
+        f"gpu.py: not installed: {absent}; on a machine that has a network, run pip download -d wheels {absent}, then "
         f"copy the folder wheels to this machine and run pip install --no-index -f wheels {absent}"
     )
 

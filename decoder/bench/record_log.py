@@ -60,7 +60,7 @@ class LogFormat(Generic[H, R]):
     schema: int
     """The only supported version of the lines' format."""
     remedy: str
-    """Advice in errors about an unusable file, such as "let --output name another file"."""
+    """Advice in errors about an unusable file, such as "set --output to another file"."""
 
 
 class RecordLog(Generic[H, R]):
@@ -238,7 +238,7 @@ def alone(path: Path | None, remedy: str) -> Iterator[None]:
 
     Args:
         path: File, created if missing; None locks nothing.
-        remedy: Advice in errors about an unusable file, such as "let --output name another file".
+        remedy: Advice in errors about an unusable file, such as "set --output to another file".
 
     Raises:
         ConfigError: Another process holds the lock, or the file cannot be written.

@@ -58,7 +58,7 @@ def _storage(database: Database) -> RDBStorage:
         return RDBStorage(template, engine_kwargs=_how(database))
     except RuntimeError as error:
         raise DatabaseError(
-            f"{database.shown} was made by another version of Optuna: {first_line(error)}; let --storage name another "
+            f"{database.shown} was made by another version of Optuna: {first_line(error)}; set --storage to another "
             "database"
         ) from error
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from decoder.bench.data_sets.text_set import TextSet
     from decoder.bench.paper.report import PaperReport
 
-WITHOUT_FIGURES = (
-    "matplotlib is not installed, so everything is measured, but no figures are drawn; pip install 'dynatui[bench]'"
-)
+WITHOUT_FIGURES = "matplotlib is not installed, so no figures are drawn; for figures, run pip install 'dynatui[bench]'"
 
 
 @dataclass(frozen=True)

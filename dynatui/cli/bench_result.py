@@ -88,4 +88,4 @@ def _append(path: Path, content: bytes) -> None:
                     file.truncate(before)
                 raise
     except OSError as error:
-        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; let --json name another file") from None
+        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; set --json to another file") from None

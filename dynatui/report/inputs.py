@@ -107,7 +107,7 @@ def require_other_file(source: Path, page: Path) -> None:
     """Raises a ConfigError if a page would overwrite its source."""
     if any(_is_same(page, path) for path in (source, source / REPORT)):
         raise ConfigError(
-            f"{shortened(page)} is a source of the page and is not overwritten; let --output name another file"
+            f"{shortened(page)} is a source of the page and is not overwritten; set --output to another file"
         )
 
 

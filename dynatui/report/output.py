@@ -14,10 +14,10 @@ def require_free(path: Path, *, force: bool) -> None:
     if not os.path.lexists(path):  # if the check itself fails, `write` reports the error
         return
     if not path.is_file():
-        raise ConfigError(f"{shortened(path)} is not a file that a page could replace; let --output name a file")
+        raise ConfigError(f"{shortened(path)} is not a file that a page could replace; set --output to a file")
     if not force:
         raise ConfigError(
-            f"{shortened(path)} exists already and is not overwritten; let --output name another file, or add --force"
+            f"{shortened(path)} exists already and is not overwritten; set --output to another file, or add --force"
         )
 
 
@@ -44,5 +44,5 @@ def write(text: str, path: Path, *, force: bool) -> None:
                 raise
     except OSError as error:
         raise ConfigError(
-            f"cannot write {shortened(path)}: {error.strerror}; let --output name a file in a folder with free space"
+            f"cannot write {shortened(path)}: {error.strerror}; set --output to a file in a folder with free space"
         ) from None

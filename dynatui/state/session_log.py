@@ -47,7 +47,7 @@ class Line:
     method: str
     figures: Figures
     counted: int
-    """Number of the run's rounds that are already included in the totals of settings."""
+    """Number of the run's rounds that are already included in the totals that are kept for each setting."""
 
     def tells(self, other: "Line") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""

@@ -35,12 +35,12 @@ def local_files(files: HubFiles) -> list[Path]:
     except Exception as error:  # noqa: BLE001 - names, networks and servers fail in many ways
         why, remedy = _explained(error, files)
         raise PromptError(
-            f"cannot download {files.repository} from the Hugging Face hub: {why}; {remedy}, or let --data name a "
+            f"cannot download {files.repository} from the Hugging Face hub: {why}; {remedy}, or set --data to a "
             "folder of data"
         ) from None
     if not paths:
         raise PromptError(
-            f"{files.repository} on the Hugging Face hub no longer has {files.pattern}; let --data name a folder"
+            f"{files.repository} on the Hugging Face hub no longer has {files.pattern}; set --data to a folder"
         )
     return paths
 

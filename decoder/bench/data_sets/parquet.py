@@ -46,10 +46,10 @@ def _rows(path: Path, cache: str) -> Any:
 def _require_texts(path: Path, features: dict[str, Any]) -> None:
     if COLUMN not in features:
         raise PromptError(
-            f"{shortened(path)} has no column {COLUMN}, only {shortened(', '.join(features))}; let --data name another "
+            f"{shortened(path)} has no column {COLUMN}, only {shortened(', '.join(features))}; set --data to another "
             "folder"
         )
     if (kind := features[COLUMN].dtype) not in ("string", "large_string"):
         raise PromptError(
-            f"the column {COLUMN} of {shortened(path)} holds {kind}, not text; let --data name another folder"
+            f"the column {COLUMN} of {shortened(path)} holds {kind}, not text; set --data to another folder"
         )

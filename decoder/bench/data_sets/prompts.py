@@ -44,8 +44,7 @@ def _text_set(data_set: DataSet, folder: Path | None, count: int) -> TextSet:
         prompts = tuple(islice(data_set.rule(rows), count))
     if not prompts:
         raise PromptError(
-            f"{shortened(files[0])} has no text that could be a prompt of {data_set.name}; let --data name another "
-            "folder"
+            f"{shortened(files[0])} has no text that could be a prompt of {data_set.name}; set --data to another folder"
         )
     return TextSet(name=data_set.name, title=data_set.title, stands_for=data_set.stands_for, prompts=prompts)
 
@@ -58,7 +57,7 @@ def _rows(files: Iterable[Path], read: Rows) -> Generator[str, None, None]:
 def _from_hub(data_set: DataSet) -> tuple[list[Path], Rows]:
     if data_set.on_hub is None:
         raise PromptError(
-            f"{data_set.name} can only be read from a folder; let --data name a folder that holds {data_set.places}"
+            f"{data_set.name} can only be read from a folder; set --data to a folder that holds {data_set.places}"
         )
     return local_files(data_set.on_hub), column
 
@@ -68,12 +67,12 @@ def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
         lacks = f"has no {data_set.places}" if any(folder.iterdir()) else "is empty"
     except OSError as error:
         raise PromptError(
-            f"cannot read {shortened(folder)}: {error.strerror}; let --data name a folder that holds {data_set.places}"
+            f"cannot read {shortened(folder)}: {error.strerror}; set --data to a folder that holds {data_set.places}"
         ) from None
     for pattern, read in data_set.in_folder:
         if files := matching(folder, pattern):
             return files, read
     otherwise = ", or leave out --data to download the data set" if data_set.on_hub else ""
     raise PromptError(
-        f"{shortened(folder)} {lacks}, so {data_set.name} cannot be read; let --data name another folder{otherwise}"
+        f"{shortened(folder)} {lacks}, so {data_set.name} cannot be read; set --data to another folder{otherwise}"
     )

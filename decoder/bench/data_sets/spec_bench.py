@@ -44,7 +44,7 @@ def first_turns(path: Path) -> dict[str, list[str]]:
     for question in _questions(path):
         prompts.setdefault(question.category, []).extend(question.turns[:1])
     if not prompts:
-        raise PromptError(f"{shortened(path)} is empty; let --data name another folder")
+        raise PromptError(f"{shortened(path)} is empty; set --data to another folder")
     return prompts
 
 
@@ -65,7 +65,7 @@ def _questions(path: Path) -> list[_Question]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise PromptError(
-            f"cannot read {shortened(path)}: {error.strerror}; let --data name a folder that holds {FILE}"
+            f"cannot read {shortened(path)}: {error.strerror}; set --data to a folder that holds {FILE}"
         ) from None
     return [_question(line, f"{shortened(path)}, line {at}") for at, line in enumerate(lines, 1) if line.strip()]
 
@@ -74,6 +74,4 @@ def _question(line: bytes, place: str) -> _Question:
     try:
         return msgspec.json.decode(line, type=_Question)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PromptError(
-            f"{place}, is not a question of Spec-Bench: {error}; let --data name another folder"
-        ) from None
+        raise PromptError(f"{place}, is not a question of Spec-Bench: {error}; set --data to another folder") from None

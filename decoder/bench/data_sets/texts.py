@@ -23,7 +23,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise PromptError(f"cannot read {shortened(place)}: {error.strerror}; let --data name another folder") from None
+        raise PromptError(f"cannot read {shortened(place)}: {error.strerror}; set --data to another folder") from None
 
 
 def whole(path: Path) -> Iterator[str]:
@@ -35,7 +35,7 @@ def whole(path: Path) -> Iterator[str]:
     try:
         yield path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise PromptError(f"cannot read {shortened(path)}: {error.strerror}; let --data name another folder") from None
+        raise PromptError(f"cannot read {shortened(path)}: {error.strerror}; set --data to another folder") from None
     except UnicodeDecodeError as error:
         at = error.start + 1
         raise PromptError(

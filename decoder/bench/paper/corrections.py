@@ -38,8 +38,8 @@ CORRECTIONS = (
         "v1 tables 1 and 3",
     ),
     Correction(
-        "l-bar counts the bonus token: l-bar is the mean over prompts of tokens per round, while L-bar is the number "
-        "of all tokens divided by the number of all rounds.",
+        "l-bar counts the bonus token. l-bar is computed for each prompt and averaged over prompts, while L-bar is the "
+        "number of all tokens divided by the number of all rounds.",
         f"{CODE}; v4 section 4.2",
     ),
     Correction(

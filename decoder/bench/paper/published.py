@@ -41,7 +41,7 @@ DOUBTS: Mapping[str, str] = {
     "shared-base": "relative to an AR that was measured while others used the GPU",
     "one-prefill": "one prefill of the target, the same work for every method; differences come from the order of runs",
     "not-acceptance": "committed tokens, with bonus tokens, divided by rounds x (D0 + 2); this rate can exceed 100 %",
-    "with-bonus": "mean over prompts of tokens per round, with the bonus token, though the paper's text excludes it",
+    "with-bonus": "tokens per round averaged over prompts, with the bonus token, which the paper's text excludes",
     "called-d8b3": "labelled D8B3 in that table, but its rounds and acceptance are those of D5B2",
     "one-prompt": "measured on one prompt; after the slash, mean over prompts from the logs",
     "never-evicts": "at this length the cache evicts nothing, so this method equals linear drafting",

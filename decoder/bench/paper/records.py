@@ -65,7 +65,7 @@ Header: TypeAlias = LogHeader[PaperRequest, CostCurve]
 Record: TypeAlias = Block | Resumed
 PaperLog: TypeAlias = RecordLog[Header, Record]
 FORMAT: LogFormat[Header, Record] = LogFormat(
-    msgspec.json.Decoder(Header | Record), SCHEMA, "let --output name another folder"
+    msgspec.json.Decoder(Header | Record), SCHEMA, "set --output to another folder"
 )
 
 

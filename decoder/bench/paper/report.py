@@ -11,7 +11,7 @@ FIGURE_KEYS: dict[str, str] = {
     "ttft_ms": "ms to the first tokens: prefill and first round of this method",
     "tpot_ms": "ms per token after the prompt",
     "tokens_per_round": "L-bar: tokens of all prompts divided by rounds of all prompts",
-    "paper_path_length": "l-bar as in the paper's code: mean over prompts of tokens per round, with the bonus token",
+    "paper_path_length": "l-bar as in the paper's code: tokens per round with the bonus token, averaged over prompts",
     "path_length": "accepted tokens per round, without the bonus token",
     "acceptance_rate": "accepted nodes divided by drafted nodes",
     "depth_acceptance": "accepted depth divided by the depth of the verified tree",

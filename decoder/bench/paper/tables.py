@@ -115,7 +115,7 @@ def _other_setting(experiment: PaperExperiment, shown: Sequence[Row]) -> tuple[s
 _main = _per_lane(
     "main",
     "Main results",
-    "Speed of each lane on the same prompts, side by side.",
+    "Speed of each lane; all lanes decode the same prompts.",
     [
         lane_name(),
         SPEED[0],

@@ -52,7 +52,7 @@ class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
 Record: TypeAlias = Expected | Realised
 SamplingLog: TypeAlias = RecordLog[Header, Record]
 FORMAT: LogFormat[Header, Record] = LogFormat(
-    msgspec.json.Decoder(Header | Record), SCHEMA, "let --output name another file"
+    msgspec.json.Decoder(Header | Record), SCHEMA, "set --output to another file"
 )
 BOUND = "bound"
 """Key of the upper bound in `Expected.acceptance`."""

@@ -71,13 +71,13 @@ def require_sweeps(database: Database) -> None:
     file = database.file
     if file is not None and not file.is_file():
         raise DatabaseError(
-            f"there is no database {shortened(file)}; run a sweep first, or let --storage name the database of a sweep"
+            f"there is no database {shortened(file)}; run a sweep first, or set --storage to the database of a sweep"
         )
     with database.reading() as transaction:
         _refuse_earlier(database, transaction)
         if not transaction.has_table("sweeps"):
             raise DatabaseError(
-                f"{database.shown} holds no sweep; run a sweep first, or let --storage name the database of a sweep"
+                f"{database.shown} holds no sweep; run a sweep first, or set --storage to the database of a sweep"
             )
 
 
@@ -112,7 +112,7 @@ def joined(
             require(
                 not other,
                 f"the study {quoted(study)} was started with other values of {', '.join(other)}; give the same values, "
-                "or let --study name another study",
+                "or set --study to another study",
             )
         else:
             transaction.change("INSERT INTO sweeps VALUES (?, ?)", study, msgspec.json.encode(request).decode())
@@ -134,7 +134,7 @@ def existing(database: Database, study: str | None) -> Sweep:
         known: dict[str, str] = dict(transaction.rows("SELECT study, asked FROM sweeps ORDER BY study"))
     if study is None:
         require(len(known) > 0, "the database holds no study; run a sweep first")
-        require(len(known) == 1, f"the database holds several studies ({', '.join(known)}); let --study name one")
+        require(len(known) == 1, f"the database holds several studies ({', '.join(known)}); set --study to one")
     elif study not in known:
         raise ConfigError(f"there is no study {quoted(study)}; the database holds {', '.join(known) or 'none'}")
     name = study or next(iter(known))
@@ -253,7 +253,8 @@ def _asked(study: str, text: str) -> SweepRequest:
         return msgspec.json.decode(text, type=SweepRequest)
     except msgspec.DecodeError:
         raise DatabaseError(
-            f"the study {quoted(study)} is not a sweep of this version; let --study name another study"
+            f"the study {quoted(study)} is not a sweep that this version of dynatui can read; set --study to another "
+            "study"
         ) from None
 
 
@@ -263,5 +264,5 @@ def _refuse_earlier(database: Database, transaction: Transaction) -> None:
     if transaction.has_table("study_user_attributes") and transaction.rows(earlier):
         raise DatabaseError(
             f"{database.shown} holds sweeps of an earlier version of dynatui, stored as studies of Optuna; show them "
-            "with that version, and let --output or --storage name another place for new sweeps"
+            "with that version, and set --output or --storage to another place for new sweeps"
         )

@@ -40,7 +40,7 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
         width=model.width,
         context=file.size("context_length") or 0,
         device=device,
-        # The check for near ties and the probe allow errors as large as those of this dtype. The errors of products
+        # The probe and the check for near ties allow errors as large as those of this dtype. The errors of products
         # with quantised weights are as large as those of float16.
         dtype=torch.float16 if half else torch.float32,
         eos=GgufTokenizer(file).ends(),
@@ -70,4 +70,4 @@ def _require_decoder(name: str, model: Model) -> None:
         (library.model_is_diffusion, "a diffusion model"),
     ):
         if wrong(model.handle):
-            raise PairError(f"{name} is {what}, which does not write a text token by token; {LIMIT}")
+            raise PairError(f"{name} is {what}, which does not generate text one token at a time; {LIMIT}")

@@ -102,4 +102,4 @@ def test_a_log_of_other_models_is_refused_in_one_line(tmp_path: Path, said: list
     run(tmp_path, 1, "20")
     arguments = ["--output", str(tmp_path), "--tokens", "20", "--repeats", "1"]
     assert families.main(arguments, FEW[:2]) == 2
-    assert "started with other values of models; give the same values, or let --output name another folder" in said[-1]
+    assert "started with other values of models; give the same values, or set --output to another folder" in said[-1]

@@ -40,9 +40,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Header: TypeAlias = LogHeader[Request, None]
-FORMAT: LogFormat[Header, Trial] = LogFormat(
-    msgspec.json.Decoder(Header | Trial), 1, "let --output name another folder"
-)
+FORMAT: LogFormat[Header, Trial] = LogFormat(msgspec.json.Decoder(Header | Trial), 1, "set --output to another folder")
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):

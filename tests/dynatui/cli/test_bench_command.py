@@ -60,7 +60,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--methods", "hf"], "hf is measured by --baselines, under the name assisted; leave hf out of --methods"),
         (["--methods", "ar,zz"], "no method zz; choose from "),
         (["--preset", "paper,zz"], "--preset is 'zz'; give one of "),
-        (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name another"),
+        (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; set --json to another"),
         (["--prompt", " ", "--prompt-chars", "3"], "a prompt contains only blanks; give a prompt with words"),
         (
             ["--compile", "--device", "cpu"],

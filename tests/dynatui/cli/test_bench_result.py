@@ -96,7 +96,7 @@ def test_what_cannot_be_printed_is_kept(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_what_cannot_be_kept_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConfigError, match="cannot write /dev/full: No space left on device; let --json name another"):
+    with pytest.raises(ConfigError, match="cannot write /dev/full: No space left on device; set --json to another"):
         run_and_report(measured(), Path("/dev/full"))
     assert capsys.readouterr().out == "a table\n"
 

@@ -75,7 +75,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             ["--target", "x"],
             "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
         ),
-        (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name another"),
+        (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; set --json to another"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_one_line(
@@ -97,7 +97,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.
     letter = tmp_path / "letter"
     letter.write_text("Dear reader", encoding="utf-8")
     assert main(["bench", "sampling", "--output", str(letter)]) == 2
-    assert "holds no measurement of this version; let --output name another file" in capsys.readouterr().err
+    assert "holds no measurement of this version; set --output to another file" in capsys.readouterr().err
     assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 

@@ -62,7 +62,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["fixed", "--show"], "space has no effect beside --show; leave space out"),
         (["--show", "--seed", "1"], "--seed has no effect beside --show; leave --seed out"),
         (["--show", "--output", "/nonesuch"], "there is no database /nonesuch/sweeps.db; run a sweep first, or let"),
-        (["fixed", "--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name"),
+        (["fixed", "--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; set --json to"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_one_line(
@@ -131,7 +131,7 @@ def test_a_second_study_has_its_own_name_and_is_refused_where_it_was_asked_other
     assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *mine]) == 2
     assert "dynatui: the study 'mine' was started with other values of seed; give" in capsys.readouterr().err
     assert main(["bench", "sweep", "--show", *folder]) == 2
-    assert "let --study name one" in capsys.readouterr().err
+    assert "set --study to one" in capsys.readouterr().err
 
 
 def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(

@@ -95,9 +95,7 @@ def test_what_a_page_is_made_from_is_never_replaced(recorded: Path, capsys: pyte
     Path("link.html").symlink_to(recorded)
     for name in (str(recorded), "link.html"):
         assert main(["report", str(recorded), "--output", name, "--force"]) == 2
-        assert (
-            "is a source of the page and is not overwritten; let --output name another file" in capsys.readouterr().err
-        )
+        assert "is a source of the page and is not overwritten; set --output to another file" in capsys.readouterr().err
     assert recorded.read_bytes() == before
 
 

@@ -100,7 +100,7 @@ def test_a_missing_repository_is_named(hub: Hub) -> None:
     assert line.startswith(
         "cannot download someone/books from the Hugging Face hub: the data set does not exist, or is not"
     )
-    assert line.endswith("or let --data name a folder of data")
+    assert line.endswith("or set --data to a folder of data")
 
 
 @pytest.mark.parametrize(("status", "reason"), [(401, "401 Unauthorized"), (500, "500 Internal"), (429, "429 Too")])

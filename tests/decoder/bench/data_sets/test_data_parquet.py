@@ -45,7 +45,7 @@ def test_a_file_without_rows_has_no_texts(tmp_path: Path) -> None:
         (damaged(GOOD, 60), "as parquet: "),
         (damaged(GOOD, len(GOOD) - 100), "as parquet: "),
         (parquet({"title": ["a"], "year": [1]}), "has no column text, only title, year"),
-        (parquet({"text": [1, 2]}), "the column text of .* holds int64, not text; let --data name another folder"),
+        (parquet({"text": [1, 2]}), "the column text of .* holds int64, not text; set --data to another folder"),
     ],
 )
 def test_a_file_that_holds_no_such_column_is_one_line(

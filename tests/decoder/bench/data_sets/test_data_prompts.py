@@ -115,7 +115,7 @@ def test_without_a_folder_files_come_from_the_hub(
 
 @pytest.mark.parametrize(("name", "place"), [("books", "books_test/"), ("spec_bench/qa", "spec_bench/question.jsonl")])
 def test_what_the_hub_does_not_have_needs_a_folder(name: str, place: str) -> None:
-    with pytest.raises(PromptError, match=f"{name} can only be read from a folder; let --data name a folder .*{place}"):
+    with pytest.raises(PromptError, match=f"{name} can only be read from a folder; set --data to a folder .*{place}"):
         one(name, None)
 
 
@@ -134,14 +134,14 @@ def test_what_is_not_in_the_catalogue_is_refused(names: list[str], count: int, w
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"spec_bench"}))
 def test_a_folder_without_the_data_set_says_what_it_lacks(name: str, tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match=f"is empty, so {name} cannot be read; let --data name another folder"):
+    with pytest.raises(PromptError, match=f"is empty, so {name} cannot be read; set --data to another folder"):
         one(name, tmp_path)
     written(tmp_path / "letter", b"Dear reader")
-    with pytest.raises(PromptError, match=f"has no .*(txt|parquet|jsonl), so {name} cannot be read; let --data name "):
+    with pytest.raises(PromptError, match=f"has no .*(txt|parquet|jsonl), so {name} cannot be read; set --data to "):
         one(name, tmp_path)
-    with pytest.raises(PromptError, match="No such file or directory; let --data name a folder that holds "):
+    with pytest.raises(PromptError, match="No such file or directory; set --data to a folder that holds "):
         one(name, tmp_path / "none")
-    with pytest.raises(PromptError, match="letter: Not a directory; let --data name a folder that holds "):
+    with pytest.raises(PromptError, match="letter: Not a directory; set --data to a folder that holds "):
         one(name, tmp_path / "letter")
 
 
@@ -161,7 +161,7 @@ def test_what_may_not_be_read_is_named(method: str, folder: Path, monkeypatch: p
         return allowed(path, *args, **settings)
 
     monkeypatch.setattr(Path, method, refuse)
-    with pytest.raises(PromptError, match=r"cannot read .*books_test.*: Permission denied; let --data name another"):
+    with pytest.raises(PromptError, match=r"cannot read .*books_test.*: Permission denied; set --data to another"):
         one("books", folder)
 
 

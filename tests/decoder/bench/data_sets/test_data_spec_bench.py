@@ -23,7 +23,7 @@ def test_prompts_are_first_turns_by_task_in_the_file_s_order(tmp_path: Path) -> 
         (b'{"category": "math", "turns": "x"}', "line 1, is not a question of Spec-Bench: Expected `array`"),
         (b'{"category": "\xff", "turns": []}', "line 1, is not a question of Spec-Bench: 'utf-8' codec can't decode"),
         (b'{"x": ' + b"[" * 100_000, "line 1, is not a question of Spec-Bench: maximum recursion depth"),
-        (b"\n", "question.jsonl is empty; let --data name another folder"),
+        (b"\n", "question.jsonl is empty; set --data to another folder"),
         (questions("math", "qa"), "question.jsonl has no task coding, only math, qa"),
     ],
 )

@@ -56,7 +56,7 @@ def test_another_machine_is_refused_by_what_differs(
     changes: dict[str, Any], why: str, half: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = half.read_bytes()
-    line = f"log was started on another machine: {why}; remove this file, or let --output name another folder$"
+    line = f"log was started on another machine: {why}; remove this file, or set --output to another folder$"
     with pytest.raises(ConfigError, match=line):
         went_on(monkeypatch, half, "a", structs.replace(MACHINE, **changes))
     assert half.read_bytes() == before

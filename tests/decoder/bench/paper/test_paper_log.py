@@ -59,7 +59,7 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(tmp_path: Path) ->
     log = RecordLog(path, FORMAT)
     with (
         room_for(len(whole) + 20),
-        pytest.raises(ConfigError, match=r"cannot write .*: .*; let --output name another f"),
+        pytest.raises(ConfigError, match=r"cannot write .*: .*; set --output to another f"),
     ):
         log.add(block(2))
     assert len(path.read_bytes()) == len(whole) + 20
@@ -79,20 +79,18 @@ def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path
 def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match="holds no measurement of this version; let --output name another folder"):
+    with pytest.raises(ConfigError, match="holds no measurement of this version; set --output to another folder"):
         RecordLog(path, FORMAT)
     assert path.read_text(encoding="utf-8") == content
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"cannot write .*No such file or directory; let --output name another folder"
-    ):
+    with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; set --output to another folder"):
         RecordLog(tmp_path / "none" / "log", FORMAT).begin(header())
 
 
 def test_a_folder_in_its_place_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read .*Is a directory; let --output name another folder"):
+    with pytest.raises(ConfigError, match=r"cannot read .*Is a directory; set --output to another folder"):
         RecordLog(tmp_path, FORMAT)
 
 
@@ -112,7 +110,7 @@ def test_a_file_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(damag
     kept(path)
     first, _, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + damage + b"\n" + last)
-    with pytest.raises(ConfigError, match=r"damaged in line 2; remove this file, or let --output name another folder$"):
+    with pytest.raises(ConfigError, match=r"damaged in line 2; remove this file, or set --output to another folder$"):
         RecordLog(path, FORMAT)
     assert path.read_bytes() == first + damage + b"\n" + last
 

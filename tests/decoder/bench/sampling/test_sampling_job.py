@@ -120,7 +120,7 @@ def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missin
     half.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
     with pytest.raises(
         ConfigError,
-        match=r"was started on another machine: cores \d+ there, \d+ here; remove this file, or let --output name",
+        match=r"was started on another machine: cores \d+ there, \d+ here; remove this file, or set --output to",
     ):
         measure_samplings(job(tiny_models, log=half), lambda _: None)
 

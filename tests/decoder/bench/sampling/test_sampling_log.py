@@ -70,11 +70,11 @@ def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path
 def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match="holds no measurement of this version; let --output name another file"):
+    with pytest.raises(ConfigError, match="holds no measurement of this version; set --output to another file"):
         RecordLog(path, FORMAT)
     assert path.read_text(encoding="utf-8") == content
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; let --output name another"):
+    with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; set --output to another"):
         RecordLog(tmp_path / "none" / "log", FORMAT).begin(header(request()))

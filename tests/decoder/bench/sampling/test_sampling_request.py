@@ -49,7 +49,7 @@ def test_tasks_that_are_not_there_are_refused(
 
 
 def test_a_folder_without_spec_bench_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match=r"question.jsonl: No such file or directory; let --data name"):
+    with pytest.raises(PromptError, match=r"question.jsonl: No such file or directory; set --data to"):
         spec_bench(tmp_path, ["math"], 1)
 
 

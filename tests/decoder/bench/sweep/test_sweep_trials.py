@@ -148,7 +148,7 @@ def test_a_setting_that_kills_its_workers_is_given_up(database: str) -> None:
 
 
 def test_a_study_of_another_question_is_refused(sweep: Sweep, database: str) -> None:
-    line = f"study '{sweep.study}' was started with other values of axes, seed; give the same values, or let --study"
+    line = f"study '{sweep.study}' was started with other values of axes, seed; give the same values, or set --study"
     with pytest.raises(ConfigError, match=line):
         sweep_in(database, request(seed=1), sweep.study)
     assert sweep_in(database, request(seed=1), "another").study == "another"
@@ -157,9 +157,9 @@ def test_a_study_of_another_question_is_refused(sweep: Sweep, database: str) -> 
 def test_a_study_of_another_version_is_refused(sweep: Sweep) -> None:
     with sweep.database.alone() as transaction:
         transaction.change("INSERT INTO sweeps VALUES ('birds', '{}')")
-    with pytest.raises(DatabaseError, match="the study 'birds' is not a sweep of this version"):
+    with pytest.raises(DatabaseError, match="the study 'birds' is not a sweep that this version"):
         joined(sweep.database, FEW, "birds")
-    with pytest.raises(DatabaseError, match="the study 'birds' is not a sweep of this version"):
+    with pytest.raises(DatabaseError, match="the study 'birds' is not a sweep that this version"):
         existing(sweep.database, "birds")
 
 
@@ -173,7 +173,7 @@ def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
 def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
     assert existing(sweep.database, None).request == FEW
     joined(sweep.database, FEW, "other")
-    with pytest.raises(ConfigError, match=rf"holds several studies \({sweep.study}, other\); let --study name one"):
+    with pytest.raises(ConfigError, match=rf"holds several studies \({sweep.study}, other\); set --study to one"):
         existing(sweep.database, None)
     assert existing(sweep.database, "other").request == FEW
     with pytest.raises(ConfigError, match=f"there is no study 'x'; the database holds {sweep.study}, other"):
