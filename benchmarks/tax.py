@@ -114,7 +114,7 @@ def inside(pairs: int, notes: Path) -> None:
     source = EngineSource(session, trial.loader(session), rest_s=0.0)
     with guard.screen_only(Path(os.devnull)) as output:
         Observed(source, View(speed=1.0, fps=_FPS), output=output).run(mouse=False)
-    os._exit(0)  # exits without cleanup, since the engine's thread still sleeps within a prompt
+    os._exit(0)  # without cleanup, which would wait for the engine's thread: it is in the middle of a prompt
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
