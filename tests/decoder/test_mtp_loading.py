@@ -137,7 +137,7 @@ def test_the_doctor_finds_the_layer(tiny_models: TinyModels) -> None:
     assert "ok: draft mtp: the target's checkpoint has an MTP layer: mtp.fc.weight and other weights" in told
     assert "problem" not in told
     assert "tokenizer" not in told
-    assert "decoded by: host, Hugging Face module" in told_by_doctor("rounds", target)
+    assert "driven by: host, Hugging Face module" in told_by_doctor("rounds", target)
     assert "problem" not in told_by_doctor("devices", target)
 
 

@@ -83,9 +83,9 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
             return "the data set does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
     match cause := _first_cause(error):
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return "the disk is full", "make room, or let HF_HOME name a folder on another disk"
+            return "the disk is full", "make room, or set HF_HOME to a folder on another disk"
         case OSError(filename=str()):
-            return first_line(cause), "let HF_HOME name a folder that can be written"
+            return first_line(cause), "set HF_HOME to a folder that can be written"
     return first_line(cause), "check the network, or try again later"
 
 

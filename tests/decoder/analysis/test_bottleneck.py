@@ -57,7 +57,7 @@ def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
     limits = found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), plain=None)
     assert limits.speedup is None
     assert limits.bound("verification") is None
-    assert "at least 5 rounds of ar in the same run would show" in verdict(limits, "linear")[0]
+    assert "the same run needs at least 5 rounds of ar" in verdict(limits, "linear")[0]
 
 
 def test_parts_that_are_not_known_bound_nothing() -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_said_of_rounds_that_tell_nothing(change: dict[str, float]) -
 
 def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
     speed, limit, remedy = verdict(found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1)), "linear")
-    assert speed.startswith("linear is slower than plain decoding, 0.80")
+    assert speed.startswith("linear is slower than plain decoding, at 0.80")
     assert "drafting takes 75%" in limit
     assert "4.00 times" in limit
     assert "shallower trees" in remedy

@@ -129,7 +129,10 @@ def test_the_method_that_draws_has_a_verifier_of_its_own_where_none_is_named() -
         ({"verifier": "block", "drafting": "iid"}, "block takes one drafted path, not 2"),
         ({"verifier": "best"}, "which is unknown; choose from"),
         ({"drafting": "wild", "verifier": "nss"}, "which is unknown; choose from"),
-        ({"verifier": "nss", "drafting": "iid", "methods": ("linear",)}, "which none of the methods linear does"),
+        (
+            {"verifier": "nss", "drafting": "iid", "methods": ("linear",)},
+            "but none of the methods linear samples trees",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:

@@ -68,7 +68,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             ["--prompt", "x", "--selector", "/nonesuch"],
             "there is no selector /nonesuch; make one with dynatui",
         ),
-        (["--data", "/nonesuch"], "cannot read /nonesuch/spec_bench/question.jsonl: No such file or directory; let"),
+        (["--data", "/nonesuch"], "cannot read /nonesuch/spec_bench/question.jsonl: No such file or directory; set"),
         (["--prompt", "x", "--tasks", "math"], "--tasks has no effect beside prompts; leave --tasks out"),
         (["--prompt", "x", "--data", "/nonesuch"], "--data has no effect beside prompts; leave --data out"),
         (

@@ -61,7 +61,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["fixed", "--output", "/proc/nonesuch"], "cannot make the folder /proc/nonesuch: No such file or directory"),
         (["fixed", "--show"], "space has no effect beside --show; leave space out"),
         (["--show", "--seed", "1"], "--seed has no effect beside --show; leave --seed out"),
-        (["--show", "--output", "/nonesuch"], "there is no database /nonesuch/sweeps.db; run a sweep first, or let"),
+        (["--show", "--output", "/nonesuch"], "there is no database /nonesuch/sweeps.db; run a sweep first, or set"),
         (["fixed", "--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; set --json to"),
     ],
 )

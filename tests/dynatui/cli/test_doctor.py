@@ -371,7 +371,7 @@ def test_a_head_is_told_as_what_it_is(
     assert "problem" not in text
     assert "tokenizer" not in text
     on_host = replace(given, exact=True)
-    assert "decoded by: host, a drafting head has no CUDA graphs" in said(found("rounds", models=on_host))
+    assert "driven by: host, a drafting head has no CUDA graphs" in said(found("rounds", models=on_host))
     assert not on_a_gpu
 
 

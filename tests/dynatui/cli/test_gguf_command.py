@@ -78,7 +78,7 @@ def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> 
     assert "ok       llama.cpp would run the models\n" in text
     assert "target books-16m-Q8_0.gguf: gptneox, Q8_0, weights of 16 MiB, keys and values of 12 KiB a token" in text
     assert "target and draft share a tokenizer" in text
-    assert "decoded by: host, target: llama.cpp, GGUF Q8_0; draft: llama.cpp, GGUF F32" in text
+    assert "driven by: host, target: llama.cpp, GGUF Q8_0; draft: llama.cpp, GGUF F32" in text
 
 
 @pytest.mark.parametrize(

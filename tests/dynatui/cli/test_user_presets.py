@@ -212,7 +212,7 @@ def test_a_built_in_name_is_refused(name: str) -> None:
 def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNATUI_CONFIG", "/dev/null/config.toml")
     with pytest.raises(
-        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; free disk space, or let DYNATUI"
+        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; free disk space, or set DYNATUI"
     ):
         presets.prepare("mine", force=False)
 
@@ -226,7 +226,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "fsync", full)
     for name in ("mine", "other"):
-        with pytest.raises(ConfigError, match=rf"cannot write .*{name}\.toml: No space left on device; make room"):
+        with pytest.raises(
+            ConfigError, match=rf"cannot write .*{name}\.toml: No space left on device; free disk space"
+        ):
             presets.write(name, RunConfig(), [], force=True)
     assert path.read_bytes() == before
     assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count

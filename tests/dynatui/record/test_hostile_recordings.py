@@ -89,7 +89,10 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a summary before any run": ([encode(SUMMARY)], "an event comes before any run"),
     "a stranger's round": ([encode(RUN), line(ROUND, method="fixed")], "fixed is not a method of this run"),
     "a stranger's summary": ([encode(RUN), line(SUMMARY, methods={"x": {}})], "x is not a method of this run"),
-    "a round that is missing": ([encode(RUN), line(ROUND, round=1, position=3)], "round 1 of dynatree stands where"),
+    "a round that is missing": (
+        [encode(RUN), line(ROUND, round=1, position=3)],
+        "round 1 of dynatree is where its round 0 should be",
+    ),
     "a round that comes twice": (
         [encode(RUN), encode(ROUND), encode(ROUND)],
         "round 0 of dynatree is where its round 1",

@@ -84,7 +84,7 @@ def printed(keys: Keymap, words: str, told: Run | None = None) -> str:
 
 def test_of_the_help_only_lines_with_all_of_the_words_are_left_and_no_empty_heading() -> None:
     page = printed(KEYMAP, "Temperature  DOWN")
-    assert "lower, raise the sampling temperature of all methods" in page
+    assert "turn the sampling temperature of all methods down or up" in page
     assert '"Temperature  DOWN"   1 line ' in page
     assert "What you see" not in page
     assert "restart" not in page

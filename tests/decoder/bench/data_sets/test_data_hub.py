@@ -127,7 +127,7 @@ def test_a_full_disk_leaves_no_file_behind_that_a_later_run_takes(monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", open_full)
-        with pytest.raises(PromptError, match="the disk is full; make room, or let HF_HOME name a folder on another"):
+        with pytest.raises(PromptError, match="the disk is full; make room, or set HF_HOME to a folder on another"):
             local_files(FILES)
     assert [path.read_bytes() for path in local_files(FILES)] == [b"one", b"two"]
 
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_file_behind_that_a_later_run_takes(monkeypatch: p
 @pytest.mark.usefixtures("hub")
 def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", "/proc/none/hub")
-    with pytest.raises(PromptError, match="'/proc/none'; let HF_HOME name a folder that can be written"):
+    with pytest.raises(PromptError, match="'/proc/none'; set HF_HOME to a folder that can be written"):
         local_files(FILES)
 
 

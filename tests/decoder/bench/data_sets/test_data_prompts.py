@@ -167,7 +167,7 @@ def test_what_may_not_be_read_is_named(method: str, folder: Path, monkeypatch: p
 
 def test_a_file_without_a_long_text_has_no_prompt(folder: Path) -> None:
     written(folder / "wikitext2" / "valid_v1_tokens.txt", b" = Lobster = \n It is blue . \n \n")
-    with pytest.raises(PromptError, match=r"valid_v1_tokens\.txt has no text that could be a prompt of wikitext; let"):
+    with pytest.raises(PromptError, match=r"valid_v1_tokens\.txt has no text that could be a prompt of wikitext; set"):
         one("wikitext", folder)
 
 

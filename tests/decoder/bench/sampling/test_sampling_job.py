@@ -205,6 +205,6 @@ def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> Non
 def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
     with (
         alone(tmp_path / "log", ""),
-        pytest.raises(ConfigError, match=r"another process is writing to .*; wait until that process ends, or let"),
+        pytest.raises(ConfigError, match=r"another process is writing to .*; wait until that process ends, or set"),
     ):
         measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None)
