@@ -200,7 +200,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
             return ""
-        remedy = f"let {FILE_VARIABLE} name a file" if named else "make it readable or remove it"
+        remedy = f"set {FILE_VARIABLE} to a file" if named else "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
 
 
