@@ -19,9 +19,10 @@ PARAMETERS: Declared = (
     ),
     option(
         "--output PAGE.html|FILM.cast",
-        "File to write: an HTML page, or an asciicast of one run in this terminal's size if the name ends in .cast.",
+        "File to write: an HTML page or, if the name ends in .cast, an asciicast of one run in the size of this "
+        "terminal.",
         Path,
-        show_default="in the working directory, with the name of FILE or DIR",
+        show_default="a file in the working directory, named after FILE or DIR",
     ),
     option(
         "--run N",

@@ -65,7 +65,7 @@ COLLECT: Declared = (
         parse=partial(_numbers, "--top-ps"),
     ),
     _length(96),
-    _option("--every N", "Distance between labelled roots, in tokens.", int, default=16, least=1),
+    _option("--every N", "Distance in tokens between two labelled roots of a text.", int, default=16, least=1),
     _option(
         "--trees N",
         "Number of independently sampled trees over which a label is averaged.",
@@ -78,7 +78,7 @@ COLLECT: Declared = (
 )
 TRAIN: Declared = (
     _DATA,
-    _option("--out FILE", "File of the selector to write.", Path, required=True),
+    _option("--out FILE", "File to which the trained selector is written.", Path, required=True),
     _option("--verifier NAME", "The verifier that the selector is trained for.", default="specinfer"),
     _option("--epochs N", "Number of training passes over all roots.", int, default=40, least=1),
     _switch(
@@ -95,7 +95,7 @@ EVALUATE: Declared = (
     request.PROMPTS,
     _switch(
         "--decode/--no-decode",
-        "Whether texts are also decoded for the comparison, with the selector and with the best fixed shape.",
+        "Whether to also decode texts with the selector and with the best fixed shape, to compare their speeds.",
         name="decoding",
         default=True,
     ),
@@ -158,7 +158,7 @@ def collect(
     )
     job.require_plan(plan)
     steps = (
-        Step(f"{step.done} of {step.total} texts, {step.roots} roots labelled in this run", step.done / step.total)
+        Step(f"{step.done} of {step.total} texts done, {step.roots} roots labelled in this run", step.done / step.total)
         for step in job.collect(_engine(pair), texts, plan, data)
     )
     for _ in shown(steps):
@@ -174,7 +174,10 @@ def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, se
 
     manifest, roots = dataset.read_manifest(data), dataset.load(data)
     recipe = job.Recipe(verifier, epochs=epochs, hidden=hidden, seed=seed)
-    streams.say(f"training for {verifier} on {len(roots)} roots of {manifest.pair.target} with {manifest.pair.draft}")
+    streams.say(
+        f"training a selector for verifier {verifier} on {len(roots)} roots, labelled with target "
+        f"{manifest.pair.target} and draft {manifest.pair.draft}"
+    )
     steps = (
         Step(f"epoch {step.number} of {step.total}, loss {step.loss:.3f}, best gain {step.best:.3f}", _share(step))
         for step in job.train(roots, manifest, recipe, out)

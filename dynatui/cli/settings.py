@@ -154,7 +154,7 @@ def with_places(error: DecoderError) -> str:
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """The settings file as text and as a TOML table; raises ConfigError if the file cannot be read or is not TOML."""
     text = _text(path)
-    return text, table(path, text, "correct the file, or start from dynatui config --print-default")
+    return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
 
 
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
@@ -193,14 +193,14 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
 
 def _text(path: Path) -> str:
     named = os.environ.get(FILE_VARIABLE)
-    too_large = "too large for settings; name another file"
+    too_large = "which is too large for a settings file; name another file"
     try:
         with opened(path) as file:
             return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
     except OSError as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
             return ""
-        remedy = f"set {FILE_VARIABLE} to a file" if named else "make it readable or remove it"
+        remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
 
 

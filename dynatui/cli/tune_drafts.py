@@ -43,7 +43,7 @@ def ranked(
         with streams.results_only():
             results = rank(job, say_line, shown)
     except KeyboardInterrupt:
-        streams.say("interrupted before every draft was measured at least once, so nothing can be compared")
+        streams.say("interrupted while some drafts had no measurement yet, so the drafts cannot be compared")
         return INTERRUPTED
     streams.show(ranking(results), out)
     return 0

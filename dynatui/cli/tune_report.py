@@ -77,7 +77,8 @@ def _heading(result: Tuned) -> Iterator[str]:
     if state.wrong:
         wrong = counted(len(state.wrong), "setting")
         yield from wrap(
-            f"{wrong} left out, since the text differs from that of plain decoding. This is a bug; please report it.",
+            f"{wrong} left out, since the generated text differs from the text of plain decoding. This is a bug; "
+            "please report it.",
             WIDTH,
         )
 
@@ -134,7 +135,7 @@ def _gain(result: Tuned, name: str) -> str:
     if verdict.better:
         return f"{name} is faster than the preset {PRESET}: {measured} times as fast."
     if verdict.keeps:
-        return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times as fast."
+        return f"{name} is as fast as the preset {PRESET}, within noise: {measured} times as fast."
     if FOUND in result.checked.wrong:
         return "The result of the search cannot be used; nothing was written."
     return (
@@ -146,14 +147,14 @@ def _gain(result: Tuned, name: str) -> str:
 def _advice(result: Tuned, name: str) -> str:
     match result.verdict.fastest:
         case "ar":
-            return "Nothing beats plain decoding beyond noise; use --methods ar."
+            return "Nothing is faster than plain decoding by more than noise; use --methods ar."
         case "auto":
-            return "Nothing beats auto beyond noise; use --methods auto."
+            return "Nothing is faster than auto by more than noise; use --methods auto."
         case "linear":
-            return f"Fastest beyond noise: use --methods linear --k {result.chain.k}."
+            return f"Use --methods linear --k {result.chain.k}, the fastest by more than noise."
         case "shipped_chain":
-            return f"Fastest beyond noise: use --methods linear --k {Linear().k}."
+            return f"Use --methods linear --k {Linear().k}, the fastest by more than noise."
         case "found":
-            return f"Fastest beyond noise: use --methods dynatree --preset {name}."
+            return f"Use --methods dynatree --preset {name}, the fastest by more than noise."
         case _:
-            return f"Fastest beyond noise: use --methods dynatree --preset {PRESET}."
+            return f"Use --methods dynatree --preset {PRESET}, the fastest by more than noise."

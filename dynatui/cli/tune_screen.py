@@ -69,7 +69,7 @@ def line(progress: TuneProgress) -> str:
     if progress.checking:
         return f"checking on other texts: {progress.checked} done, {left} left"
     best = state.leaders[TREE.method]
-    return f"searching: {_trials(progress)}; best so far {_origin(best)}; {left} left, then the check"
+    return f"searching: {_trials(progress)}; best so far: {_origin(best)}; {left} left, then the check"
 
 
 def screen(progress: TuneProgress, width: int) -> list[str]:
@@ -101,7 +101,7 @@ def _about(label: str, text: str) -> str:
 def _phase(progress: TuneProgress) -> list[str]:
     left, then = words(progress.left_s), words(progress.check_s)
     if progress.checking:
-        return [_about("checking", f"{left} left, checked on {progress.checked} texts that the search has not used")]
+        return [_about("checking", f"{left} left; so far checked on {progress.checked} other texts")]
     return [_about("searching", f"{left} left, then {then} to check the result on other texts")]
 
 
@@ -113,7 +113,7 @@ def _stopping(progress: TuneProgress) -> str:
 
 def _trials(progress: TuneProgress) -> str:
     state = progress.state
-    wrong = f", {len(state.wrong)} with a differing text" if state.wrong else ""
+    wrong = f", {len(state.wrong)} with a wrong text" if state.wrong else ""
     return f"{counted(state.trials, 'setting')} tried, {state.pruned} stopped early{wrong}"
 
 

@@ -40,7 +40,7 @@ _OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
 )
 _BY_POSITION = (
     "vllm:spec_decode_num_accepted_tokens_per_pos",
-    "Accepted drafted tokens by position in the draft, from 0.",
+    "Accepted drafted tokens by position in the draft; the first position is 0.",
 )
 _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
     (

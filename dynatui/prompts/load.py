@@ -59,7 +59,7 @@ def from_file(name: str) -> tuple[str, ...]:
 def _read(name: str, shown: str) -> str:
     if name == STANDARD_INPUT and sys.stdin is None:
         raise PromptError("standard input is closed; give a text or .jsonl file instead of -")
-    too_large = "longer than any context; shorten the text"
+    too_large = "which is longer than any context; shorten the text"
     try:
         with nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else opened(Path(name)) as file:
             return text_of(file, shown, LARGEST_FILE, too_large=too_large, fault=PromptError)

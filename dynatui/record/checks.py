@@ -124,7 +124,7 @@ def _fault_of_round(event: Round, lane: Lane) -> str:
 
 def _out_of_turn(event: Round, lane: Lane) -> str:
     if event.round != lane.rounds:
-        return f"round {event.round} of {event.method} is where its round {lane.rounds} should be"
+        return f"{event.method} has round {event.round} in the place of round {lane.rounds}"
     if event.position != lane.tokens:
         return (
             f"round {event.round} of {event.method} has position {event.position}, but the rounds before it have "

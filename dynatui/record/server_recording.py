@@ -68,5 +68,7 @@ def _in_turn(event: Event, newest: float | None, number: int) -> float:
     if newest is None:
         raise RecordingError(f"line {number}: an event comes before any session; the beginning of the file is missing")
     if event.t < newest:
-        raise RecordingError(f"line {number}: an event at {event.t:g} s follows a later event, at {newest:g} s")
+        raise RecordingError(
+            f"line {number}: the event is at {event.t:g} s, but the event before it is at {newest:g} s"
+        )
     return event.t

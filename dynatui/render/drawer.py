@@ -134,7 +134,7 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
     knob = info(_slider(scene, names))
     if scene.typed:
         sets, rubs = scene.keys.cap("set_typed"), scene.keys.cap("rub_out")
-        how = best(width - _SYMBOL, f"type a value: {scene.typed}_  {sets} sets it, {rubs} rubs out", scene.typed)
+        how = best(width - _SYMBOL, f"type a value: {scene.typed}_  {sets} sets it, {rubs} deletes", scene.typed)
         return [((f"{knob.symbol}  ", "strong"), (how, "warn"))]
     signs = "; ● in force, ○ pending, ┼ at the start of the run"
     if len(knob.values) > _PAIR:

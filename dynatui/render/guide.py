@@ -17,9 +17,9 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "raises it, so the share of distinct 8-grams is shown beside it."),
     ("Depth acceptance", "How far down the tree the target agreed: accepted depth divided by the depth of the tree. "
      "Run: the mean of the whole run, where a round without a draft counts as 0. Last 10: the mean of the newest "
-     "rounds that drafted, which curves and history use."),
-    ("Acceptance rate", "Accepted guesses divided by drafted ones, always of the whole run. Short: acc. rate and depth "
-     "acc."),
+     "rounds with a draft; curves and history use this mean."),
+    ("Acceptance rate", "Accepted guesses divided by drafted guesses, always of the whole run. Short forms: acc. rate, "
+     "and depth acc. for depth acceptance."),
     ("History", "This rule moves D0 and τh by the depth acceptance of past rounds. If depth acceptance is above its "
      "target, trees get deeper and τh lower; if it is below its target, trees get shallower and τh higher."),
     ("T, top-p", "Temperature T: 0 is greedy, always the most probable token. If T is above 0, tokens are sampled from "
@@ -61,11 +61,11 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: a looked-up guess, accepted or rejected. Below, on a "
      "large screen: the trees of the three rounds before, or only their accepted paths."),
     ("Curves", "▲ you turned a knob. ┊ the shown round. ┄ the curves of A in the A/B comparison."),
-    ("A/B", "Figures of the settings before your turn of a knob, or of pinned settings (A), beside figures of the "
-     f"present settings (B). The {ASSUMPTION}."),
+    ("A/B", "Compares two settings. A: the settings before your turn of a knob, or the settings that you pinned. B: "
+     f"the present settings. The {ASSUMPTION}."),
     ("After a turn", "Below the sliders: the knob that you turned, and how nodes, L-bar and tokens/s differ between "
-     "the 10 rounds before the turn and the 10 rounds after it, with 95 % intervals. hides it: another rule decides, "
-     "so the knob changes little; the key beside these words frees the knob."),
+     "the 10 rounds before the turn and the 10 rounds after it, with 95 % intervals. The words hides it mean that "
+     "another rule decides, so the knob changes little; the key beside these words frees the knob."),
     ("Time line", "● is the shown round, ▲ a turn of a knob by you. If ● is left of the end, decoding continues "
      "unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "

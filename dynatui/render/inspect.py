@@ -177,7 +177,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
         rival_count = draws.count if draws else len(rivals(event, token))
         return [
             _plain(
-                f"this token is not among the {rival_count} drawn here"
+                f"this token is not among the {rival_count} tokens drawn here"
                 if rival_count
                 else "drew nothing here: the tree ends before it"
             )
@@ -188,7 +188,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
         often = "in its only draw here" if draws.count == 1 else f"{often} in {draws.count} draws here"
     return [
         _plain(f"drew it {often}"),
-        _plain(f"the chance of a draw is {_chance(probability(event.logprobs[token_node]))}"),
+        _plain(f"each draw picks it with chance {_chance(probability(event.logprobs[token_node]))}"),
     ]
 
 
@@ -199,9 +199,9 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
         chance = kept_chance(event, token_node)
         parts = [_plain(f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}")]
     elif draws is not None:
-        parts = [_plain(f"{name} kept none of them; this token is sampled from the rest of the target's distribution")]
+        parts = [_plain(f"{name} kept no guess; this token is sampled from the rest of the target's distribution")]
     elif rivals(event, token):
-        parts = [_plain(f"{name} kept none of them")]
+        parts = [_plain(f"{name} kept no guess")]
     else:
         parts = [_plain("nothing to verify here: the target alone sampled this token")]
     if draws is None:
@@ -273,7 +273,7 @@ def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
         return [_plain(values)]
     best = max(probability(event.logprobs[node]) for node in guesses)
     side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "between"
-    return [_plain(values), _plain(f"{_chance(best)} sure at best, {side}: {_counted(len(guesses))}")]
+    return [_plain(values), _plain(f"best guess {_chance(best)}, {side}: {_counted(len(guesses))}")]
 
 
 def _cost(event: Round, token: Token) -> list[Row]:

@@ -43,7 +43,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     event, size = shown_round(scene), (width, height)
     inner, room = inside(size)
     if event is None:
-        hint: Row = (("who sees whom in the tree of guesses, once there is one", "dim"),)
+        hint: Row = (("attention between the guesses of the tree, once there is a tree", "dim"),)
         return frame((("Mask", "title"),), [hint], size)
     total = len(event.tokens)
     notes, halves = _plan(total, inner, room, may_halve=scene.symbols != "ascii")

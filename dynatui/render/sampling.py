@@ -28,7 +28,7 @@ _MEANINGS: Mapping[Light, tuple[str, ...]] = {
         "no sign of a bias",
     ),
     "yellow": ("a larger deviation than chance usually gives: see if it stays", "a larger deviation than usual"),
-    "red": ("deviation too large for chance: sampling is probably biased, a bug", "probably biased, a bug"),
+    "red": ("deviation too large for chance: probably a bug in sampling", "probably a bug in sampling"),
 }
 _VERDICTS: Mapping[Light, str] = {
     "grey": "lossless ?",
@@ -98,8 +98,8 @@ def _nothing(scene: Scene) -> str:
         )
         return f"greedy: each token is the most probable one, and nothing is sampled{key}"
     return (
-        "these rounds do not record the probabilities of their sampled tokens: they came from a GPU's graphs, "
-        "from a method that does not show its draft, or from an older recording"
+        "the probabilities of the sampled tokens are not recorded: CUDA graphs computed these rounds, the method does "
+        "not show its draft, or the recording is older"
     )
 
 
@@ -133,7 +133,7 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 def _way(mean: float, unit: str) -> tuple[str, ...]:
     """The difference of a mean from its expected value, as wordings, the longest first."""
     difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
-    return f"{difference} than by the target's probabilities", f"{difference} than expected", difference
+    return f"{difference} than the target predicts", f"{difference} than expected", difference
 
 
 def _sum(name: str, deviation: Deviation, wordings: tuple[str, ...], width: int) -> Row:

@@ -231,7 +231,7 @@ def positions(state: ServerState, size: Size) -> Rows:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
         reason = (
-            "the server reports no positions, or has not drafted since the watch began"
+            "the server does not report acceptance by position, or has drafted nothing since the watch began"
             if reading
             else "no metrics were read yet"
         )
@@ -297,5 +297,5 @@ def totals(state: ServerState, size: Size) -> Rows:
         session, now = (count(figure(figures) if figures else None) for figures in both)
         rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
-    missed = f"missed: {state.missed}, gaps: {state.gaps}, restarts: {state.restarts}"
+    missed = f"failed polls {state.missed}, gaps {state.gaps}, restarts {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)

@@ -38,7 +38,7 @@ def _waiting(state: ServerState, width: int) -> Rows:
     """The request while it has no answer yet, and the seconds since it was sent."""
     if state.request is None:
         return []
-    heading = wrapped([(f"no answer for {time_text(state.t - state.request.t)} to:", "strong")], width)
+    heading = wrapped([(f"sent {time_text(state.t - state.request.t)} ago, no answer yet:", "strong")], width)
     return [*heading, *wrapped([(clean_line(state.request.prompt), "dim")], width)]
 
 

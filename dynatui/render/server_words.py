@@ -35,7 +35,7 @@ def summary(state: ServerState) -> str:
     figures = f"L-bar {short(session.tokens_per_round)}, acceptance rate {short(session.acceptance_rate)}"
     speed = f"{short(session.tokens_per_second, 1)} tokens/s"
     alarm = f"; {wasted(state.wasted, state.t)[-3]}" if state.wasted else ""
-    return clean_line(f"{title} at {state.server.url}, for {time_text(state.t)}: {figures}, {speed}{alarm}")
+    return clean_line(f"{title} at {state.server.url}, watched for {time_text(state.t)}: {figures}, {speed}{alarm}")
 
 
 def time_text(seconds: float) -> str:

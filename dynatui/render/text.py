@@ -201,7 +201,7 @@ def _welcome(scene: Scene, width: int) -> Rows:
         (f"{IDEA}\n\n", "plain"),
         *((f"  done     {step.step}  {following.at_s - step.at_s:.1f} s\n", "dim") for step, following in steps),
         (f"  loading  {scene.state.under_way} …\n", "warn"),
-        (f"  {scene.waited_s:.0f} s so far; knob keys count already, for the first round\n", "dim"),
+        (f"  {scene.waited_s:.0f} s so far; knob keys already work, from the first round on\n", "dim"),
     ]
     return wrapped(page, width, gaps="plain")
 

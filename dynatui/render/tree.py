@@ -80,7 +80,7 @@ def _figure_legend(signs: frozenset[Sign]) -> str:
     """Legend of the figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
     meanings: Mapping[Sign, str] = {
-        "x2": "x2: sampled twice, if paths agree.",
+        "x2": "x2: the token was sampled twice.",
         "prob.": "prob.: the draft's probability of the token at this temperature.",
         "kept": f"{named}: how likely the verifier keeps it, given this tree.",
     }
@@ -88,7 +88,7 @@ def _figure_legend(signs: frozenset[Sign]) -> str:
 
 
 def _expected(event: Round, predicted: float) -> str:
-    return f"Of this tree {short(predicted)} tokens were expected, {len(event.accepted) + 1} came."
+    return f"This tree gave {len(event.accepted) + 1} tokens; {short(predicted)} were expected."
 
 
 def _ending(scene: Scene, event: Round, width: int) -> Row:

@@ -87,7 +87,9 @@ def _doing(now: Moment) -> tuple[str, Ink]:
     if now.paused:
         return "PAUSED", "warn"
     if now.ended:
-        return ("both runs have ended" if now.number == now.pairs else "both runs have ended, the next follows"), "good"
+        return (
+            "both runs have ended" if now.number == now.pairs else "both runs have ended, the next pair follows"
+        ), "good"
     return "comparing", "good"
 
 

@@ -139,7 +139,7 @@ def _sentence(estimate: WhatIf) -> str:
     where = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
     now = f"the knobs as they are give {_yield_text(here)}"
     if cell.tokens > here.tokens + ALIKE:
-        doubt = "" if here.exact else "; it is unknown which is more"
+        doubt = "" if here.exact else "; it is unknown which gives more"
         return f"{where} would have given {_yield_text(cell)}; {now}{doubt}."
     if cell.exact and here.drafted_exact and cell.drafted_exact and round(cell.drafted, 1) < round(here.drafted, 1):
         return f"No cell certainly gives more; {where} gives the same, {_drafted(cell)}: {now}."

@@ -21,9 +21,9 @@ if TYPE_CHECKING:  # these modules import torch
     from decoder.bench.paper.report import PaperReport
 
 _ABOUT = (
-    "The DynaTree paper's experiments, measured here, beside the paper's own results. All lanes decoded "
-    "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
-    "bootstrap intervals of the mean below them."
+    "The DynaTree paper's experiments, measured here, beside the paper's own results. All methods and "
+    "their variants decoded the same prompts in one process, in turns. Numbers are means over prompts ± standard "
+    "deviation, with 95 % bootstrap intervals of the mean below them."
 )
 _PNG = b"\x89PNG"
 

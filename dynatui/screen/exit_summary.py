@@ -84,7 +84,7 @@ def _best(log: SessionLog) -> Iterator[str]:
     setting, tried = best
     count = len(log.judged())
     compared = f"best of {count} settings" if count > 1 else "the only setting"
-    yield f"best knobs seen of {setting.method}: {options(setting)}"
+    yield f"best measured knobs of {setting.method}: {options(setting)}"
     yield f"  {short(tried.rate, 1)} tokens/s, L-bar {short(tried.tokens / tried.rounds)} over {tried.rounds} rounds"
     yield f"  {compared} with {FEWEST_ROUNDS} rounds or more in this session; only a hint"
 

@@ -23,7 +23,7 @@ LABELS: Mapping[Break, str] = {
     "rejected": "nothing accepted",
     "full": "tree full",
     "bound": "D0 at a bound",
-    "under": "depth acceptance of the last rounds under x",
+    "under": "depth acceptance under x in the last rounds",
     "difference": "first difference from ar",
 }
 EXPLANATIONS: Mapping[Break, str] = {

@@ -52,7 +52,7 @@ def cycle(screen: Screen, name: KnobName) -> None:
     turned = editor.set({name: float(following)}, state)
     now = f"{knob.symbol} {knob.written(following)}"
     if not turned:
-        screen.show_note(f"{now} as before: {unfitting} do not fit these trees")
+        screen.show_note(f"{now} is unchanged: {unfitting} do not fit these trees")
     elif editor.sampling.greedy:
         warmer = _key(screen, turns(info("temperature"))[1])
         screen.show_note(f"{now}, which has no effect at T 0, where decoding is greedy; {warmer} raises T")
@@ -65,10 +65,10 @@ def _owners(screen: Screen, name: KnobName, method: str) -> str:
     """Message about a knob that the watched method lacks; it names the methods that have the knob."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     racing_owners = [owner for owner in owners if owner in racing]
-    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
+    has = f"{method} has no {info(name).symbol} to turn (it is a knob of {', '.join(owners)})"
     if racing_owners:
-        return f"{has}: {_key(screen, 'watch(1)')} watches another method"
-    return f"{has}, but does not race: start with --methods {','.join((*owners, *racing))}"
+        return f"{has}; {_key(screen, 'watch(1)')} watches another method"
+    return f"{has}; to race with this knob, start with --methods {','.join((*owners, *racing))}"
 
 
 def history(screen: Screen) -> None:

@@ -45,6 +45,6 @@ class BreakScreen(Page):
             page.append("[x] " if on else "[ ] ")
             page.append(f"{conditions.label(name)}\n", "bold" if on else "")
             page.append(f"       {EXPLANATIONS[name]}\n", "dim")
-        goes_on = f"{self.keys.cap('pause')} goes on after a pause"
-        page.append(f"\n1 to {len(BREAKS)} switch conditions, ← → move x, esc goes back, {goes_on}", "dim")
+        goes_on = f"{self.keys.cap('pause')} resumes after a pause"
+        page.append(f"\n1 to {len(BREAKS)} switch conditions, ← → change x, esc goes back, {goes_on}", "dim")
         return page

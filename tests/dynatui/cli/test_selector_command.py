@@ -69,7 +69,7 @@ def test_what_was_collected_is_not_collected_again(
     roots: Path, models: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["selector", "collect", "--data", str(roots), *models, *COLLECTED]) == 0
-    assert "5 of 5 texts, 0 roots labelled in this run" in capsys.readouterr().err
+    assert "5 of 5 texts done, 0 roots labelled in this run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

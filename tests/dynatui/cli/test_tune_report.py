@@ -21,36 +21,36 @@ def verdict(**given: object) -> str:
 def test_a_gain_beyond_noise_is_told_with_its_interval() -> None:
     assert verdict(gain=1.2) == (
         "mine is faster than the preset tuned: 1.20 (1.19-1.25) times as fast. "
-        "Fastest beyond noise: use --methods dynatree --preset mine."
+        "Use --methods dynatree --preset mine, the fastest by more than noise."
     )
 
 
 def test_a_gain_within_noise_is_none() -> None:
     assert verdict(gain=1.02, sure=False) == (
         "The result of the search is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times as fast; "
-        "nothing was written. Nothing beats plain decoding beyond noise; use --methods ar."
+        "nothing was written. Nothing is faster than plain decoding by more than noise; use --methods ar."
     )
     assert verdict(gain=1.005).startswith(
-        "mine is not faster than the preset tuned beyond noise: 1.00 (0.99-1.05) times as fast."
+        "mine is as fast as the preset tuned, within noise: 1.00 (0.99-1.05) times as fast."
     )
 
 
 def test_what_is_slower_on_other_texts_is_not_written() -> None:
     assert verdict(gain=0.9, shipped=1.5) == (
         "The result of the search is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times as fast; "
-        "nothing was written. Fastest beyond noise: use --methods dynatree --preset tuned."
+        "nothing was written. Use --methods dynatree --preset tuned, the fastest by more than noise."
     )
 
 
 def test_nothing_found_is_said() -> None:
     assert verdict(gain=None, linear=1.5) == (
         "The search found nothing faster than the preset tuned; nothing was written. "
-        "Fastest beyond noise: use --methods linear --k 4."
+        "Use --methods linear --k 4, the fastest by more than noise."
     )
 
 
 def test_auto_is_advised_where_nothing_beats_it() -> None:
-    assert verdict(gain=1.1, auto=1.5).endswith("Nothing beats auto beyond noise; use --methods auto.")
+    assert verdict(gain=1.1, auto=1.5).endswith("Nothing is faster than auto by more than noise; use --methods auto.")
 
 
 def test_another_text_is_called_a_fault() -> None:
@@ -84,7 +84,7 @@ def test_a_chain_that_may_be_slower_than_the_shipped_one_is_shown_but_not_kept()
 
 
 def test_the_shipped_chain_is_advised_where_it_is_fastest() -> None:
-    assert verdict(gain=None, shipped_chain=1.5).endswith("Fastest beyond noise: use --methods linear --k 5.")
+    assert verdict(gain=None, shipped_chain=1.5).endswith("Use --methods linear --k 5, the fastest by more than noise.")
 
 
 def test_settings_without_room_are_counted() -> None:
@@ -117,4 +117,6 @@ def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:
     state = replace(found.state, wrong=(Setting("dynatree", TREE_FOUND),), trials=1)
     heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
     assert "1 setting tried on 16 texts; 29 of the settings stopped early." in heading
-    assert "1 setting left out, since the text differs from that of plain decoding. This is a bug" in heading
+    assert (
+        "1 setting left out, since the generated text differs from the text of plain decoding. This is a bug" in heading
+    )

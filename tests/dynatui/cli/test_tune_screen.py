@@ -41,7 +41,7 @@ def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
 
 def test_the_check_says_how_far_it_has_come() -> None:
     shown = screen(progress(checking=True, current=None), 80)
-    assert shown[1] == "checking      80 s left, checked on 12 texts that the search has not used"
+    assert shown[1] == "checking      80 s left; so far checked on 12 other texts"
     assert "now           -" in shown
 
 
@@ -55,7 +55,7 @@ def test_the_beginning_is_shown_too() -> None:
 
 def test_settings_that_wrote_another_text_are_counted() -> None:
     assert (
-        "37 settings tried, 29 stopped early, 1 with a differing text"
+        "37 settings tried, 29 stopped early, 1 with a wrong text"
         in screen(progress(wrong=(Setting("dynatree", TREE_FOUND),)), 80)[2]
     )
 
@@ -88,7 +88,7 @@ def test_without_a_terminal_a_line_says_what_is_new() -> None:
         said[2]
         == line(progress())
         == (
-            "searching: 37 settings tried, 29 stopped early; best so far setting 23, 1.11 times the preset tuned, on "
+            "searching: 37 settings tried, 29 stopped early; best so far: setting 23, 1.11 times the preset tuned, on "
             "the search's texts; 80 s left, then the check"
         )
     )

@@ -95,7 +95,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     ),
     "a round that comes twice": (
         [encode(RUN), encode(ROUND), encode(ROUND)],
-        "round 0 of dynatree is where its round 1",
+        "dynatree has round 0 in the place of round 1",
     ),
     "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where its round 0 should be"),
     "a position ahead": (

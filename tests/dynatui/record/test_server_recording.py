@@ -116,7 +116,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
     ("lines", "why"),
     [
         ([SERVER], "line 1: an event comes before any session"),
-        ([OPENING, reading(5.0), reading(4.0)], "line 3: an event at 4 s follows a later event, at 5 s"),
+        ([OPENING, reading(5.0), reading(4.0)], "line 3: the event is at 4 s, but the event before it is at 5 s"),
     ],
 )
 def test_what_no_session_has_written_is_refused_by_its_line(path: Path, lines: list[Event], why: str) -> None:

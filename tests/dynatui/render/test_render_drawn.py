@@ -152,7 +152,7 @@ def test_the_tree_says_its_shape_what_was_expected_and_what_the_columns_mean() -
     whole = " ".join(" ".join(page).replace("│", "").split())
     assert "4 drawn as (2, 1, 2), 2 accepted" in page[0]
     assert "(2, 1, 2): a path of 1 draw, then 2 paths of 2 draws from its end." in whole
-    assert "Of this tree 2.50 tokens were expected, 3 came." in whole
+    assert "This tree gave 3 tokens; 2.50 were expected." in whole
     assert "how likely the verifier keeps it, given this tree." in whole
     assert "(2, 1, 2), 2 of 4 kept" in lines(tree(Scene(drawn()), 46, 10))[0]
 
@@ -167,8 +167,8 @@ def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
 
 def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_did() -> None:
     facts = told(drawn(), 1)
-    assert facts["draft"] == "drew it 2 times in 2 draws here · the chance of a draw is 50%"
-    assert told(drawn(), 0)["draft"] == "drew it in its only draw here · the chance of a draw is 60%"
+    assert facts["draft"] == "drew it 2 times in 2 draws here · each draw picks it with chance 50%"
+    assert told(drawn(), 0)["draft"] == "drew it in its only draw here · each draw picks it with chance 60%"
     assert facts["verify"] == (
         "traversal kept it: 62% likely, given this tree · keeps one of 2 such draws 75% of the time; "
         "no verifier could do so more than 79% · L1 distance of draft and target .70: 0 same, 2 disjoint"
@@ -178,9 +178,9 @@ def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_di
 
 def test_a_token_of_the_targets_own_tells_what_was_refused_in_its_place() -> None:
     facts = told(drawn(), 2)
-    assert facts["draft"] == "this token is not among the 2 drawn here"
+    assert facts["draft"] == "this token is not among the 2 tokens drawn here"
     assert facts["verify"].startswith(
-        "traversal kept none of them; this token is sampled from the rest of the target's distribution"
+        "traversal kept no guess; this token is sampled from the rest of the target's distribution"
     )
     assert facts["lost"] == "while 30% · the 10%"
 

@@ -27,7 +27,7 @@ def test_an_accepted_guess_tells_its_story() -> None:
         "│ draft   gave it 50%, its first choice of 2                               │",
         "│ target  chose exactly this · not ar's text: first difference at token 3  │",
         "│ lost    while 25%                                                        │",
-        "│ knobs   τh .90 τl .40 D0 5.2 · 50% sure at best, between: 2 guesses      │",
+        "│ knobs   τh .90 τl .40 D0 5.2 · best guess 50%, between: 2 guesses        │",
         "│ round   20.0 ms: draft 4.0 verify 12.0 commit 1.0                        │",
         "│ tree    2 of 5 used, 40%                                                 │",
         "╰──────────────────────────────────────────────────────────────────────────╯",

@@ -41,7 +41,7 @@ def page(state: RunState, width: int = 120, height: int = 30) -> str:
     [
         (0.0, "green", "no sign that the text deviates from the target's probabilities", " lossless ✓"),
         (0.8, "yellow", "a larger deviation than chance usually gives: see if it stays", " lossless ?"),
-        (-3.0, "red", "deviation too large for chance: sampling is probably biased, a bug", "not lossless ✗"),
+        (-3.0, "red", "deviation too large for chance: probably a bug in sampling", "not lossless ✗"),
     ],
 )
 def test_the_light_says_its_colour_in_words_and_what_it_means(
@@ -89,7 +89,7 @@ def test_in_little_room_it_says_the_least_of_that() -> None:
 
 def test_the_sums_are_told_with_their_z() -> None:
     told = page(drawn(40, surprise=0.3))
-    assert "surprise z +1.2 .10 nats a token more than by the target's probabilities" in told
+    assert "surprise z +1.2 .10 nats a token more than the target predicts" in told
     assert "top-1 hits z -1.6 6.67 in 100 tokens less than" in told
     small = lines(sampling(Scene(drawn(40, surprise=0.3)), 80, 9))
     assert "surprise z +1.2  top-1 hits z -1.6  over 120 tokens" in small[2]
@@ -154,7 +154,9 @@ def test_what_cannot_be_judged_says_why() -> None:
     assert "greedy: each token is the most probable one, and nothing is sampled; ) raises T" in page(
         state_of([run(), tree_round(0)])
     )
-    assert "these rounds do not record the probabilities" in page(state_of([sampled_run(), sampled_round(0)]))
+    assert "the probabilities of the sampled tokens are not recorded" in page(
+        state_of([sampled_run(), sampled_round(0)])
+    )
     assert light_words(state_of([sampled_run(), sampled_round(0)])) == ()
 
 

@@ -77,7 +77,7 @@ def test_a_gain_that_is_a_bound_is_called_so() -> None:
 
 def test_two_bounds_are_not_compared() -> None:
     present, other = Cell(20, 15, 3.1, 15, 9.0), Cell(20, 15, 3.4, 15, 9.0)
-    assert "; it is unknown which is more." in _said(_what_if(h22=present, l22=present, h33=other))
+    assert "; it is unknown which gives more." in _said(_what_if(h22=present, l22=present, h33=other))
 
 
 def test_the_same_for_less_is_told() -> None:

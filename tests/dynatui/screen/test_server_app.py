@@ -110,7 +110,7 @@ async def test_how_a_server_drafts_takes_the_place_of_positions_that_it_does_not
 
 async def test_a_request_is_seen_before_it_is_answered() -> None:
     async with watched([*session(3), ASKED]) as (app, source, pilot):
-        assert "no answer for" in screen_text(app)
+        assert "no answer yet" in screen_text(app)
         source.upcoming = [ANSWER]
         app.tick()
         app.draw(everything=True)
