@@ -197,8 +197,8 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens per round, and a round takes "
-            f"{1000 * bottleneck.round_s:.2f} ms; whether {method} is faster is known after {FEWEST_ROUNDS} rounds of "
-            "ar in the same run."
+            f"{1000 * bottleneck.round_s:.2f} ms. {method} can be compared with plain decoding after {FEWEST_ROUNDS} "
+            "rounds of ar in the same run."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "
@@ -241,7 +241,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
         f"Only {distinct:.0%} of the text's 8-grams are distinct: the text repeats itself and is easy to draft, so "
-        "other texts would be slower."
+        "other texts would decode more slowly."
     )
 
 
