@@ -175,7 +175,7 @@ def test_a_text_that_outgrows_the_drafts_context_goes_on_without_drafts(tmp_path
 
 @pytest.mark.parametrize("method", REFUSING)
 def test_a_method_that_needs_the_targets_tokens_is_refused_in_one_sentence(twins: Engine, method: str) -> None:
-    with pytest.raises(ConfigError, match=f"{method} cannot use draft, .*; leave {method} out of --methods") as refusal:
+    with pytest.raises(ConfigError, match=f"{method} cannot use draft: .*; leave {method} out of --methods") as refusal:
         play(twins, PROSE, (method,))
     assert "\n" not in str(refusal.value)
 
