@@ -160,7 +160,8 @@ def texts(result: Measurements) -> str:
     """Sentence about the time of the first text and the speeds on later texts."""
     ratio = median(auto / plain for auto, plain in zip(result.auto, result.ar, strict=True))
     return (
-        f"the first text of auto: {result.first_s:.2f} s, of which {result.first_captures_s:.2f} s for graph capture\n"
+        f"auto took {result.first_s:.2f} s for its first text, of which graph capture took "
+        f"{result.first_captures_s:.2f} s\n"
         f"later texts, decoded by auto and ar in turns: auto {median(result.auto):.1f} tokens/s, "
         f"ar {median(result.ar):.1f} tokens/s; auto is {ratio:.3f} times as fast"
     )
@@ -192,7 +193,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     pair_facts |= {"path": path.name, "path_reason": path.reason}
     _say(", ".join(f"{name} {value}" for name, value in pair_facts.items()))
     if engine.slots is None or engine.slots.refused:
-        _say("no CUDA graphs are captured, since the host drives rounds on this device; give a CUDA device")
+        _say("no CUDA graphs are captured, since the host runs each round itself; set --device to a CUDA device")
         return 1
     measurements = measured(engine, arguments.tokens, arguments.repeats, _say)
     _say(texts(measurements))

@@ -41,10 +41,13 @@ def main() -> int:
     for seed in range(arguments.seeds):
         seed_shares = [distinct(engine, prompt, seed, arguments.temperature) for prompt in prompts]
         shares += seed_shares
-        sys.stdout.write(f"seed {seed}: mean share {mean(seed_shares):.3f}, smallest share {min(seed_shares):.2f}\n")
+        sys.stdout.write(
+            f"share of distinct 8-grams, seed {seed}: mean {mean(seed_shares):.3f}, smallest {min(seed_shares):.2f}\n"
+        )
     enough = mean(share >= ENOUGH for share in shares)
     sys.stdout.write(
-        f"all seeds: mean share {mean(shares):.3f}; {ENOUGH} or more in {enough:.0%} of {len(shares)} texts\n"
+        f"share of distinct 8-grams, all seeds: mean {mean(shares):.3f}; {ENOUGH} or more in {enough:.0%} of "
+        f"{len(shares)} texts\n"
     )
     return 0
 

@@ -273,10 +273,10 @@ def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items() if name != "dynatui")
     about = (
         f"Random models in float32. Times are medians of {len({turn.repeat for turn in turns})} repeats, in "
-        "milliseconds. A ratio compares a model with the Llama model, and a native model with the native Llama model; "
-        "it is the median over the same repeats, with its 95 % bootstrap interval. The chain has 5 rows; the tree has "
-        "16 rows on 6 paths. All rows of the chain are committed. Of the tree, 3 rows are committed. Their path ends "
-        "within the tree, so states are computed again."
+        "milliseconds. A ratio divides the figure of a model by the figure of the Llama model, or for a native model, "
+        "by that of the native Llama model. A ratio of times is the median of the ratios in all repeats, with its 95 % "
+        "bootstrap interval. The chain has 5 rows, and all of them are committed. The tree has 16 rows on 6 paths, and "
+        "3 rows are committed. The path of these rows ends above a leaf, so states are computed again."
     )
     tables = [*(times(turns, kinds, tokens) for tokens in texts), memory(log, kinds, texts)]
     parts = ["# Families", f"`{COMMAND}`, {threads}, {versions}.", about]

@@ -98,28 +98,30 @@ STEPS = (
     _tests("calls", "tests: CUDA graphs compute the same as direct calls", 240, "plain_calls", GRAPHS),
     Step(
         "shapes",
-        "rounds at three lengths of the text",
+        "rounds after texts of three lengths",
         _rounds(PYTHIA, "float16", "256,1024,1900", "1x2,4x16,8x64"),
         260,
     ),
     Step("profile", "kernels, graph nodes and gaps in rounds with 8x64 trees", _program("kernels", *SAMPLINGS), 160),
     Step("truncated", "rounds at temperature 1 with top-k and top-p", _rounds(*LARGEST, *TRUNCATED), 140),
     Step("auto", "method auto: capture times of its graphs, and speed", _program("captures", "--tokens", "1900"), 240),
-    Step("cudnn", "rounds with cuDNN's attention preferred", _rounds(*LARGEST), 150, CUDNN),
+    Step("cudnn", "rounds in which torch prefers cuDNN's attention", _rounds(*LARGEST), 150, CUDNN),
     Step("embedded-bf16", "the embedded pair in bfloat16", _embedded("bfloat16"), 110),
     Step("embedded-f32", "the embedded pair in float32", _embedded("float32"), 110),
-    Step("embedded-sampled", "the embedded pair in float32, sampled", _embedded("float32", *TRUNCATED), 120),
+    Step(
+        "embedded-sampled", "the embedded pair in float32, with sampled tokens", _embedded("float32", *TRUNCATED), 120
+    ),
     Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "2x4,4x16"), 200),
     _tests(
         "rounds",
-        "tests: rounds in CUDA graphs equal rounds that the host drives",
+        "tests: CUDA graphs and the host compute the same rounds",
         240,
         f"not ({WAITS} or plain_calls or compiled)",
         GRAPHS,
     ),
     _tests(
         "sampling",
-        "tests: sampled rounds in CUDA graphs equal those that the host drives",
+        "tests: CUDA graphs and the host compute the same sampled rounds",
         240,
         f"not ({WAITS})",
         SAMPLED_GRAPHS,
@@ -164,7 +166,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list all steps and their states without running any")
     parser.add_argument("--only", metavar="NAME", action="append", help="run this step even if it is done")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="minutes for all steps of this run (default: %(default)g)"
+        "--minutes", type=float, default=MINUTES, help="time limit of this run, in minutes (default: %(default)g)"
     )
     return parser
 

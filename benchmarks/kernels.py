@@ -131,7 +131,7 @@ def _busy(ordered: Sequence[Kernel]) -> float:
 def page(result: Profile) -> str:
     """The profile as text: a summary line, launches by number of nodes, and kernels by time."""
     lines = [
-        f"{result.rounds} rounds; a round has {result.nodes:.0f} nodes, {result.busy_us:.0f} us busy in kernels, "
+        f"means over {result.rounds} rounds: {result.nodes:.0f} nodes per round, {result.busy_us:.0f} us in kernels, "
         f"{result.gap_us:.0f} us in gaps between launches (longest gap: {result.longest_gap_us:.0f} us)",
         "",
         f"{'nodes':>7} {'a round':>8} {'span us':>9} {'busy us':>9} {'us/node':>8}",
@@ -208,7 +208,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--sampling", metavar="T[,K,P]", type=_sampling, nargs="+", default=[Sampling()])
-    parser.add_argument("--json", type=Path, help="file for the results, one JSON line for each sampling setting")
+    parser.add_argument("--json", type=Path, help="file to which one JSON line per sampling setting is appended")
     return parser
 
 

@@ -138,7 +138,7 @@ def main(command_line: Sequence[str] | None = None, groups: Sequence[Group] = GR
     kinds = parser.add_subparsers(dest="kind", required=True)
     for name, help_text in (
         ("run", "sample the texts that no earlier run has sampled, and count them"),
-        ("report", "print the verdicts on the counts"),
+        ("report", "print for each case whether its counts pass"),
     ):
         kind = kinds.add_parser(name, help=help_text)
         kind.add_argument(

@@ -203,7 +203,7 @@ def cost(recording: Path, size: tuple[int, int], symbols: str, fps: int, seconds
 def main() -> int:
     """Prints the table; returns 1 when a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of each window in which costs are measured")
+    parser.add_argument("--seconds", type=float, default=8.0, help="duration of each measurement, in seconds")
     parser.add_argument("--symbols", nargs="*", default=["braille", "block", "ascii"])
     parser.add_argument("--sizes", nargs="*", default=[name(size) for size in SCREENS])
     arguments = parser.parse_args()

@@ -241,7 +241,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
     distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
     return (
         f"Only {distinct:.0%} of the text's 8-grams are distinct: the text repeats itself and is easy to draft, so "
-        "other texts would be slower."
+        "other texts would decode more slowly."
     )
 
 

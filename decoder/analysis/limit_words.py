@@ -51,12 +51,14 @@ WITHOUT_HOPE = Remedy(
 )
 WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
-        clause="the draft disagrees: {right:.0%} of {levels:.1f} levels a round are accepted",
+        clause=(
+            "the draft disagrees with the target: {right:.0%} of the {levels:.1f} levels drafted per round are accepted"
+        ),
         assumption="if every guess held",
         line="{right:.0%} of {levels:.2g} drafted levels accepted",
         brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(
-            "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste less",
+            "a draft that agrees more often (dynatui tune --drafts ranks candidates), or smaller trees",
             "a better draft or smaller trees",
             "better draft",
         ),
@@ -73,20 +75,20 @@ WORDS: Mapping[Limit, Words] = {
         ),
     ),
     "verification": Words(
-        clause="verification grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one",
+        clause="verification time grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one row",
         assumption="if they took as long as one",
         line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x as long as one",
         brief="{rows:.3g} rows cost {growth:.2g}x one row",
         remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees", "smaller trees"),
     ),
     "host": Words(
-        clause="{host:.0%} of a round are neither drafting nor verification",
+        clause="{host:.0%} of a round is spent neither on drafting nor on verification",
         assumption="without that time",
-        line="{host:.0%} of a round are neither drafting nor verification",
+        line="{host:.0%} of a round is neither drafting nor verification",
         brief="{host:.0%} neither drafting nor verification",
         remedy=Remedy(
-            "a faster decoding path if there is one (see dynatui doctor), or larger models, compared with which this "
-            "time is small",
+            "a faster decoding path if there is one (see dynatui doctor), or larger models, with which this time is "
+            "a smaller share of a round",
             "a faster decoding path or larger models",
             "faster path",
         ),

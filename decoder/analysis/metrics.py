@@ -57,22 +57,22 @@ FIGURES = (
     ),
     Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
     Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
-    Figure("depth_acceptance", "depth acceptance", "mean over rounds of accepted depth / depth of the tree"),
-    Figure("decode_s", "decode s", "own decode time, prompt excluded"),
+    Figure("depth_acceptance", "depth acceptance", "accepted depth / depth of the tree, averaged over rounds"),
+    Figure("decode_s", "decode s", "time this method spent decoding, prompt excluded"),
     Figure("tokens_per_second", "tokens/s", "committed / decode_s, stalled rounds left out"),
     Figure("prefill_s", "prefill s", "time to read the prompt"),
     Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
     Figure("tpot_s", "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"),
     Figure("draft_s", "draft s", "time spent drafting"),
-    Figure("verify_s", "verify s", "time spent in the target"),
+    Figure("verify_s", "verify s", "time spent in passes of the target"),
     Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
-    Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
+    Figure("speedup", "speed-up", "tokens_per_second / tokens_per_second of ar in the same run"),
     Figure(
         "stalled_rounds",
         "stalled rounds",
-        f"rounds that lost at least {1000 * LEVELS_S[0]:.0f} ms and a third of their time, because they waited for a "
-        "processor or were stopped",
+        f"rounds that lost at least {1000 * LEVELS_S[0]:.0f} ms, and at least a third of their time, while waiting for "
+        "a processor or stopped",
     ),
     Figure(
         "left_out_rounds",
@@ -80,12 +80,12 @@ FIGURES = (
         "stalled rounds excluded from rates; if many rounds stalled, only those that lost the most time are excluded",
     ),
     Figure("left_out_s", "left out s", "time of the rounds left out"),
-    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
+    Figure("identical_to_ar", "same as ar", "whether tokens equal those of ar up to the end of the shorter text"),
     Figure("first_difference", "first difference", "index of the first token that differs from ar"),
     Figure(
         "near_tie",
         "near tie",
-        "at the first difference, the float32 logits of the two tokens are equal within twice the logit error",
+        "whether the float32 logits of the two tokens at the first difference differ by at most twice the logit error",
     ),
     Figure(
         "first_difference_gap",
@@ -96,7 +96,7 @@ FIGURES = (
     Figure(
         "distinct_8grams",
         "distinct 8-grams",
-        "share of the runs of 8 tokens that are distinct; a text that repeats itself lowers it and inflates L-bar",
+        "share of the text's 8-grams that are distinct; if a text repeats itself, this share is low and L-bar is high",
     ),
 )
 

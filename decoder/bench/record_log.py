@@ -185,7 +185,7 @@ class RecordLog(Generic[H, R]):
             return None
 
     def _foreign(self) -> ConfigError:
-        return ConfigError(f"{self._shown} holds no measurement of this version; {self._remedy}")
+        return ConfigError(f"{self._shown} holds no measurement that this version can read; {self._remedy}")
 
     def _unusable(self, what: str, error: OSError) -> ConfigError:
         return ConfigError(f"cannot {what} {self._shown}: {error.strerror}; {self._remedy}")

@@ -197,7 +197,7 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     if length + more > pair.context:
         raise ConfigError(
             f"{length} random tokens and {more} new and drafted tokens exceed the context of {pair.context} tokens; "
-            "give fewer"
+            "lower --context or --max-new-tokens"
         )
     ids: list[int] = torch.randint(pair.vocabulary, (length,), generator=torch.Generator().manual_seed(SEED)).tolist()
     return ids

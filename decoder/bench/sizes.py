@@ -70,7 +70,7 @@ def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     depth, drafted = size.depth, size.rows - 1
     if not 1 <= depth <= drafted:
         raise ConfigError(
-            f"no tree has {depth} levels in {size.rows} rows, which include the root; give DxN with D from 1 to N-1"
+            f"no tree has {depth} levels in {size.rows} rows, one of which is the root; give DxN with D from 1 to N-1"
         )
     if depth == 1:
         return "fixed", config.with_rules("fixed", Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))

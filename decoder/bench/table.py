@@ -93,8 +93,8 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
     remarks = {
         f"x generate: speed over {best_generate}, transformers' fastest plain decoding.": best_generate,
         "own: a text that differs from the text of ar by design; its speed counts.": any(row.by_design for row in rows),
-        "~: method without exactness; its text may differ by a near tie.": any(row.group == INEXACT for row in rows),
-        "limit: rate at which passes read weights, % of the copy bandwidth.": limits,
+        "~: method without exactness; a near tie may change its text.": any(row.group == INEXACT for row in rows),
+        "limit: rate at which passes read weights, in % of the copy bandwidth.": limits,
     }
     return of_rows(specs, rows, notes=(remark for remark, holds in remarks.items() if holds))
 
@@ -124,7 +124,7 @@ def parts(rows: Sequence[Row]) -> Table:
     ]
     beside = "syncs: waits for the device" if waits else "rest %: time outside of the models' calls"
     notes = (
-        f"Per round. host %: commit and host; {beside};",
+        f"Per round. host %: commit + host; {beside};",
         "forwards: passes of target and draft; GB: peak memory (on CPU: of the process).",
     )
     return of_rows(specs, rows, notes=notes)

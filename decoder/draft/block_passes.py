@@ -76,7 +76,7 @@ class BlockPasses:
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
         """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, block = tree.depths[nodes[0]], self._block
-        assert block is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
+        assert block is not None, "a text is read before its tree is drafted"  # noqa: S101 - a programmer's mistake
         memory = torch.stack([self._memory[tree.parents[node]] for node in nodes])
         logits, memory = self._head.logits(block.rows[depth], [tree.tokens[node] for node in nodes], memory)
         self._memory.update(zip(nodes, memory, strict=True))

@@ -59,7 +59,7 @@ class ParallelPasses:
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "1 V"], list[int]]:
         """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, levels = tree.depths[nodes[0]], self._levels
-        assert levels is not None, "a tree grows after a text"  # noqa: S101 - a programmer's mistake
+        assert levels is not None, "a text is read before its tree is drafted"  # noqa: S101 - a programmer's mistake
         # The root has the position `cache.length`, so the next token after nodes of this depth has this position.
         return levels[depth : depth + 1], [self.cache.length + 1 + depth]
 

@@ -58,6 +58,6 @@ class LayerStates:
         returned rows now belong to the text; all other stored rows are dropped.
         """
         states, self._held = self._held, None
-        assert states is not None, "rows are taken after a pass"  # noqa: S101 - a programmer's mistake
+        assert states is not None, "rows can be taken only after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)
         return states[torch.tensor(rows, device=states.device)]

@@ -67,8 +67,8 @@ def require_shared_tokens(names: Sequence[str], draft: str) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{', '.join(needing)} cannot use {draft}: its tokenizer is not the target's, so its guesses are translated "
-        "through text into chains, without probabilities of all tokens; leave "
+        f"{', '.join(needing)} cannot use {draft}: its tokenizer is not the target's, so it drafts chains, which "
+        "are translated through text and lack the probabilities of other tokens; leave "
         f"{', '.join(needing)} out of --methods, or name a draft of the target's family",
         "methods",
     )

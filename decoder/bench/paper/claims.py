@@ -168,10 +168,10 @@ def _lossless(on: _On) -> Claim:
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal the text of ar"]
     if len(different) > len(beyond):
-        parts.append(f"{len(different) - len(beyond)} first differ from ar's text at a tie within the dtype's error")
+        parts.append(f"texts whose first difference from ar's text is at a near tie: {len(different) - len(beyond)}")
     if beyond:
         counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
-        parts.append(f"texts that differ without a tie: {', '.join(counts)}")
+        parts.append(f"texts that differ without a near tie: {', '.join(counts)}")
     share = Interval(value=1 - len(different) / len(compared), low=None, high=None) if compared else None
     return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
 
@@ -197,14 +197,17 @@ def _against(on: _On, statement: PaperClaim, own: str, rivals: Sequence[str], fi
     quotients = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
     means = {rival: each for rival in rivals if (each := mean(quotients[rival], on.course.seed))}
     if not means:
-        tested = f"There is no prompt on which the text of {own} and the text of {' or '.join(rivals)} equal ar's text."
+        tested = (
+            f"There is no prompt on which both the text of {own} and that of {' or '.join(rivals)} equal ar's text."
+        )
         return on.claim(statement, None, "cannot tell", tested)
     verdicts = {rival: judged(each, len(quotients[rival]), statement.limit) for rival, each in means.items()}
     better = [rival for rival, one in verdicts.items() if one == "does not hold"]
     shown = better or list(means)
     best = min(shown, key=lambda rival: means[rival].value)
     verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell"
-    among = f", the best of {len(shown)} rivals{' that are better' * bool(better)}" if len(shown) > 1 else ""
+    which = f"rivals{f' that are better than {own}' if better else ''}"
+    among = f", where {best} is the best of {len(shown)} {which}" if len(shown) > 1 else ""
     tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(quotients[best])}."
     return on.claim(statement, means[best], "does not hold" if better else verdict, tested)
 
@@ -254,7 +257,7 @@ def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     prompts = with_it.keys() & without.keys()
     tested = (
         f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}. "
-        f"The interval covers {SPREAD_COVERAGE:.0%}, since one that covers 95 % would be too narrow."
+        f"The interval covers {SPREAD_COVERAGE:.0%}: with few prompts, an interval for 95 % would be too narrow."
     )
     yield on.claim(HISTORY_STABILISES, quotient, judged(quotient, len(prompts)), tested)
 

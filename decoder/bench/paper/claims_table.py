@@ -18,7 +18,8 @@ COLUMNS = (
 )
 WHAT = (
     "Losslessness is tested by the share of texts that equal the text of ar. Every other claim is tested by a quotient "
-    "over the same prompts; there is a verdict only if the quotient's 95 % interval lies on one side of the limit."
+    "of two figures on the same prompts; it gets a verdict only if the quotient's 95 % interval lies on one side of "
+    "the limit."
 )
 
 

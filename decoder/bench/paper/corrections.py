@@ -28,8 +28,8 @@ CORRECTIONS = (
     ),
     Correction(
         "The acceptance rate is the number of committed tokens, including bonus tokens, divided by rounds x (initial "
-        "D0 + 2). But nodes are up to D_max deep, so the rate can reach 129 %. The counted bonus tokens do not explain "
-        "the printed 102.2 %.",
+        "D0 + 2). But nodes are up to D_max deep, so the rate can reach 129 %. Counting the bonus tokens does not "
+        "explain the 102.2 % that the paper prints.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
@@ -48,8 +48,9 @@ CORRECTIONS = (
         f"{CODE}; v4 table 2",
     ),
     Correction(
-        "The 1.70x on PG-19 is relative to plain decoding at 114.8 ±20.6 tokens/s, measured while others used the GPU; "
-        "v2 prints an undisturbed run of plain decoding at 133.7 ±0.7 tokens/s; relative to this run it is 1.44x.",
+        "The speed-up of 1.70x on PG-19 is relative to plain decoding at 114.8 ±20.6 tokens/s, which was measured "
+        "while others used the GPU. v2 prints an undisturbed run of plain decoding, at 133.7 ±0.7 tokens/s; relative "
+        "to this run, the speed-up is 1.44x.",
         "v4 table 1; v2 table 1",
     ),
     Correction(
@@ -64,7 +65,7 @@ CORRECTIONS = (
     ),
     Correction(
         "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned tree of table 1 the gain is "
-        "9.4 %, and on PG-19 5.1 %.",
+        "9.4 % on WikiText-2 and 5.1 % on PG-19.",
         "v4 tables 1 and 4",
     ),
     Correction(
@@ -84,18 +85,18 @@ CORRECTIONS = (
         f"v2 tables 1 to 3; {LOGS}",
     ),
     Correction(
-        "L_max counts characters, not tokens: 800 characters are about 200 tokens. v1 labels the prompt lengths of a "
-        "table as tokens.",
+        "L_max counts characters, not tokens: 800 characters are about 200 tokens. One table of v1 labels these "
+        "lengths as tokens.",
         f"{CODE}; v1 table 6",
     ),
     Correction(
-        "The shape of figure 8 comes from a shared GPU: plain decoding runs at 57 tokens/s for 300 characters and "
-        "at 138 for 750; a later run has 132 and 138 tokens/s.",
+        "The shape of figure 8 comes from a shared GPU: plain decoding runs at 57 tokens/s after prompts of 300 "
+        "characters, and at 138 tokens/s after prompts of 750. In a later run, these speeds are 132 and 138 tokens/s.",
         f"{LOGS}; v4 figure 8",
     ),
     Correction(
-        "Figure 6 shows one prompt decoded ten times, not the prompts of WikiText-2; for the same setting, its three "
-        "sweeps have 212, 222.5 and 226 tokens/s.",
+        "Figure 6 shows one prompt decoded ten times, not the prompts of WikiText-2. Its three sweeps have one "
+        "setting in common, but different speeds for it: 212, 222.5 and 226 tokens/s.",
         f"{LOGS}; v4 figure 6",
     ),
     Correction(
@@ -113,8 +114,8 @@ CORRECTIONS = (
         CODE,
     ),
     Correction(
-        "Pruning only stops expansion: leaves under tau are still verified. Each round has two passes of the target, "
-        "and the draft recomputes the entire text.",
+        "Pruning only stops expansion: leaves whose path probability is below tau are still verified. Each round has "
+        "two passes of the target, and the draft recomputes the entire text.",
         CODE,
     ),
     Correction(

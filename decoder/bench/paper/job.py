@@ -187,7 +187,7 @@ def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
     fits = f"the longest prompt leaves room for {room} new tokens in the models' context"
     if job.must_fit:
         raise ConfigError(f"--max-new-tokens is {job.extent.length}, but {fits}; give {room} or less")
-    note(f"{fits}; {room} are decoded instead of {job.extent.length}")
+    note(f"{fits}; {room} tokens are decoded instead of {job.extent.length}")
     return replace(job.extent, length=room)
 
 

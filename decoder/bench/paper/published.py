@@ -37,21 +37,23 @@ that of AR, in %.
 LOGS = "logs"
 """Source label of numbers that are in the authors' logs, but not in any version of the paper."""
 DOUBTS: Mapping[str, str] = {
-    "shared-gpu": "measured while others used the GPU; undisturbed, AR has 131 to 138 tokens/s",
+    "shared-gpu": "measured while others used the GPU; undisturbed runs of AR reach 131 to 138 tokens/s",
     "shared-base": "relative to an AR that was measured while others used the GPU",
-    "one-prefill": "one prefill of the target, the same work for every method; differences come from the order of runs",
+    "one-prefill": "measures only the target's prefill, which every method shares; differences come from the order of "
+    "runs",
     "not-acceptance": "committed tokens, with bonus tokens, divided by rounds x (D0 + 2); this rate can exceed 100 %",
-    "with-bonus": "tokens per round averaged over prompts, with the bonus token, which the paper's text excludes",
+    "with-bonus": "tokens per round, averaged over prompts; includes the bonus token, which the paper's text excludes",
     "called-d8b3": "labelled D8B3 in that table, but its rounds and acceptance are those of D5B2",
-    "one-prompt": "measured on one prompt; after the slash, mean over prompts from the logs",
+    "one-prompt": "measured on one prompt; the number after the slash is the mean over prompts, from the logs",
     "never-evicts": "at this length the cache evicts nothing, so this method equals linear drafting",
     "no-cap": "L_max is not stated",
     "v1-table-1": "AR is 119.4 tokens/s in the same table, but 133.2 for the same setting in table 5",
     "other-memory": "drafting takes .45 % more memory according to v1, but 3.3 % according to v2 and later",
     "both-sets": "the mean over both data sets",
     "cut-prompts": "prompts of speculative methods were cut to 48 tokens, but prompts of AR were not",
-    "two-prompts": "two prompts, no warm-up, N_max 128, AR at 108.2 tokens/s",
-    "fallback-prompt": "one prompt decoded ten times, AR at 113.9 tokens/s; after the slash, prompts of WikiText-2",
+    "two-prompts": "measured on two prompts without a warm-up, with N_max=128 and AR at 108.2 tokens/s",
+    "fallback-prompt": "measured on one prompt, decoded ten times, with AR at 113.9 tokens/s; the number after the "
+    "slash is for prompts of WikiText-2",
     "deeper-on-pg19": 'on PG-19 the authors used D_max=9, as does the lane "phase 3 D_max=9" here',
 }
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""

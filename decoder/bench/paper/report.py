@@ -15,7 +15,8 @@ FIGURE_KEYS: dict[str, str] = {
     "path_length": "accepted tokens per round, without the bonus token",
     "acceptance_rate": "accepted nodes divided by drafted nodes",
     "depth_acceptance": "accepted depth divided by the depth of the verified tree",
-    "paper_acceptance": "the paper's acceptance: committed tokens / (rounds x (D0 + 2)); of chains: / (rounds x K)",
+    "paper_acceptance": "the paper's acceptance: committed tokens / (rounds x (D0 + 2)); for chains, "
+    "committed tokens / (rounds x K)",
     "rounds": "rounds per text",
     "nodes_per_round": "drafted nodes verified per round",
     "target_forwards_per_round": "target passes per round",
@@ -24,7 +25,7 @@ FIGURE_KEYS: dict[str, str] = {
     "verify_ms": "ms of verification per round",
     "round_ms": "ms per round",
     "peak_mb": "peak memory in MB: of the GPU on CUDA, of the process on a CPU",
-    "kv_mb": "allocated MB of both models' KV caches",
+    "kv_mb": "MB allocated for the KV caches of both models",
     "distinct_8grams": "share of distinct 8-grams",
 }
 """Meanings of the figures in a cell, by key."""

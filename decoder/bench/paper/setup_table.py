@@ -67,7 +67,7 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
     for name in dict.fromkeys(experiment.name for experiment in request.experiments):
         yield name, "; ".join(_experiment(request, each) for each in request.experiments if each.name == name)
     yield "warm-up", counted(request.warm_up, "prompt")
-    yield "order", "all lanes side by side on each prompt, in one process"
+    yield "order", "all lanes take turns on each prompt, in one process"
     yield "seed", str(request.seed)
     yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
     yield "commit", header.commit or None

@@ -55,7 +55,7 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     yield from table(
         "fixed_trees",
         _titled("Sweep of fixed trees", shown),
-        "Fixed trees by depth D, branching B and threshold tau.",
+        "Speed of fixed trees with different depths D, branchings B and thresholds tau.",
         shown,
         [
             parameter("D", "depth"),

@@ -109,7 +109,7 @@ def _other_setting(experiment: PaperExperiment, shown: Sequence[Row]) -> tuple[s
         return ()
     most = published.MOST[stands_for]
     same = (LENGTH, most, "characters") == (experiment.lengths[-1], experiment.most, experiment.unit)
-    return () if same else (f"The paper's numbers: {stands_for}, T={LENGTH}, at most {most} characters.",)
+    return () if same else (f"The paper's numbers: {stands_for}, T={LENGTH}, prompts of at most {most} characters.",)
 
 
 _main = _per_lane(
@@ -142,10 +142,10 @@ _latency = _per_lane(
 _verification = _per_lane(
     "verification",
     "Verification efficiency",
-    "Accepted: share of all drafted nodes. Paper's acceptance: committed tokens, bonus tokens included, divided by "
-    "rounds x (D0 + 2), or for a chain by rounds x K. L-bar: tokens of all prompts divided by all rounds. l-bar: mean "
-    "over prompts of tokens per round, bonus tokens included, as in the paper's code. Repetitive texts, with few "
-    "distinct 8-grams, are easy to draft.",
+    "Accepted: accepted nodes as a percentage of drafted nodes. Paper's acceptance: committed tokens, bonus tokens "
+    "included, divided by rounds x (D0 + 2), or for a chain by rounds x K. L-bar: tokens of all prompts divided by all "
+    "rounds. l-bar: tokens per round, averaged over prompts, bonus tokens included, as in the paper's code. Repetitive "
+    "texts, with few distinct 8-grams, are easy to draft.",
     [
         lane_name(),
         measured("acceptance_rate", "accepted %", 1, 100),

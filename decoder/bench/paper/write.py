@@ -51,9 +51,8 @@ def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[st
     about, said, *others = all_tables
     parts = [
         f"# The DynaTree paper's experiments: {escaped(request.target)} with {escaped(request.draft)}",
-        "Means over prompts ± their standard deviation, and 95 % bootstrap intervals over prompts. Speeds include only "
-        "texts that equal the text of plain decoding; a method whose text differs is reported as different and not as "
-        "fast.",
+        "Means and standard deviations over prompts, and 95 % bootstrap intervals over prompts. Speeds include only "
+        "texts that equal the text of plain decoding; a text that differs is reported, but its speed is not counted.",
         *section(about),
         *section(said),
         "## Where the paper's own numbers do not hold",

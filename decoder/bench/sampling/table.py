@@ -55,12 +55,12 @@ def _heading(report: SamplingReport) -> str:
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"system load {number(machine.load_before, 1)} before the run, {number(report.load_after, 1)} after it; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
-        f"K from 1 to {request.k}, L1 and L2 from 0 to {request.length}; "
+        f"tree shapes: K 1 to {request.k}, L1 and L2 0 to {request.length}; "
         f"{sum(map(len, request.tasks.values()))} prompts per setting; seed {request.seed}",
         f"{report.roots} roots: one per {request.roots_every} tokens, "
         f"in texts of {request.max_new_tokens} sampled tokens",
         f"decoded: {request.decoded} prompts of each task, {request.max_new_tokens} tokens, {request.repeats} times",
-        "block efficiency: closed forms at the roots; coupled trees: from decoded texts",
+        "block efficiency: closed forms at the roots; for coupled trees: decoded texts",
         "shapes: the best on one half of the prompts, evaluated on the other half",
         "tokens/s: from decoded texts, without time spent waiting for a processor",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
@@ -68,8 +68,8 @@ def _heading(report: SamplingReport) -> str:
     if request.selecting():
         trained = " and ".join(name.split()[0] for name in request.selectors)
         lines += wrapped(
-            f"selector: chooses shapes for speed; trained for {trained}; all other verifiers use the most similar "
-            "selector."
+            f"selector: chooses shapes for speed; trained for {trained}; each other verifier uses the selector "
+            "of a similar verifier."
         )
     if any(name in STAND_INS for name in request.tasks):
         lines += wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
@@ -119,7 +119,7 @@ def divergence(by_depth: Divergence, k: int) -> Table:
         title=f"L1 distance, and acceptance with {k} draws, by depth of the draft tree (figure 1)",
         columns=(Column("depth", width=6), *(Column(head, "number", 3, 10) for head in ("L1", *heads))),
         rows=tuple(rows),
-        notes=("bound: upper bound on the acceptance of any solver.",) * (BOUND in by_depth.acceptance),
+        notes=("bound: upper bound on the acceptance of any lossless solver.",) * (BOUND in by_depth.acceptance),
     )
 
 
@@ -155,10 +155,11 @@ def agreements(rows: Sequence[Agreement]) -> Table:
         (Column("expected", "number", 2, 10), lambda each: each.expected),
     ]
     notes = (
-        "Expected: mean over roots. Decoded: mean over rounds; the last round is cut.",
-        "Passages with few accepted tokens have more rounds and lower the decoded mean.",
+        "Expected: mean over roots. Decoded: mean over rounds.",
+        "The last round of a text is cut off at the end of the text. If few tokens are",
+        "accepted in a passage, it has more rounds, and these reduce the decoded mean.",
     )
-    title = "Tokens a round in decoded texts and by closed forms, on the same prompts"
+    title = "Tokens per round, decoded and expected by closed forms, on the same prompts"
     return of_rows(specs, rows, title=title, notes=notes)
 
 
@@ -166,7 +167,9 @@ def rankings(all_rankings: Sequence[Ranking]) -> str:
     """Lines that list the verifiers in ranked order, here and in the paper, with the number of pairs that agree."""
     lines = ["Rankings, the best first"]
     for ranking in all_rankings:
-        counts = f"{ranking.holds} pairs as in the paper, {ranking.fails} opposite, {ranking.open} undecided"
+        counts = (
+            f"{ranking.holds} pairs ranked as in the paper, {ranking.fails} the other way, {ranking.open} undecided"
+        )
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
             lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))

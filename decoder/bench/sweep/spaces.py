@@ -96,7 +96,7 @@ class Space:
         )
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
         settings = tuple(Setting(point) for point in points if self.possible(point))
-        require(bool(settings), f"no setting of these axes is possible; give values for which {self.about}")
+        require(bool(settings), f"no setting of these axes is possible; choose values so that {self.about}")
         return settings
 
     def config(self, base: TunableParameters, setting: Setting) -> RunConfig:

@@ -142,7 +142,7 @@ def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_deco
         ("verification", "verification grows with rows: 17 rows take 6x as long as one; smaller trees would help"),
         (
             "host",
-            "75% of a round are neither drafting nor verification; a faster decoding path or larger models would help",
+            "75% of a round is neither drafting nor verification; a faster decoding path or larger models would help",
         ),
     ],
 )

@@ -100,7 +100,7 @@ def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixt
     letter = tmp_path / "log.jsonl"
     letter.write_text("Dear reader", encoding="utf-8")
     assert run("--output", str(tmp_path), "--data", "x") == 2
-    assert "holds no measurement of this version; set --output to another folder" in capsys.readouterr().err
+    assert "holds no measurement that this version can read; set --output to another folder" in capsys.readouterr().err
     assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 

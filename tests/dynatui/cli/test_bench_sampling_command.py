@@ -97,7 +97,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.
     letter = tmp_path / "letter"
     letter.write_text("Dear reader", encoding="utf-8")
     assert main(["bench", "sampling", "--output", str(letter)]) == 2
-    assert "holds no measurement of this version; set --output to another file" in capsys.readouterr().err
+    assert "holds no measurement that this version can read; set --output to another file" in capsys.readouterr().err
     assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 

@@ -23,7 +23,8 @@ def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(capsys:
     ]
     told = " ".join(findings.split())
     assert told.startswith(
-        "dynatree, linear, fixed: the draft disagrees: 25% to 61% of 2.6 to 5.0 levels a round are accepted;"
+        "dynatree, linear, fixed: the draft disagrees with the target: 25% to 61% of the 2.6 to 5.0 levels "
+        "drafted per round are accepted;"
     )
     assert told.count("What would help") == told.count("the draft disagrees") == 1
 

@@ -27,7 +27,7 @@ def draw(report: PaperReport, folder: Path) -> list[Path]:
         from decoder.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
     except ImportError as error:
         raise ConfigError(
-            f"figures cannot be drawn without matplotlib ({first_line(error)}); pip install 'dynatui[bench]'"
+            f"figures cannot be drawn without matplotlib ({first_line(error)}); run pip install 'dynatui[bench]'"
         ) from error
     paths = []
     for name, content in pictures(report):

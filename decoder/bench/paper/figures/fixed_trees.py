@@ -88,7 +88,7 @@ def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
         scale(axes, trees, side)
         star(axes, getattr(top, side), trees[top].stats[SPEEDUP].value)
         level(axes, 1)
-        name_axes(axes, title=f"({letter}) speed-up over {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
+        name_axes(axes, title=f"({letter}) speed-up versus {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
     low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
     for axes in row:
         axes.set_ylim(min(low), max(high))
@@ -108,7 +108,7 @@ def _acceptance(axes: Axes, trees: Grid) -> None:
     curve(axes, cut(trees, "paper_acceptance", "tau", top), FIXED, "", scale=100)
     scale(axes, trees, "tau")
     axes.margins(y=0.25)
-    name_axes(axes, title="(f) acceptance over threshold τ", x=SIDES["tau"], y="the paper's formula (%)")
+    name_axes(axes, title="(f) acceptance versus threshold τ", x=SIDES["tau"], y="the paper's formula (%)")
 
 
 def _fastest_by_length(axes: Axes, report: PaperReport) -> None:

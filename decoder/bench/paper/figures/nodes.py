@@ -48,7 +48,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     level(axes, 1)
     axes.set_xlim(0.8, 2.2 * max(map(_rows, shown)))
     ticks_at(axes, list(takewhile(lambda rows: rows < axes.get_xlim()[1], (1 << power for power in range(16)))))
-    name_axes(axes, title="", x="nodes verified a round, the root included (logarithmic)", y="speed (x ar)")
+    name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")
     figure.legend(loc="outside upper center", ncols=5)
     sign(figure, report, cells, *_remarks(report, cells))
     names = {lane.name: label(lane) for lane in lanes_of(report, shown)}
@@ -61,7 +61,7 @@ def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     """Remarks on lanes whose number of verified nodes is unknown, and on the meaning of small marks."""
     silent = {*without(cells, NODES)}.difference(without(cells, SPEED))
     unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
-    remarks = [f"number of verified nodes unknown: {listed(unknown)}"] if unknown else []
+    remarks = [f"number of verified nodes is unknown for: {listed(unknown)}"] if unknown else []
     if any(cell.experiment != MAIN for cell in cells):
         remarks.append("small marks: settings of the sensitivity and fixed-tree experiments")
     return remarks
@@ -100,7 +100,7 @@ def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
 
 def _costs(axes: Axes, costs: CostCurve) -> None:
     """Draws the curve of milliseconds per target pass over rows."""
-    other = right_axis(axes, "one target pass over this many rows (ms)")
+    other = right_axis(axes, "time of one target pass over this many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)
     points = [(rows, Interval(value=duration_s * 1000, std=0.0, low=None, high=None)) for rows, duration_s in seconds]
     curve(other, points, COST, "cost (right axis)")

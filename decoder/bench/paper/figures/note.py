@@ -60,11 +60,13 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
     remarks = []
     if absent:
-        remarks.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from the text of ar")
+        remarks.append(
+            f"no speed is shown for {listed([names[name] for name in absent])}: the text differs from the text of ar"
+        )
     if partly:
         remarks.append(
-            f"speed of {listed([names[name] for name in names if name in partly])}: only on prompts for "
-            "which the text equals the text of ar"
+            f"the speed of {listed([names[name] for name in names if name in partly])} includes only prompts on which "
+            "the text equals the text of ar"
         )
     if not report.complete:
         remarks.append("the measurement is not complete")

@@ -37,10 +37,12 @@ def tree_config_comparison(report: PaperReport) -> Figure | None:
     figure, (row,) = sheet(1, 3, width=13, height=4.4)
     for axes, letter, (along, each) in zip(row, "abc", PANELS.items(), strict=True):
         _curves(axes, trees, along, each)
-        name_axes(axes, title=f"({letter}) speed over {SIDES[along].partition(' (')[0]}", x=SIDES[along], y=SPEED_UNIT)
+        name_axes(
+            axes, title=f"({letter}) speed versus {SIDES[along].partition(' (')[0]}", x=SIDES[along], y=SPEED_UNIT
+        )
     remark = (
-        f"star: fastest tree, {described(best(trees))}; in each panel, the parameter that is not varied has the value "
-        "of this tree"
+        f"star: fastest tree, {described(best(trees))}; each panel varies two parameters, and the third has the same "
+        "value as in this tree"
     )
     return sign(figure, report, cells, remark)
 

@@ -72,7 +72,7 @@ def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
     parted = {("alg1", 3), ("phase 1", 2)}
     found = by_name(paper_report(TEN, different=parted, near_ties=parted))["lossless"]
     assert found.verdict == "cannot tell"
-    assert "2 first differ from ar's text at a tie" in found.tested
+    assert "texts whose first difference from ar's text is at a near tie: 2" in found.tested
 
 
 def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:

@@ -42,7 +42,7 @@ def _no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_matplotlib")
 def test_without_matplotlib_one_line_says_what_to_install(tmp_path: Path) -> None:
-    line = r"^figures cannot be drawn without matplotlib \(.+\); pip install 'dynatui\[bench\]'$"
+    line = r"^figures cannot be drawn without matplotlib \(.+\); run pip install 'dynatui\[bench\]'$"
     with pytest.raises(ConfigError, match=line):
         draw(SMALL, tmp_path)
 

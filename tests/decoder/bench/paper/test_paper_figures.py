@@ -196,12 +196,14 @@ def test_every_lane_with_a_speed_is_compared_across_data_sets() -> None:
 
 
 def test_a_lane_without_a_speed_is_named_below() -> None:
-    assert "no speed of Streaming: the text differs from the text of ar" in small_lines(drawn("dataset_comparison"))
+    assert "no speed is shown for Streaming: the text differs from the text of ar" in small_lines(
+        drawn("dataset_comparison")
+    )
 
 
 def test_a_lane_with_some_other_texts_is_named_below() -> None:
     report = paper_report(different=[("phase 3", 0)])
-    assert "speed of DynaTree: only on prompts for which the text equals the text of ar" in small_lines(
+    assert "the speed of DynaTree includes only prompts on which the text equals the text of ar" in small_lines(
         drawn("main_results_bars", report)
     )
 
@@ -378,7 +380,7 @@ def test_lanes_of_unknown_nodes_are_named_below() -> None:
         return replace(cell, stats=stats) if cell.lane == "assisted 20/.4" else cell
 
     figure = drawn("speed_against_nodes", changed(WHOLE, forget))
-    assert "number of verified nodes unknown: HF assisted" in small_lines(figure)
+    assert "number of verified nodes is unknown for: HF assisted" in small_lines(figure)
     assert "HF assisted" not in [text.get_text() for text in figure.axes[0].texts]
 
 

@@ -79,7 +79,7 @@ def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path
 def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match="holds no measurement of this version; set --output to another folder"):
+    with pytest.raises(ConfigError, match="no measurement that this version can read; set --output to another folder"):
         RecordLog(path, FORMAT)
     assert path.read_text(encoding="utf-8") == content
 

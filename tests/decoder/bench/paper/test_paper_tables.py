@@ -105,7 +105,7 @@ def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[s
 def test_other_lengths_than_the_paper_s_are_said() -> None:
     found = by_name(paper_report(request(lengths=(64, 128))))
     for name in ("main_wikitext", "ablation_wikitext", "data_sets"):
-        assert "The paper's numbers: WikiText-2, T=1500, at most 800 characters." in found[name].notes
+        assert "The paper's numbers: WikiText-2, T=1500, prompts of at most 800 characters." in found[name].notes
     for name in ("fixed_trees", "sensitivity"):
         assert found[name].title.endswith(": WikiText-2, T=128")
         assert any("at T=1500" in note for note in found[name].notes)

@@ -57,7 +57,7 @@ def test_what_is_not_possible_is_left_out_of_a_grid() -> None:
     [
         (
             {"tau_h": (0.3,), "tau_l": (0.5,)},
-            "no setting of these axes is possible; give values for which tau_l is below tau_h",
+            "no setting of these axes is possible; choose values so that tau_l is below tau_h",
         ),
         (
             {"T": tuple(range(1, 1000))},
