@@ -153,5 +153,5 @@ def _taken(name: str) -> ConfigError:
 
 
 def _not_written(path: Path, error: OSError) -> ConfigError:
-    remedy = f"free disk space, or let {settings.FILE_VARIABLE} name a file in a writable folder"
+    remedy = f"free disk space, or set {settings.FILE_VARIABLE} to a file in a writable folder"
     return ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}")

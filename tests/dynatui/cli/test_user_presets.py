@@ -148,7 +148,7 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
         ),
         (
             "branching = '3,2,1'",
-            "branching is 3,2,1; give three numbers from 1 up in ascending order (branching from {path}: line 1)",
+            "branching is 3,2,1; give three ascending numbers, each 1 or more (branching from {path}: line 1)",
         ),
         (
             "branching = '3'",
@@ -212,7 +212,7 @@ def test_a_built_in_name_is_refused(name: str) -> None:
 def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNATUI_CONFIG", "/dev/null/config.toml")
     with pytest.raises(
-        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; free disk space, or let DYNATUI"
+        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; free disk space, or set DYNATUI"
     ):
         presets.prepare("mine", force=False)
 
