@@ -55,7 +55,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--preset NAME",
-            "Preset that sets the knobs of DynaTree without an axis, and all knobs of the reference setting.",
+            "Preset that sets all knobs of the reference setting, and the knobs that have no axis.",
             show_default="paper",
         ),
     ),
