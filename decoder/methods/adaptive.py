@@ -55,16 +55,16 @@ class AdaptiveTree(Rules):
     """Step size of the history rule: decrease of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
-        KnobInfo("tau_h", "τh", "draft sure from this up: fewest guesses", "probability",
+        KnobInfo("tau_h", "τh", "draft at least this sure: fewest guesses", "probability",
                  lambda own: (min(own.tau_h, round(own.tau_l + KNOB_GAP, KNOB_DIGITS)), 1.0), 0.05, 0.2, keys="[]",
                  brief="sure from",
-                 key_help="τh down, up: confidence from which a node gets the fewest children"),
-        KnobInfo("tau_l", "τl", "draft unsure below this: most guesses", "probability",
+                 key_help="lower, raise τh, the least confidence at which a node gets the fewest children"),
+        KnobInfo("tau_l", "τl", "draft less sure than this: most guesses", "probability",
                  lambda own: (min(own.tau_l, KNOB_GAP), max(own.tau_l, round(own.tau_h - KNOB_GAP, KNOB_DIGITS))),
                  0.05, 0.2, keys="{}", brief="unsure below",
-                 key_help="τl down, up: confidence below which a node gets the most children"),
+                 key_help="lower, raise τl, the confidence below which a node gets the most children"),
         KnobInfo("d0", "D0", "base depth: likely paths reach it", "real", lambda own: (1.0, own.d_max - 1.0), coarse=2,
-                 keys="-=", brief="base depth", key_help="D0 down, up: base depth, to which likely paths grow"),
+                 keys="-=", brief="base depth", key_help="lower, raise D0, the base depth, which likely paths reach"),
         KnobInfo("history", "history", "past rounds move D0 and τh", "switch", lambda _: (0.0, 1.0), coarse=1,
                  values={"off": False, "on": True}),
         KnobInfo("d_max", "D_max", "no path is deeper", "whole",
@@ -97,7 +97,7 @@ class AdaptiveTree(Rules):
             f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
         )
         require(
-            1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three numbers from 1 up in ascending order"
+            1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three ascending numbers, each 1 or more"
         )
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")

@@ -24,7 +24,7 @@ class Auto(AdaptiveTree):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
-        KnobInfo("lookup", "lookup", "suffix lookup in the text also drafts", "switch", lambda _: (0.0, 1.0), coarse=1,
+        KnobInfo("lookup", "lookup", "suffix lookup also drafts tokens", "switch", lambda _: (0.0, 1.0), coarse=1,
                  values={"off": False, "on": True}),
     )  # fmt: skip
 
@@ -40,13 +40,13 @@ class Auto(AdaptiveTree):
 _KNOBS = ", ".join(knob.name for knob in Auto.knobs)
 METHOD = Method(
     "auto",
-    "adaptive tree, its size chosen by cost",
+    "adaptive tree whose size is chosen by cost",
     Auto(),
     races=True,
     options=(
         any_knobs(
             "auto",
-            f"Bounds on auto's tree, for example d0=6,b_max=4; knobs: {_KNOBS}.",
+            f"Values of knobs that bound the trees of auto, for example d0=6,b_max=4. Knobs: {_KNOBS}.",
             Auto(),
             example="d0=6",
             rank=1,

@@ -73,7 +73,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "NxD,..",
-        "Numbers of nodes and depths of best-first trees to measure.",
+        "Best-first trees to measure, each as number of nodes x depth.",
         f"{BestFirst.n_max}x{BestFirst.depth}",
         "16x6",
         lambda n_max, depth: {"n_max": n_max, "depth": depth},

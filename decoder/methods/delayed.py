@@ -72,7 +72,7 @@ class Delayed(VerifierRules):
                  keys="{}", brief="path before", key_help="delayed: draws before the branch point"),
         KnobInfo("l2", "L2", "draws of each rollout", "whole", lambda own: (0.0, float(max(HIGHEST_DEPTH, own.l2))),
                  keys="-=", brief="rollout length", key_help="delayed: length of rollouts"),
-        KnobInfo("verifier", "verifier", "what decides which guesses stay", "switch", _verifier_ends, coarse=1,
+        KnobInfo("verifier", "verifier", "rule that accepts drafted tokens", "switch", _verifier_ends, coarse=1,
                  values={name: name for name in _VERIFIERS}),
         KnobInfo("drafting", "drafting", "how trees are drawn", "switch",
                  _drafting_ends, coarse=1,
@@ -184,17 +184,18 @@ METHOD = Method(
     own_noise=True,
     needs_model=True,
     options=(
-        Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled and nss: the same "
-               "text as ar, with any draft. All other rules need sampled trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
+        Option("verifier", str, "NAME", "Rule that accepts drafted tokens when sampling. coupled and nss give the "
+               "same text as ar, whatever the draft. The other rules need sampled trees: "
+               + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
-        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: from the most probable "
-               "tokens. iid and delayed: method delayed samples the trees from the draft. selector: like delayed, but "
-               "with a shape chosen for each round.",
+        Option("drafting", str, "NAME", "How trees are drafted when sampling. tree: of the draft's most "
+               "probable tokens. iid, delayed and selector: of tokens that the method delayed samples from the draft; "
+               "with selector, each round has a tree of its own shape.",
                choices=_DRAFTINGS),
         Option("delayed", str, "K,L1,L2", "Shape of delayed's trees: number of rollouts, number of tokens "
                "before the branch point, length of a rollout in tokens.",
                ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
-        Option("selector", str, "FILE", "File of the selector that chooses shapes with --drafting selector; dynatui "
-               f"selector train makes it. {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
+        Option("selector", str, "FILE", "File of the selector that chooses shapes with --drafting selector, as made by "
+               f"dynatui selector train. {SHIPPED}: the selector that comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

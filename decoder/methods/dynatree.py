@@ -83,21 +83,22 @@ METHOD = Method(
     presets=PRESETS,
     races=True,
     options=(
-        preset(PRESETS, "Initial values of DynaTree's knobs. tuned: D0, tau_h and tau_l each have an effect. "
-               "paper: as published. sampled: a small, wide tree."),
+        preset(PRESETS, "Initial values of DynaTree's knobs. tuned: values at which D0, tau_h and tau_l all have "
+               "an effect. paper: the published values. sampled: values for small, wide trees."),
         Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
         Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),
-        Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
+        Option("history", bool, "", "Whether the acceptance of past rounds changes D0 and tau_h.", rank=-1),
         Option("d_max", int, "D", "Largest depth of a node."),
-        Option("branching", str, "B,B,B", "Numbers of children of a node where the draft is confident, in between, "
-               "and unsure.",
+        Option("branching", str, "B,B,B", "Three numbers: the children of a node where the draft is confident, "
+               "where its confidence is between tau_l and tau_h, and where it is unsure.",
                read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
-        Option("rho_stop", float, "P", "Least probability of a path that is continued."),
-        Option("rho_deep", float, "P", "Least probability of a path that is continued at the base depth or deeper."),
+        Option("rho_stop", float, "P", "Paths that are less probable than this are not extended."),
+        Option("rho_deep", float, "P", "At the base depth or deeper, paths that are less probable than this are not "
+               "extended."),
         Option("tau", float, "P", "Lower bound on rho_stop."),
-        Option("n_max", int, "N", "Largest number of drafted nodes of DynaTree's tree. To have it chosen by cost, "
-               "give --methods auto.",
+        Option("n_max", int, "N", "Largest number of drafted nodes in a tree of DynaTree. For trees whose size is "
+               "chosen by cost, give --methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),
         Option("selection", str, "NAME", "Which nodes are kept if a tree has more than n_max: bfs (the first in "
                "breadth-first order) or best (the most probable).", choices=get_args(Selection)),

@@ -63,8 +63,8 @@ def _read(shape: str) -> Mapping[str, Any]:
         if 2 <= len(parts) <= len(_PARTS):
             return {name: kind(part) for (name, kind), part in zip(_PARTS.items(), parts, strict=False)}
     raise ConfigError(
-        f"--fixed is {quoted(shape)}; give depth and branching, optionally also path probability and number of nodes, "
-        "for example 5,2 or 5,2,0.05,256"
+        f"--fixed is {quoted(shape)}; give depth and branching, and optionally the least path probability and the "
+        "largest number of nodes, for example 5,2 or 5,2,0.05,256"
     )
 
 
@@ -84,8 +84,8 @@ METHOD = Method(
             "fixed",
             str,
             "D,B[,P[,N]]",
-            "Depth and branching of the fixed tree, lowest path probability at which a node gets children, largest "
-            "number of nodes.",
+            "Depth (D) and branching (B) of the fixed tree, the lowest path probability at which a node gets children "
+            "(P), and the largest number of nodes (N).",
             tuple(_PARTS),
             _read,
             _written,
@@ -93,7 +93,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "DxB,..",
-        "Depths and branchings of fixed trees to measure.",
+        "Fixed trees to measure, each as depth x branching.",
         f"{Fixed.depth}x{Fixed.branching}",
         "5x2",
         lambda depth, branching: {"depth": depth, "branching": branching},

@@ -92,8 +92,8 @@ METHOD = Method(
             "streaming",
             str,
             "S,W,K",
-            "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. A text longer "
-            "than sinks and window together differs from the text of ar by design.",
+            "Attention sinks (first tokens), window (latest tokens) and chain length of streaming. By design, a "
+            "text that is longer than sinks and window together may differ from the text of ar.",
             ("sinks", "window", "k"),
             _read,
             lambda own: f"{own.sinks},{own.window},{own.k}",
@@ -101,7 +101,7 @@ METHOD = Method(
     ),
     sweep=Sweep(
         "SxWxK,..",
-        "Attention sinks, windows and chain lengths of streaming to measure.",
+        "Settings of streaming to measure, each as attention sinks x window x chain length.",
         f"{Streaming.sinks}x{Streaming.window}x{Streaming.k}",
         "4x1020x5",
         lambda sinks, window, k: {"sinks": sinks, "window": window, "k": k},

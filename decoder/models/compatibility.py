@@ -49,7 +49,7 @@ LARGEST = {
 }
 """Upper bound of each size in a configuration: several times the size in the largest models."""
 NO_TEXT = "it does not run on token ids alone"
-NO_TREE = "it does not take the attention mask, or the positions, that a tree needs"
+NO_TREE = "it does not accept the attention mask or the positions of a tree"
 NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
 """Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
@@ -105,7 +105,7 @@ def check_architecture(name: str, config: Any) -> None:
     if other := sorted(layers - KINDS):
         raise PairError(f"{name} has layers of type {', '.join(other)}, which are not supported; {REMEDY}")
     if not any(by_layers(config, "num_attention_heads")) and not STATES.intersection(layers):
-        raise PairError(f"{name} has neither attention heads nor layers with a known state; {REMEDY}")
+        raise PairError(f"{name} has no attention heads, and no layers whose state is of a known kind; {REMEDY}")
 
 
 def _check_windows(name: str, config: Any) -> None:
@@ -354,7 +354,7 @@ def _check_ends(model: LanguageModel) -> None:
         return _by_module(model, [4, 5], position_ids=torch.tensor([last], device=model.device))
 
     if not by_paths or imported("decoder.forward.hf").takes_positions(module):
-        _tried(model, at_the_end, f"it has fewer positions than the {model.context} of its configuration")
+        _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration states")
     if not by_paths and not model.has_room(1 + MOST):
         raise _no_tree(model, f"it has no room for a tree after a text of {model.context} tokens")
 
@@ -409,4 +409,4 @@ def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = A
     tolerance = scale * (1e-3 if precise else 0.1)
     worst = float((computed - as_text).abs().max())
     if not worst <= tolerance:  # NaN fails too
-        raise PairError(f"{model.name} computes other logits {how} (by {worst:.2g}); {REMEDY}")
+        raise PairError(f"{model.name} computes different logits {how} (difference {worst:.2g}); {REMEDY}")

@@ -56,7 +56,7 @@ def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fi
         return msgspec.json.decode(content, type=fields)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(
-            f"the configuration of {shown} is not that of a supported {kind}: {first_line(error)}; {REMEDY}"
+            f"the configuration of {shown} does not describe a supported {kind}: {first_line(error)}; {REMEDY}"
         ) from error
 
 

@@ -62,8 +62,8 @@ def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[in
     """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
-            f"{shown} was made for a target of {shape.layer.vocab_size} tokens, but {target.name} has "
-            f"{target.vocabulary} tokens; choose the head that was made for this target"
+            f"{shown} was made for a vocabulary of {shape.layer.vocab_size} tokens, but the vocabulary of "
+            f"{target.name} has {target.vocabulary}; choose the head that was made for this target"
         )
     if shape.target_width != target.width:
         raise PairError(
@@ -150,7 +150,9 @@ def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor |
         return None
     tokens = offsets.long() + torch.arange(len(offsets))
     if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
-        raise ModelError(f"d2t of {shown} does not name {len(tokens)} different token ids below {words}; {AGAIN}")
+        raise ModelError(
+            f"d2t of {shown} does not map {len(tokens)} tokens to different token ids below {words}; {AGAIN}"
+        )
     return tokens
 
 

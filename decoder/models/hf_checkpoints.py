@@ -182,7 +182,7 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # each model family checks its configuration differently, and may raise any error
-        kind = "a value of a wrong kind: " if isinstance(error, _OF_A_WRONG_KIND) else ""
+        kind = "a value has the wrong type: " if isinstance(error, _OF_A_WRONG_KIND) else ""
         raise ModelError(
             f"cannot load the {part} of {shortened(name)}: {kind}{first_line(error)}; give a hub id, or a folder with "
             "config.json, tokenizer and safetensors weights"

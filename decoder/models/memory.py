@@ -44,7 +44,7 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
     if isinstance(known, Architecture) and packed_bits is None:
         weights = weight_bytes(known, dtype)
     else:
-        assert hf is not None, "an unknown architecture is a configuration of transformers"  # noqa: S101 - for mypy
+        assert hf is not None, "a quantised or unknown model needs a configuration of transformers"  # noqa: S101 - for mypy
         weights = _weights_bytes(hf.skeleton(config, dtype), dtype, packed_bits)
     text = config if isinstance(config, Architecture) else config.get_text_config()
     context = longest_text(text)

@@ -101,7 +101,7 @@ def mtp_layout(name: str, config: Any) -> Layout:
     known = [layout for layout in (AFTER_ALL, _as_layer(text.num_hidden_layers)) if layout.projection in names]
     require(
         bool(known),
-        f"--draft {MTP} drafts by the MTP layer of the target's checkpoint, but {shown} has no MTP layer in a known "
+        f"--draft {MTP} needs an MTP layer in the target's checkpoint, but {shown} has no MTP layer in a known "
         f"layout; {REMEDY}",
         "draft",
     )
@@ -129,8 +129,8 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
     shown = display_name(name)
     if not isinstance(target.runs_by, Tappable):
         raise ConfigError(
-            f"--draft {MTP} reads the target's states after the final norm, but the forward form of {shown} gives no "
-            f"access to them; {REMEDY}",
+            f"--draft {MTP} reads the target's states after the final norm, but the forward pass of {shown} gives no "
+            f"access to these states; {REMEDY}",
             "draft",
         )
     module = target.hf.module

@@ -12,12 +12,12 @@ def require_both(target: str | None, draft: str | None) -> None:
     """Raises ConfigError if a target is named without a draft, or a draft model without a target."""
     require(
         target is None or draft is not None,
-        "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
+        "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the text",
         "target",
     )
     require(
         target is not None or draft in (None, LOOKUP),
-        "a draft model needs its target; give both --target and --draft, or neither, or --draft lookup",
+        "a draft model needs its target; give both --target and --draft, omit both, or give --draft lookup alone",
         "draft",
     )
 
@@ -27,5 +27,5 @@ def require_model(user: str, target: str | None, draft: str | None) -> None:
     require_both(target, draft)
     if draft == LOOKUP:
         raise ConfigError(
-            f"{user} needs a draft model, and --draft lookup names none; name a model by --draft", "draft"
+            f"{user} needs a draft model, but --draft lookup uses no model; name a draft model with --draft", "draft"
         )

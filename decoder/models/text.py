@@ -70,8 +70,8 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int)
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
-            f"the prompt has {quoted(text)}, token {unknown[0]} of the tokenizer, but the models know only "
-            f"{vocabulary} tokens; leave this token out, or choose other models"
+            f"the prompt contains {quoted(text)}, which is token {unknown[0]} of the tokenizer, but the models know "
+            f"only {vocabulary} tokens; leave this token out, or choose other models"
         )
 
 

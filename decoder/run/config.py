@@ -68,7 +68,7 @@ class RunConfig:
             kind = type(sets[name])
             require(
                 isinstance(rules, kind),
-                f"the parameters of {name} are a {type(rules).__name__}; give {kind.__name__}(...)",
+                f"the parameters of {name} have the type {type(rules).__name__}; give {kind.__name__}(...)",
             )
             sets[name] = rules
         drawing, verifier_rules = _verifier_rules(sets)
@@ -80,7 +80,7 @@ class RunConfig:
         sets[drawing] = verifier_rules.drawn() if drawing in names else verifier_rules
         require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
         repeated = {name for name in names if names.count(name) > 1}
-        require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each method once")
+        require(not repeated, f"methods contains {', '.join(sorted(repeated))} more than once; name each method once")
         require(
             drawing in names or drafting is None or not verifier_rules.draws,
             f"drafting {verifier_rules.drafting} samples trees, but none of the methods {', '.join(names)} "

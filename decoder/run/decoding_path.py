@@ -32,7 +32,7 @@ EXACT = "--exact runs passes that are not captured as CUDA graphs"
 LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 PATHS = f"{MODULE}, with a batch of whole paths in each pass (slower)"
-UNCAPTURED_HEAD = "a drafting head has no CUDA graphs"
+UNCAPTURED_HEAD = "passes of a drafting head are not captured as CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
 """Fields that a model's configuration has if the model's keys and values have different shapes."""
 

@@ -31,18 +31,18 @@ def require_weights_of_torch(
     if not roles:
         return
     whole = ", ".join(method.name for method in chosen(run.methods) if method.whole_target)
-    why = "a GGUF file is computed by llama.cpp"
+    why = "GGUF files run in llama.cpp"
     require(not whole, f"{whole} needs the models in torch, but {why}; leave {whole} out of --methods", "methods")
     require(not compiled, f"--compile is for models in torch, but {why}; leave --compile out", "compile")
     require(tensor_parallel == 1, f"--tensor-parallel is for models in torch, but {why}; leave the option out")
     if "target" in roles:
         require(not exact, f"--exact is for models in torch, but {why}; leave --exact out", "exact")
-        require(not head, f"a drafting head reads layers of the target, but {why}; give a draft model by --draft")
+        require(not head, f"a drafting head reads the target's layers in torch, but {why}; give a draft model")
 
 
 def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str, draft_dtype: str) -> None:
     """Refuses a dtype for a GGUF file, and a device other than the CPU for a GGUF target."""
-    roles, remedy = gguf_roles(names), "whose weights stay as they are in the file; leave the option out"
+    roles, remedy = gguf_roles(names), "whose weights keep their own format; leave the option out"
     if "target" in roles:
         require(dtype == "auto", f"--dtype has no effect on the target, a GGUF file {remedy}", "dtype")
         require(
@@ -60,7 +60,7 @@ def require_gpu_layers(names: Mapping[str, str], gpu_layers: int | None) -> None
         return
     require(
         bool(gguf_roles(names)),
-        "--gpu-layers is for GGUF files, but neither model is one; leave --gpu-layers out, or give --device cuda",
+        "--gpu-layers is for GGUF files, but no model is a GGUF file; leave --gpu-layers out, or give --device cuda",
         "gpu_layers",
     )
     require(gpu_layers >= 0, f"--gpu-layers is {gpu_layers}; give 0 or more", "gpu_layers")

@@ -179,7 +179,7 @@ def _tokenizers(
         require_shared_tokens(run.methods if run else (), draft)
         require(
             not compiled,
-            f"--compile is for drafts with the target's tokens, but {draft} has a tokenizer of its own; leave "
+            f"--compile needs a draft with the target's tokenizer, but {draft} has a tokenizer of its own; leave "
             "--compile out",
             "compile",
         )
@@ -282,7 +282,7 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
     engine = Engine(pair, slots=slots)
     engine.settle_threads()
     if exact:
-        report("finding passes that agree bit for bit")
+        report("finding pass sizes that give bit-identical results")
         return engine.batch_invariant()
     try_rounds(engine, report)
     return engine

@@ -96,7 +96,7 @@ class Lane:
     def knob_events(self, turns: Iterable[Turn]) -> Iterator[Knob]:
         """Events that report knob changes, which take effect in the method's next round."""
         for turn in turns:
-            assert turn.old is not None, "a knob change that is reported has an old value"  # noqa: S101 - a programmer's mistake
+            assert turn.old is not None, "a reported knob change must have an old value"  # noqa: S101 - a programmer's mistake
             yield Knob(
                 method=self.name,
                 round=self.rounds,

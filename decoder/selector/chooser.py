@@ -60,8 +60,8 @@ def files(file: str, pair: Pair) -> dict[str, Path]:
             require_fits(path, trained, pair)
     if not fitting:
         raise ConfigError(
-            f"no selector comes with dynatui for {pair.target_name} with {pair.draft_name}; {MAKE_ONE}, and give it by "
-            "--selector"
+            f"dynatui comes without a selector for the target {pair.target_name} and the draft {pair.draft_name}; "
+            f"{MAKE_ONE}, and give its file with --selector"
         )
     # If a verifier has two selectors, the later entry, which reads hidden rows, replaces the earlier one.
     return {

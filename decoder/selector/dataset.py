@@ -152,8 +152,8 @@ def begin(folder: Path, manifest: Manifest) -> None:
         differing = [name for name in manifest.__struct_fields__ if getattr(earlier, name) != getattr(manifest, name)]
         require(
             not differing,
-            f"{shortened(folder)} holds a collection with another {' and '.join(differing)}; name a new folder, or "
-            "give the values of that collection",
+            f"{shortened(folder)} holds a collection that was made with another {' and '.join(differing)}; name a new "
+            "folder, or give the values of that collection",
         )
         return
     try:
@@ -166,7 +166,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
 def load(folder: Path) -> Roots:
     """All roots of a folder; raises ConfigError if there are no roots or a file is damaged."""
     paths = sorted(folder.glob("roots-*.safetensors"))
-    require(bool(paths), f"{shortened(folder)} holds no labelled roots; go on with dynatui selector collect")
+    require(bool(paths), f"{shortened(folder)} holds no labelled roots; run dynatui selector collect again")
     parts = [_read(path) for path in paths]
     names = parts[0].keys()
     whole = {name: torch.cat([part[name] for part in parts]) for name in names}

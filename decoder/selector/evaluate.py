@@ -59,7 +59,7 @@ def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> 
         f"no roots were labelled for {verifier}, only for {', '.join(roots.tokens)}; give another --data",
     )
     test, part_seconds = roots.part(TEST), roots.fastest(verifier)
-    require(len(test) > 0, f"{manifest.prompts} prompts are too few to reserve any for the test; collect more prompts")
+    require(len(test) > 0, f"{manifest.prompts} prompts are too few for a test part; collect roots of more prompts")
     base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])
     parts = []
     for setting, sampling in enumerate(manifest.plan.settings):

@@ -24,8 +24,8 @@ SCALARS = (
     "logarithm of the text's length",
     "temperature",
     "top-p",
-    "logarithm of a draft pass's seconds",
-    "logarithm of a target pass's seconds",
+    "logarithm of the seconds of a draft pass",
+    "logarithm of the seconds of a target pass",
 )
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
 """Scalars that depend on the machine, not on the text."""

@@ -117,7 +117,7 @@ def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
     if (actual.target, actual.draft) != (expected.target, expected.draft):
         difference = f"{trained_names}, but this pair is {names}"
     elif actual.vocabulary != expected.vocabulary:
-        difference = f"{trained_names} of {expected.vocabulary} tokens, but this pair has {actual.vocabulary}"
+        difference = f"a vocabulary of {expected.vocabulary} tokens, but {names} has {actual.vocabulary} tokens"
     else:
         difference = f"hidden rows of widths {_listed(expected)}, but {names} has widths {_listed(actual)}"
     raise ConfigError(

@@ -87,8 +87,8 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
     for part in (training, validation):
         require(
             len(part) >= LEAST_ROOTS,
-            f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect more "
-            "prompts",
+            f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect "
+            "roots of more prompts",
         )
     checkpoint = file.with_name(f"{file.name}.training")
     trainer = _Trainer(training, validation, manifest, recipe)

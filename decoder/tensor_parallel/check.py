@@ -76,7 +76,7 @@ def require_plan(name: str, config: Any, count: int) -> None:
             require(
                 number is None or number % count == 0,
                 f"{name} has {number} {what}, which {count} processes cannot share equally; give --tensor-parallel a "
-                "number that divides them",
+                f"divisor of {number}",
             )
 
 
@@ -112,5 +112,5 @@ def require_devices(kind: str, ranks: Ranks) -> None:
     require(
         ranks.local_count <= present,
         f"{ranks.local_count} processes of --tensor-parallel run on this machine, which has only {present} CUDA "
-        "devices; give each process its own device",
+        "devices; start at most one process per device",
     )

@@ -100,7 +100,7 @@ class Leader:
     def _send(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> None:
-        assert isinstance(cache, LeaderCache), "the cache must be one made by this leader"  # noqa: S101 - a programmer's mistake
+        assert isinstance(cache, LeaderCache), "the cache must have been made by this leader"  # noqa: S101 - a programmer's mistake
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         message = Pass(
             cache.number,

@@ -62,7 +62,7 @@ seed {recipe.SEED}. Muon for the hidden matrices, AdamW for the rest, bfloat16 a
 first, then from the finished target's distribution (KL divergence). `python -m decoder.training all --data DIR` makes
 such a pair; the budget of a stage is in minutes, so its number of steps depends on the machine.
 
-| stage | minutes | steps | tokens | windows (share of the stage when each ends) | peak rate Muon, AdamW | device |
+| stage | minutes | steps | tokens | window sizes (up to this share of the stage) | peak rate Muon, AdamW | device |
 |---|---|---|---|---|---|---|
 {stages}
 

@@ -55,7 +55,7 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
     if min(len(search), len(check)) < FEWEST:
         raise PromptError(
             f"{counted(len(distinct), 'different prompt')} of {sum(map(len, distinct))} tokens in all cannot be split "
-            f"into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or one prompt of "
+            f"into texts for the search and texts for the check; give {2 * FEWEST} prompts or more, or one prompt of "
             f"{2 * FEWEST * SHORTEST} tokens or more"
         )
     return Passages(search, check, len(distinct))
@@ -70,8 +70,8 @@ def whole(prompts: Sequence[Sequence[int]]) -> Passages:
     distinct = _distinct(prompts)
     if len(distinct) < 2 * FEWEST:
         raise PromptError(
-            f"{counted(len(distinct), 'different chat prompt')} cannot be split into texts to search on and texts to "
-            f"check on, since chat prompts are not cut; give {2 * FEWEST} prompts or more, or omit --chat"
+            f"{counted(len(distinct), 'different chat prompt')} cannot be split into texts for the search and texts "
+            f"for the check, since chat prompts are not cut; give {2 * FEWEST} prompts or more, or omit --chat"
         )
     return Passages(tuple(distinct[::2]), tuple(distinct[1::2]), len(distinct))
 

@@ -72,8 +72,8 @@ def host_of(url: str) -> str:
 def _split(text: str) -> SplitResult:
     if "@" in text:  # an @ is refused even after the first /, since a password may contain a /
         raise ConfigError(
-            "the URL has an @, the sign after a user name or a password; leave these out, and give a token in the "
-            "variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
+            "the URL has an @, which ends a user name or password; leave user name and password out, and give a token "
+            "in the variable DYNATUI_ATTACH_TOKEN; write an @ in a query as %40"
         )
     url = quoted(text.partition("?")[0])
     if not text.isprintable() or " " in text:

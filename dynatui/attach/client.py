@@ -143,7 +143,8 @@ class Client:
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = host_of(str(further.url))
                 raise PageError(
-                    f"the server redirects to another server, {elsewhere}, which is not asked; give that server's URL"
+                    f"the server redirects to another server, {elsewhere}, which is not contacted; give "
+                    "the URL of that server"
                 )
             request = further
         raise PageError("the server redirects too many times; give the final address")

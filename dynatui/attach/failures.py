@@ -62,8 +62,8 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
     return NotMetricsError(
-        f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); metrics must be enabled in some "
-        f"servers: start {started}"
+        f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); some servers have metrics "
+        f"only if they are started as follows: {started}"
     )
 
 

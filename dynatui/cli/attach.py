@@ -51,13 +51,16 @@ PARAMETERS: Declared = (
         ),
         option(
             "--prompt TEXT",
-            "Send this prompt to the server, once, and show the rounds of its answer if the server reports them.",
+            "Send this prompt to the server once, and show the rounds of the answer if the server reports rounds.",
         ),
         option("--max-new-tokens N", "Maximum number of tokens in the answer to --prompt.", int, default=128, least=1),
         option("--record FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
     ),
     switch(
-        "--headless", "No screen: one JSON line per reading on standard output.", name="no_screen", panel=options.OUTPUT
+        "--headless",
+        "Show no screen, and print one JSON line per reading on standard output.",
+        name="no_screen",
+        panel=options.OUTPUT,
     ),
     Group("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
 )

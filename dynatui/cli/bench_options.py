@@ -107,8 +107,8 @@ def _two(shapes: str) -> tuple[str, str]:
 
 _SHAPES = option(
     "--shapes TARGET:DRAFT",
-    "Use random weights of these shapes instead of models: names such as pythia-2.8b:pythia-70m, or two config.json "
-    "files.",
+    "Use random weights instead of models. TARGET and DRAFT are names of shapes, for example pythia-2.8b:pythia-70m, "
+    "or config.json files.",
     parse=_two,
     panel=options.MODELS,
 )
@@ -123,7 +123,7 @@ _MEASURED = (
         ),
         option(
             "--context N,N,..",
-            "Measure rounds instead of texts: the cost of a round of each size in --trees after N random tokens, and "
+            "Measure rounds instead of texts: for each size in --trees, the cost of a round after N random tokens, and "
             f"how this cost grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
             name="contexts",
             parse=_contexts,

@@ -39,7 +39,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--lanes NAMES",
-            "Settings that the experiments main and prompt_length measure in addition to ar, for example 'linear "
+            "Settings to measure in addition to ar in the experiments main and prompt_length, for example 'linear "
             "K=6,fixed D6 B2'; an unknown name prints a list of all names.",
             parse=names,
             show_default="the paper's rows, and further settings",
@@ -101,8 +101,8 @@ PARAMETERS: Declared = (
         option("--repeats R", "Number of times that each prompt is decoded.", int, least=1, most=1000),
         option(
             "--output DIR",
-            "Folder of all results: log.jsonl, from which an interrupted measurement is resumed, and at the end "
-            "report.json, tables and figures.",
+            "Folder for all results: log.jsonl, from which an interrupted measurement is resumed, and report.json, "
+            "tables and figures, which are written at the end.",
             Path,
             show_default=f"{FOLDER}, with --quick {QUICK_FOLDER}",
         ),

@@ -30,8 +30,8 @@ PARAMETERS: Declared = (
         PROMPTS,
         option(
             "--data DIR",
-            "A folder with spec_bench/question.jsonl, whose tasks replace the paper's data sets. Without this folder "
-            "and without prompts, the embedded prompts are used.",
+            "A folder that holds spec_bench/question.jsonl; the tasks in this file replace the paper's data sets. "
+            "Without --data and without prompts, the embedded prompts are used.",
             Path,
             envvar="DYNATUI_DATA",
         ),
@@ -55,7 +55,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--top-p P,..",
-            "Values of top-p, which are further settings, at temperature 1; '' for none.",
+            "Values of top-p to measure in addition to the temperatures, each at temperature 1; '' for none.",
             default="0.9,0.99",
             parse=partial(_numbers, "--top-p"),
         ),
@@ -93,7 +93,12 @@ PARAMETERS: Declared = (
             default=1,
         ),
         option(
-            "--repeats R", "Number of times that each decoded prompt is decoded.", int, default=1, least=1, most=1000
+            "--repeats R",
+            "Number of times that each of the --decoded prompts is decoded.",
+            int,
+            default=1,
+            least=1,
+            most=1000,
         ),
     ),
     options.SEED,

@@ -55,7 +55,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--preset NAME",
-            "Preset with the values of DynaTree's knobs that have no axis, and of all knobs of the reference setting.",
+            "Preset that sets all knobs of the reference setting, and the knobs that have no axis.",
             show_default="paper",
         ),
     ),
@@ -74,8 +74,8 @@ PARAMETERS: Declared = (
         MEASUREMENT,
         option(
             "--workers N",
-            "Worker processes on this machine. The same command on another machine with the same --storage adds "
-            "workers.",
+            "Number of worker processes on this machine. To add workers on another machine, run the same command there "
+            "with the same --storage.",
             int,
             default=1,
             least=1,

@@ -81,8 +81,8 @@ def summary(live: Any) -> str:
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
     by_file = len(places) - by_variables
     path = settings.file_path()
-    lacking = "" if path.exists() else ", which does not exist"
-    return f"number of settings in {path}{lacking}: {by_file}; in environment variables: {by_variables}"
+    lacking = "" if path.exists() else " (does not exist)"
+    return f"settings from {path}{lacking}: {by_file}; settings from environment variables: {by_variables}"
 
 
 def default(option: TyperOption) -> object:

@@ -134,7 +134,7 @@ def terminal(_case: Case) -> Iterator[Finding]:
         yield Finding("ok", f"the encoding of the output is {encoding}")
     else:
         yield Finding(
-            "note", f"the encoding of the output is {encoding}", "where characters are missing, give --symbols ascii"
+            "note", f"the encoding of the output is {encoding}", "if characters are missing, give --symbols ascii"
         )
     if "SSH_CONNECTION" in os.environ:
         yield Finding("ok", "over SSH: 5 frames a second unless --fps is given; ssh -C compresses the frames well")
@@ -277,7 +277,7 @@ def log(case: Case) -> Iterator[Finding]:
     if str(path) == os.devnull:
         yield Finding("note", "no log can be written in the user's log folder", "name a file with --log-file")
     else:
-        yield Finding("ok", f"errors and messages of libraries go to {path}")
+        yield Finding("ok", f"errors, and messages of libraries, go to {path}")
 
 
 def recordings(_case: Case) -> Iterator[Finding]:

@@ -212,8 +212,8 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
         memory = replace(memory, weights_bytes=stored_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     text = (
-        f"{role} in {precision}: {size(memory.weights_bytes)} of weights; KV cache of "
-        f"{size(memory.token_bytes)} a token, {size(memory.cache_bytes)} for a full context of {memory.context} tokens"
+        f"{role} in {precision}: {size(memory.weights_bytes)} of weights; KV cache: {size(memory.token_bytes)} "
+        f"per token, {size(memory.cache_bytes)} for a full context of {memory.context} tokens"
     )
     if free is not None and memory.weights_bytes > free:
         remedy = "choose a smaller model, --dtype bfloat16 or another device"
@@ -239,7 +239,7 @@ def _fitting_drafts(case: Case, target: str) -> Finding:
     """Names the models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
     remedy = (
-        "give such a model by --draft; guesses of other models are translated through text; "
+        "give such a model with --draft; guesses of models with other tokenizers are translated through text; "
         f"--draft {LOOKUP} needs no model"
     )
     if not fitting:

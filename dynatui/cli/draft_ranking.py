@@ -34,8 +34,8 @@ def _table(results: Ranking) -> Table:
         *map(over, METHODS),
     ]
     notes = wrap(
-        "agrees: share of the target's tokens that the draft also finds most likely; cost: time of a draft pass "
-        "divided by that of a target pass; expected: speed-up of the best chain if guesses were accepted "
+        "agrees: share of the target's tokens that are also the draft's most probable tokens; cost: time of a draft "
+        "pass divided by the time of a target pass; expected: speed-up of the best chain if guesses were accepted "
         "independently, and a pass over many rows took as long as a pass over one row.",
         WIDTH,
     )

@@ -40,4 +40,4 @@ def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ..
         if all(len(group) == len(example.split("x")) for group in groups):
             require(max(map(max, groups)) <= LARGEST, f"{option} is {quoted(text)}; give no number above {LARGEST}")
             return groups
-    raise ConfigError(f"{option} is {quoted(text)}; give {example}, or several with commas between them")
+    raise ConfigError(f"{option} is {quoted(text)}; give values such as {example}, with commas between them")

@@ -25,7 +25,7 @@ from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Symbols
 MODELS = "Models"
 PROMPTS = "Prompts"
 RUN = "Run"
-TREE = "DynaTree's knobs and those of other methods"
+TREE = "Knobs of DynaTree and of other methods"
 OUTPUT = "Without a screen"
 SCREEN = "Screen"
 MEASUREMENT = "Measurement"
@@ -100,13 +100,21 @@ def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOpti
 
 SEED = seed()
 LIVE_SEED = seed(None, more=f" Default 0; {EMBEDDED_SEED} for the embedded pair on the screen.")
-JSON = switch("--json", "No screen: one JSON object per prompt on standard output.", name="as_json", panel=OUTPUT)
+JSON = switch(
+    "--json",
+    "Show no screen, and print one JSON object per prompt on standard output.",
+    name="as_json",
+    panel=OUTPUT,
+)
 HEADLESS = switch(
-    "--headless", "No screen: text on standard output, progress on standard error.", name="no_screen", panel=OUTPUT
+    "--headless",
+    "Show no screen, and print the text on standard output and the progress on standard error.",
+    name="no_screen",
+    panel=OUTPUT,
 )
 LOG_FILE = option(
     "--log-file FILE",
-    "File for errors and messages of libraries, instead of the default file in the user's log folder.",
+    "File for errors and for messages of libraries, instead of the default file in the user's log folder.",
     Path,
     name="log",
     panel=SCREEN,
@@ -126,8 +134,8 @@ MODEL_OPTIONS = in_panel(
     option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
     option(
         "--draft ID|DIR|lookup|mtp",
-        "Draft model, best with the target's tokenizer; lookup: no model, drafts are copied from earlier in the text; "
-        "mtp: the MTP layer in the target's checkpoint.",
+        "Draft model, preferably with the target's tokenizer. lookup: no model; drafts are copied from earlier in the "
+        "text. mtp: the MTP layer in the target's checkpoint.",
     ),
     option(
         "--device NAME",

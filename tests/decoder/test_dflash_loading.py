@@ -66,7 +66,9 @@ def test_what_levels_cost_is_measured_beside_the_pass(tiny_models: TinyModels) -
 def test_a_head_of_another_target_is_refused_before_that_is_loaded(tiny_models: TinyModels, tmp_path: Path) -> None:
     head, said = save_head(tmp_path / "head", LAYOUTS["z-lab"]), list[str]()
     reconfigure(head, {"vocab_size": 300})
-    with pytest.raises(PairError, match="was made for a target of 300 tokens, but target has 288"):
+    with pytest.raises(
+        PairError, match="was made for a vocabulary of 300 tokens, but the vocabulary of target has 288"
+    ):
         load_pair(str(tiny_models.pair("llama").target), str(head), device="cpu", report=said.append)
     assert not said
 

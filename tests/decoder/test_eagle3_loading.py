@@ -134,7 +134,7 @@ def test_a_head_and_a_target_that_do_not_fit_are_refused_in_one_line(tiny_models
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"vocab_size": 300}, "was made for a target of 300 tokens, but target has 288"),
+        ({"vocab_size": 300}, "was made for a vocabulary of 300 tokens, but the vocabulary of target has 288"),
         ({"hidden_size": 48}, "was made for hidden rows of width 48, but those of target have width 32"),
     ],
 )

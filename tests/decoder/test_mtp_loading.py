@@ -84,7 +84,7 @@ def test_what_needs_a_whole_draft_is_refused_in_one_line(
     [
         (
             "--headless --prompt a --target LLAMA --draft mtp",
-            "--draft mtp drafts by the MTP layer of the target's",
+            "--draft mtp needs an MTP layer in the target's",
         ),
         ("--headless --prompt a --draft mtp", "a draft model needs its target"),
     ],
@@ -143,4 +143,4 @@ def test_the_doctor_finds_the_layer(tiny_models: TinyModels) -> None:
 
 def test_the_doctor_misses_a_layer(tiny_models: TinyModels) -> None:
     told = told_by_doctor("models", tiny_models.pair("llama").target)
-    assert "problem: draft: --draft mtp drafts by the MTP layer of the target's checkpoint" in told
+    assert "problem: draft: --draft mtp needs an MTP layer in the target's checkpoint" in told

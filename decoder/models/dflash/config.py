@@ -251,16 +251,19 @@ def _check_sizes(name: str, shape: BlockShape) -> None:
         (shape.guesses < 1, f"a block of {shape.block_size} row, which predicts no token"),
         (
             shape.mask_token >= shape.layer.vocab_size,
-            f"mask token {shape.mask_token} beyond a vocabulary of {shape.layer.vocab_size} tokens",
+            f"mask token {shape.mask_token}, which is outside its vocabulary of {shape.layer.vocab_size} tokens",
         ),
-        (words > shape.layer.vocab_size, f"draft_vocab_size {words} for a target of {shape.layer.vocab_size} tokens"),
+        (
+            words > shape.layer.vocab_size,
+            f"draft_vocab_size {words}, which is more than the {shape.layer.vocab_size} tokens of the target",
+        ),
         (
             isinstance(correction, Selector) and shape.maps_tokens,
             f"a selector for only {words} of the target's {shape.layer.vocab_size} tokens",
         ),
         (
             isinstance(correction, Selector) and correction.candidates > words,
-            f"a selector_top_k greater than its draft vocabulary, {words}",
+            f"a selector_top_k that is greater than its draft vocabulary of {words} tokens",
         ),
         (
             convolution is not None and width % convolution.group > 0,

@@ -50,8 +50,8 @@ def _check_layers(name: str, file: GgufFile) -> None:
         raise ConfigError(f"{name} is an encoder ({file.architecture}), which writes no text; {LIMIT}")
     if LONG_FACTORS in file.tensors:
         raise ConfigError(
-            f"{name} has other rotary frequencies for long texts (longrope), so the size of the cache would change "
-            "the text; choose a model without longrope"
+            f"{name} has different rotary frequencies for long texts (longrope), so the text would depend on the size "
+            "of the cache; choose a model without longrope"
         )
 
 

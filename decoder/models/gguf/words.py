@@ -22,10 +22,10 @@ def gguf_words(name: str) -> str:
     memory = f"weights of {file.file_bytes / MIB:.0f} MiB"
     if each := row_bytes(file):
         whole = each * (file.size("context_length") or 0)
-        memory += f", keys and values of {each / 1024:.0f} KiB a token, {whole / MIB:.0f} MiB for the whole context"
+        memory += f", keys and values: {each / 1024:.0f} KiB per token, {whole / MIB:.0f} MiB for the whole context"
     if state := state_bytes(file):
         memory += f", {STATES} states of {state / MIB:.1f} MiB"
-    form = f"llama.cpp, {BY_PATHS}" if file.keeps_states else "llama.cpp"
+    form = f"llama.cpp, with {BY_PATHS}" if file.keeps_states else "llama.cpp"
     return f"{shown}: {file.architecture}, {file.quantisation}, {memory}; computed by {form}"
 
 

@@ -95,7 +95,7 @@ NEOX = {
         ),
         ({"model_type": "vit"}, ConfigError, "is not the configuration of a language model"),
         ({"model_type": "t5"}, PairError, "is an encoder-decoder"),
-        ({"model_type": "blt"}, PairError, "has neither attention heads nor layers with a known state"),
+        ({"model_type": "blt"}, PairError, "has no attention heads, and no layers whose state is of a known kind"),
         (NEOX | {"vocab_size": 4}, PairError, "cannot run a draft tree"),
     ],
 )

@@ -42,7 +42,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a sliding window of 'wide' tokens": lambda: SimpleNamespace(
         sliding_window="wide", layer_types=["sliding_attention"]
     ),
-    "neither attention heads nor layers with a known state": SimpleNamespace,
+    "no attention heads, and no layers whose state is of a known kind": SimpleNamespace,
     "in both directions": XLNetConfig,
 }
 ACCEPTED: dict[str, dict[str, Any]] = {
@@ -102,7 +102,7 @@ def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callabl
 
 
 def test_a_language_model_is_refused_for_its_layers() -> None:
-    with pytest.raises(PairError, match="owner/model has neither attention heads"):
+    with pytest.raises(PairError, match="owner/model has no attention heads"):
         check_config("owner/model", AutoConfig.for_model("blt"))
     with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
         check_config("owner/model", T5Config())
@@ -170,7 +170,9 @@ def test_a_model_that_ignores_where_nodes_stand_computes_whole_paths(
     hearing, model = deaf(family, dtype, missed="nothing"), deaf(family, dtype, missed)
     probe(hearing)
     assert not hearing.hf.by_paths
-    with pytest.raises(PairError, match=rf"{family} computes other logits for a draft tree of 34 nodes .*by \d"):
+    with pytest.raises(
+        PairError, match=rf"{family} computes different logits for a draft tree of 34 nodes .*difference \d"
+    ):
         probe(model, plain=hearing)
     probe(model)
     assert model.hf.by_paths
@@ -179,7 +181,7 @@ def test_a_model_that_ignores_where_nodes_stand_computes_whole_paths(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_model_that_counts_rows_for_its_biases_is_noticed_in_half_precision_too(dtype: torch.dtype) -> None:
     config = MptConfig(d_model=32, n_layers=2, n_heads=2, max_seq_len=64, vocab_size=96)
-    with pytest.raises(PairError, match="mpt computes other logits for a draft tree"):
+    with pytest.raises(PairError, match="mpt computes different logits for a draft tree"):
         probe(by_rows(tiny.build(config, seed=1).to(dtype), "mpt"))
 
 
@@ -196,7 +198,7 @@ def test_a_tree_without_numbers_where_plain_text_has_some_is_refused() -> None:
     model = deaf("llama", torch.float32, missed="nothing")
     plain = model.forward
     model.forward = lambda *given: plain(*given) * math.nan  # type: ignore[method-assign]
-    with pytest.raises(PairError, match="llama computes other logits for a draft tree"):
+    with pytest.raises(PairError, match="llama computes different logits for a draft tree"):
         probe(model)
 
 
@@ -216,7 +218,7 @@ def by_rows(module: Any, name: str = "tiny") -> LanguageModel:
 
 def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
     module = tiny.build(BloomConfig(hidden_size=32, n_layer=2, n_head=2, vocab_size=96), seed=1)
-    fault = "it does not take the attention mask, or the positions, that a tree needs"
+    fault = "it does not accept the attention mask or the positions of a tree"
     with pytest.raises(PairError, match=unfit(fault)):
         probe(by_rows(module))
 
@@ -271,7 +273,7 @@ def test_a_window_is_tried_however_long_the_text_is_that_outgrows_it(
     window: int, context: int, dtype: torch.dtype
 ) -> None:
     module = doge(keep_window_size=window, max_position_embeddings=context).to(dtype)
-    fault = f"tiny, in a text longer than its keep_window_size of {window}, computes other logits for a draft tree"
+    fault = f"tiny, in a text longer than its keep_window_size of {window}, computes different logits for a draft tree"
     with pytest.raises(PairError, match=re.escape(fault)):
         probe(of_module(module))
 
@@ -303,7 +305,7 @@ def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
 def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() -> None:
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     module.config.max_position_embeddings = tiny.CONTEXT + 1
-    fault = f"it has fewer positions than the {tiny.CONTEXT + 1} of its configuration"
+    fault = f"it has fewer positions than the {tiny.CONTEXT + 1} that its configuration states"
     with pytest.raises(PairError, match=unfit(fault)):
         probe(of_module(module))
 
@@ -337,7 +339,8 @@ def test_a_model_that_counts_positions_in_its_own_way_is_refused() -> None:
         max_position_embeddings=64, is_decoder=True,
     )  # fmt: skip
     with pytest.raises(
-        PairError, match=r"tiny computes other logits with the positions .* than with the model's own positions \(by"
+        PairError,
+        match=r"tiny computes different logits with the positions .* than with the model's own positions \(difference",
     ):
         probe(of_module(tiny.build(config, seed=1)))
 

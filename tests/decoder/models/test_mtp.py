@@ -164,7 +164,7 @@ def test_a_checkpoint_without_a_layer_is_refused_before_the_target_is_loaded(
     rewrite(folder, change)
     with pytest.raises(ConfigError) as refusal:
         load_pair(str(folder), "mtp", device="cpu", report=reported.append)
-    assert one_line(refusal, "--draft mtp drafts by the MTP layer", said, "name a draft model, or give --draft lookup")
+    assert one_line(refusal, "--draft mtp needs an MTP layer", said, "name a draft model, or give --draft lookup")
     assert not reported
 
 
@@ -194,4 +194,4 @@ def test_a_target_whose_form_shows_no_states_is_refused(tiny_models: TinyModels)
     target.run_by_paths()
     with pytest.raises(ConfigError) as refusal:
         load_mtp(str(pair.target), target, torch.float32)
-    assert one_line(refusal, "but the forward form of target gives no access to them")
+    assert one_line(refusal, "but the forward pass of target gives no access to these states")

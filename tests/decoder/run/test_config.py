@@ -406,7 +406,7 @@ def test_a_run_without_a_method_is_refused() -> None:
 
 
 def test_a_method_named_twice_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="ar named twice"):
+    with pytest.raises(ConfigError, match="methods contains ar more than once"):
         RunConfig(("ar", "dynatree", "ar"))
 
 

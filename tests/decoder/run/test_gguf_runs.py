@@ -129,7 +129,7 @@ def test_layers_on_a_gpu_need_a_file_and_a_library_that_has_one(monkeypatch: pyt
 
     library, names = Library(), {"target": "a.gguf"}
     monkeypatch.setattr(gguf_options, "library", lambda: library)
-    with pytest.raises(ConfigError, match="neither model is one"):
+    with pytest.raises(ConfigError, match="no model is a GGUF file"):
         require_gpu_layers({"target": "a"}, 3)
     with pytest.raises(ConfigError, match="computes on the CPU alone"):
         require_gpu_layers(names, 3)
@@ -140,7 +140,7 @@ def test_layers_on_a_gpu_need_a_file_and_a_library_that_has_one(monkeypatch: pyt
 
 def test_an_eagle3_head_needs_a_target_in_torch(gguf_pair: GgufPair) -> None:
     names = {"target": str(gguf_pair.target()), "draft": "a-head"}
-    with pytest.raises(ConfigError, match="a drafting head reads layers of the target"):
+    with pytest.raises(ConfigError, match="a drafting head reads the target's layers in torch"):
         gguf_options.require_weights_of_torch(
             names, RunConfig(methods=("ar",)), exact=False, compiled=False, head=True, tensor_parallel=1
         )
@@ -151,7 +151,7 @@ def test_a_model_that_fails_the_trial_of_trees_is_refused(gguf_pair: GgufPair, m
 
     true = LlamaCache.compute
     monkeypatch.setattr(LlamaCache, "compute", lambda *given: true(*given) * 1.5)
-    with pytest.raises(PairError, match="computes other logits for a draft tree"):
+    with pytest.raises(PairError, match="computes different logits for a draft tree"):
         load_pair(str(gguf_pair.draft()), "lookup", run=RunConfig(methods=("ar",)))
 
 

@@ -94,7 +94,7 @@ def test_the_header_and_the_doctor_tell_the_form(gguf_states: GgufStates) -> Non
     path = str(gguf_states.target("lfm2"))
     engine = load_pair(path, "lookup", run=RunConfig(methods=("ar",)))
     assert decoding_path(engine).reason == "llama.cpp, GGUF F32, a sequence for each draft path"
-    assert gguf_words(path).endswith("computed by llama.cpp, a sequence for each draft path")
+    assert gguf_words(path).endswith("computed by llama.cpp, with a sequence for each draft path")
     assert load_config(path).keeps_states
 
 
@@ -118,5 +118,5 @@ def test_a_model_whose_state_is_wrong_after_a_draft_is_refused(
             cache._text[-1] += 1
 
     monkeypatch.setattr(StateCache, "keep", wrong)
-    with pytest.raises(PairError, match="computes other logits for a draft tree"):
+    with pytest.raises(PairError, match="computes different logits for a draft tree"):
         load_pair(str(gguf_states.target("mamba2")), "lookup", run=RunConfig(methods=("ar",)))

@@ -125,7 +125,7 @@ for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
 
 def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) -> None:
     other = CollectionPlan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=4, trees=1)
-    with pytest.raises(ConfigError, match="holds a collection with another plan; name a new folder"):
+    with pytest.raises(ConfigError, match="holds a collection that was made with another plan; name a new folder"):
         list(collect(engine, PROMPTS, other, whole))
     with pytest.raises(ConfigError, match="another digest"):
         list(collect(engine, [*PROMPTS[:2], "x"], PLAN, whole))

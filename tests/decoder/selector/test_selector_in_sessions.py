@@ -186,7 +186,7 @@ def test_a_selector_of_another_verifier_serves_too(engine: Engine, steady_file: 
     ("changes", "line"),
     [
         ({"target": "other"}, "was trained for other with draft, but this pair is target with draft; make one with"),
-        ({"vocabulary": 7}, "was trained for target with draft of 7 tokens, but this pair has "),
+        ({"vocabulary": 7}, "was trained for a vocabulary of 7 tokens, but target with draft has "),
         ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, but target with draft has "),
     ],
 )
@@ -204,7 +204,9 @@ def test_a_selector_of_another_pair_is_refused(
 
 
 def test_a_pair_without_a_selector_is_told_how_to_make_one(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match=r"no selector comes with dynatui for .*dynatui selector collect and dynatui"):
+    with pytest.raises(
+        ConfigError, match=r"dynatui comes without a selector for .*dynatui selector collect and dynatui"
+    ):
         played(engine, config("shipped"))
 
 

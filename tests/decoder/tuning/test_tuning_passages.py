@@ -44,8 +44,8 @@ def test_what_is_too_little_is_refused_with_what_would_do() -> None:
     with pytest.raises(PromptError) as refused:
         split(prompts(2, 20), 64)
     assert str(refused.value) == (
-        "2 different prompts of 40 tokens in all cannot be split into texts to search on and texts to check on; give "
-        "12 prompts or more, or one prompt of 96 tokens or more"
+        "2 different prompts of 40 tokens in all cannot be split into texts for the search and texts for the check; "
+        "give 12 prompts or more, or one prompt of 96 tokens or more"
     )
 
 

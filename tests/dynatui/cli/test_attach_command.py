@@ -318,7 +318,7 @@ def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("http://me:hunter2@host:8000",), "the sign after a user name or a password"),
+        (("http://me:hunter2@host:8000",), "which ends a user name or password"),
         (("ftp://host",), "give http or https"),
         (("host:8000", "--interval", "0"), "--interval is 0.0; give 0.1 to 3600 seconds"),
         (("host:8000", "--interval", "nan"), "--interval is nan"),

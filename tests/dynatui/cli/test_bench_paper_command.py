@@ -76,7 +76,7 @@ def run(*arguments: str) -> int:
         (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best', which is "),
         (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best', which is unknown; "),
         (["--output", "OUT", "--data", "x", "--temperature", "-1"], "temperature is -1; give 0 (greedy) to 2"),
-        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft; give --draft too"),
+        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft; give --draft MODEL"),
         (["--output", "/proc/none", "--data", "x"], "cannot write /proc/none: No such file or directory; name another"),
     ],
 )

@@ -73,7 +73,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["--prompt", "x", "--data", "/nonesuch"], "--data has no effect beside prompts; leave --data out"),
         (
             ["--target", "x"],
-            "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
+            "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the",
         ),
         (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; set --json to another"),
     ],

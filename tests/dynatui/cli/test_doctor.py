@@ -352,7 +352,7 @@ def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Pat
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     text = said(found("models", models=Models(target=str(tmp_path), draft="lookup", dtype="bfloat16")))
-    assert "KV cache of 128 KiB a token, 4.0 GiB for a full context of 32768 tokens" in text
+    assert "KV cache: 128 KiB per token, 4.0 GiB for a full context of 32768 tokens" in text
     windows = "target attends to windows of 4,096 tokens, and keeps all keys and values"
     assert f"ok: {windows}; ring buffers would take 512 MiB; " in text
 
@@ -371,7 +371,9 @@ def test_a_head_is_told_as_what_it_is(
     assert "problem" not in text
     assert "tokenizer" not in text
     on_host = replace(given, exact=True)
-    assert "driven by: host, a drafting head has no CUDA graphs" in said(found("rounds", models=on_host))
+    assert "driven by: host, passes of a drafting head are not captured as CUDA graphs" in said(
+        found("rounds", models=on_host)
+    )
     assert not on_a_gpu
 
 

@@ -82,10 +82,10 @@ def test_a_configuration_alone_tells_the_memory(hub: Path) -> None:
     )
     # Per token, the KV cache has two vectors of 384 numbers of 4 bytes in each of 8 layers.
     assert (
-        "ok: target in float32: 60 MiB of weights; KV cache of 24 KiB a token, 48 MiB for a full context of 2048 tokens"
+        "ok: target in float32: 60 MiB of weights; KV cache: 24 KiB per token, 48 MiB for a full context of 2048 tokens"
         in text
     )
-    assert "30 MiB of weights; KV cache of 12 KiB a token" in said(found("owner/big", dtype="bfloat16"))
+    assert "30 MiB of weights; KV cache: 12 KiB per token" in said(found("owner/big", dtype="bfloat16"))
 
 
 def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
     module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     kib = round(4 * sum(weight.numel() for weight in module.parameters()) / 1024)
     # Per token, the KV cache has two vectors of 32 numbers of 4 bytes in each of 2 layers.
-    expected = f"{kib} KiB of weights; KV cache of 512 bytes a token, 96 KiB for a full context of 192 tokens"
+    expected = f"{kib} KiB of weights; KV cache: 512 bytes per token, 96 KiB for a full context of 192 tokens"
     assert expected in said(found("owner/other"))
 
 
@@ -136,7 +136,10 @@ def test_a_cache_without_drafts_is_a_note_with_the_other_ways(hub: Path) -> None
     finding = found("owner/big")[-1]
     assert finding.verdict == "note"
     assert finding.text == "no smaller model with the target's tokenizer is in the Hugging Face cache"
-    assert "guesses of other models are translated through text; --draft lookup needs no model" in finding.remedy
+    assert (
+        "guesses of models with other tokenizers are translated through text; --draft lookup needs no model"
+        in finding.remedy
+    )
 
 
 def test_a_draft_without_its_target_is_a_problem() -> None:

@@ -76,7 +76,7 @@ def examined(models: Models) -> str:
 def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> None:
     text = examined(Models(str(gguf_pair.target("Q8_0")), str(gguf_pair.draft())))
     assert "ok       llama.cpp would run the models\n" in text
-    assert "target books-16m-Q8_0.gguf: gptneox, Q8_0, weights of 16 MiB, keys and values of 12 KiB a token" in text
+    assert "target books-16m-Q8_0.gguf: gptneox, Q8_0, weights of 16 MiB, keys and values: 12 KiB per token" in text
     assert "target and draft share a tokenizer" in text
     assert "driven by: host, target: llama.cpp, GGUF Q8_0; draft: llama.cpp, GGUF F32" in text
 
@@ -85,7 +85,7 @@ def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> 
     ("models", "why"),
     [
         (Models("none.gguf", "lookup"), "there is no file none.gguf"),
-        (Models(gpu_layers=3), "neither model is one"),
+        (Models(gpu_layers=3), "no model is a GGUF file"),
     ],
 )
 def test_the_doctor_names_what_is_wrong(models: Models, why: str) -> None:

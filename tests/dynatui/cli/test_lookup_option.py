@@ -12,7 +12,7 @@ from dynatui.cli.main import main
 from dynatui.session import Models
 from tests.dynatui.cli.fake_screen import FakeScreen
 
-ALONE = "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past"
+ALONE = "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the text"
 NEEDY = (
     "alg1 cannot run without a draft model (suffix lookup and drafting heads are not draft models); "
     "leave alg1 out of --methods, or name a model by --draft"
@@ -28,7 +28,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "line"),
     [
         (["--target", "x"], ALONE),
-        (["--draft", "x"], "a draft model needs its target; give both --target and --draft, or neither, or --draft"),
+        (["--draft", "x"], "a draft model needs its target; give both --target and --draft, omit both, or"),
         (["--draft", "lookup", "--methods", "ar,alg1"], NEEDY),
         (
             ["--draft", "lookup", "--drafting", "iid", "--verifier", "traversal"],
@@ -38,7 +38,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--headless", "--draft", "lookup", "--draft-dtype", "bfloat16"], "--draft-dtype has no effect without"),
         (["bench", "speed", "--target", "x"], ALONE),
         (["bench", "speed", "--draft", "lookup", "--methods", "alg1"], NEEDY),
-        (["bench", "speed", "--draft", "lookup", "--hostile"], "--hostile needs a draft model, and --draft lookup"),
+        (["bench", "speed", "--draft", "lookup", "--hostile"], "--hostile needs a draft model, but --draft lookup"),
         (["bench", "speed", "--draft", "lookup", "--context", "9"], "a measurement of rounds needs a draft model"),
         (["bench", "paper", "--draft", "lookup", "--output", "DIR"], "dynatui bench paper needs a draft model"),
         (["bench", "sampling", "--draft", "lookup", "--output", "DIR"], "dynatui bench sampling needs a draft model"),

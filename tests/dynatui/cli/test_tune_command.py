@@ -80,7 +80,7 @@ def ctrl_c() -> None:
         (["--temperature", "3"], "temperature is 3; give 0 (greedy) to 2"),
         (
             ["--target", "x"],
-            "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
+            "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the",
         ),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
         ),
         (
             "branching = '3,2,1'",
-            "branching is 3,2,1; give three numbers from 1 up in ascending order (branching from {path}: line 1)",
+            "branching is 3,2,1; give three ascending numbers, each 1 or more (branching from {path}: line 1)",
         ),
         (
             "branching = '3'",

@@ -169,7 +169,7 @@ def test_what_differs_from_a_preset_is_written(started: list[Session], config: R
         ("d_max=2.5", "--auto has 'd_max=2.5'; give d_max as a whole number"),
         ("history=maybe", "--auto has 'history=maybe'; give history=on or history=off"),
         ("d0=99", "D0 is 99; give 1 to 11 (D_max - 1)"),
-        ("b_max=1", "branching is 1,2,1; give three numbers from 1 up in ascending order"),
+        ("b_max=1", "branching is 1,2,1; give three ascending numbers, each 1 or more"),
     ],
 )
 def test_bounds_of_auto_that_cannot_be_are_one_line(capsys: pytest.CaptureFixture[str], value: str, said: str) -> None:

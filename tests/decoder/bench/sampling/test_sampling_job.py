@@ -158,7 +158,7 @@ def test_it_is_noted_where_no_selector_comes_with_the_pair(tiny_models: TinyMode
 
     with pytest.raises(KeyboardInterrupt):
         measure_samplings(job(tiny_models), note)
-    assert any(line.startswith("shapes are compared without a selector: no selector comes with") for line in said)
+    assert any(line.startswith("shapes are compared without a selector: dynatui comes without") for line in said)
 
 
 @pytest.mark.parametrize(

@@ -29,5 +29,5 @@ def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
         return 2 * gathered(*parts)
 
     monkeypatch.setattr("decoder.forward.batch_invariant.attention.gathered", doubled)
-    with pytest.raises(PairError, match="computes other logits for a draft tree"):
+    with pytest.raises(PairError, match="computes different logits for a draft tree"):
         tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").batch_invariant()

@@ -147,6 +147,6 @@ def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
     probe(pair.target)
     monkeypatch.setattr(NativeStatic, "_logits", blind)
     with pytest.raises(
-        Exception, match="target computes other logits for a draft tree of 34 nodes than for plain text"
+        Exception, match="target computes different logits for a draft tree of 34 nodes than for plain text"
     ):
         probe(pair.target)

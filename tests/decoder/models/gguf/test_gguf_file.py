@@ -169,7 +169,7 @@ def test_a_model_without_states_takes_no_memory_for_them() -> None:
 @needs_llama_cpp
 def test_a_file_is_described_for_the_doctor(gguf_pair: GgufPair) -> None:
     words = gguf_words(str(gguf_pair.draft("Q8_0")))
-    assert words.startswith("books-1m-Q8_0.gguf: gptneox, Q8_0, weights of 2 MiB, keys and values of 2 KiB a token")
+    assert words.startswith("books-1m-Q8_0.gguf: gptneox, Q8_0, weights of 2 MiB, keys and values: 2 KiB per token")
 
 
 @needs_llama_cpp
