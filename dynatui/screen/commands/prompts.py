@@ -53,7 +53,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 def _agreed(screen: Screen, how: str) -> bool:
     """Whether the run may be left: no round would be lost, or this key press confirms it. Otherwise asks the user."""
-    question = f"run not recorded: {how}, {screen.scene.keys.cap('record')} records it"
+    question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True
     screen.show_note(question)

@@ -91,13 +91,13 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a stranger's summary": ([encode(RUN), line(SUMMARY, methods={"x": {}})], "x is not a method of this run"),
     "a round that is missing": (
         [encode(RUN), line(ROUND, round=1, position=3)],
-        "round 1 of dynatree is where its round 0 should be",
+        "dynatree has round 1 in the place of round 0",
     ),
     "a round that comes twice": (
         [encode(RUN), encode(ROUND), encode(ROUND)],
         "dynatree has round 0 in the place of round 1",
     ),
-    "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "where its round 0 should be"),
+    "a round without end": ([encode(RUN), line(ROUND, round=2**52)], "in the place of round 0"),
     "a position ahead": (
         [encode(RUN), line(ROUND, position=7)],
         "has position 7, but the rounds before it have 0 tokens",

@@ -136,7 +136,7 @@ def test_a_round_that_does_not_tell_its_chances_shows_what_was_drawn() -> None:
     state = drawn(first=drawn_round(0, told=False))
     assert label_of("-t", state) == ["x2", "50%"]
     page = " ".join(" ".join(lines(tree(Scene(state), 80, 18))).replace("│", "").split())
-    assert "x2: sampled twice" in page
+    assert "x2: the token was sampled twice" in page
     assert "kept" not in page
 
 

@@ -93,7 +93,7 @@ def test_a_tree_that_is_held_is_shown_before_it_is_verified() -> None:
 
 
 def test_before_the_first_round_the_panel_says_what_will_come() -> None:
-    assert "who sees whom" in lines(mask(Scene(), 60, 5))[1]
+    assert "attention between the guesses" in lines(mask(Scene(), 60, 5))[1]
 
 
 @pytest.mark.parametrize("height", [4, 5, 6, 9, 30])

@@ -105,7 +105,7 @@ def test_what_is_kept_does_not_grow_with_the_number_of_rounds_settings_and_runs(
 
 
 def best(records: Sequence[Record]) -> list[str]:
-    return [line for line in lines(log_of(records)) if "best knobs" in line or line.startswith("  ")]
+    return [line for line in lines(log_of(records)) if "best measured knobs" in line or line.startswith("  ")]
 
 
 def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:

@@ -116,7 +116,7 @@ def test_lines_are_counted_from_the_beginning_of_the_file(path: Path) -> None:
     path.write_bytes(lines(ONE + TWO) + encode(round_("ar", 9, "x")))
     with closing(Tail(path)) as tail:
         assert tail.take(1.0) == TWO
-        assert f"line {len(ONE + TWO) + 1}: round 9 of ar" in refusal(lambda: tail.take(1.0))
+        assert f"line {len(ONE + TWO) + 1}: ar has round 9" in refusal(lambda: tail.take(1.0))
 
 
 @pytest.mark.parametrize("content", [b"my thesis\n", lines(ONE[1:]), b"\n", b"\x00\xff\n"])
