@@ -299,7 +299,12 @@ def test_without_scripts_there_are_prompt_text_and_figures(browser: Browser, dem
     tab = browser.open(demo, scripts=False)
     snapshot = tab.ask("DOMSnapshot.captureSnapshot", computedStyles=[])
     texts = " ".join(snapshot["strings"])
-    for expected in ("Scripts are off", "thinking of his supper", "tokens_per_second / tokens_per_second of ar", "dynatree"):
+    for expected in (
+        "Scripts are off",
+        "thinking of his supper",
+        "tokens_per_second / tokens_per_second of ar",
+        "dynatree",
+    ):
         assert expected in texts
     tab.close()
 
