@@ -167,9 +167,7 @@ def rankings(all_rankings: Sequence[Ranking]) -> str:
     """Lines that list the verifiers in ranked order, here and in the paper, with the number of pairs that agree."""
     lines = ["Rankings, the best first"]
     for ranking in all_rankings:
-        counts = (
-            f"{ranking.holds} pairs ranked as in the paper, {ranking.fails} the other way, {ranking.open} undecided"
-        )
+        counts = f"{ranking.holds} pairs as in the paper, {ranking.fails} reversed, {ranking.open} undecided"
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
             lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))

@@ -47,7 +47,7 @@ def summary(engine: Engine, prompt: str, config: RunConfig) -> dict[str, Figures
     return next(event.methods for event in decode(engine, prompt, config) if isinstance(event, Summary))
 
 
-def test_both_models_together_are_small_enough_to_ship() -> None:
+def test_all_models_together_are_small_enough_to_ship() -> None:
     assert sum(file.stat().st_size for file in EMBEDDED.rglob("*") if file.is_file()) <= 40_000_000
 
 

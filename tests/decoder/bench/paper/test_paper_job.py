@@ -228,8 +228,9 @@ def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_mo
     longest = max(len(ids) for these in ready.prompts for ids in these)
     room = tiny.CONTEXT - longest
     assert {each.lengths[-1] for each in ready.header.request.experiments} == {room}
-    assert f"the longest prompt leaves room for {room} new tokens in the models' context; {room} are decoded" in str(
-        told
+    assert (
+        f"the longest prompt leaves room for {room} new tokens in the models' context; {room} tokens are decoded"
+        in str(told)
     )
 
 
