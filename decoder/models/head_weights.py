@@ -151,7 +151,7 @@ def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor |
     tokens = offsets.long() + torch.arange(len(offsets))
     if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
         raise ModelError(
-            f"d2t of {shown} does not map {len(tokens)} tokens to different token ids below {words}; {AGAIN}"
+            f"d2t of {shown} does not map its {len(tokens)} tokens to distinct token ids below {words}; {AGAIN}"
         )
     return tokens
 

@@ -43,7 +43,7 @@ class Pass:
     used: int
     """Number of rows in use before the pass; the pass appends further rows."""
     moved: Sequence[tuple[int, int]]
-    """Rows that were moved since the previous pass, as pairs (index now, index after the previous pass)."""
+    """Rows that were moved since the previous pass, as pairs (new index, old index)."""
     gone: Sequence[int]
     """Numbers of caches to delete."""
     tokens: Sequence[int]

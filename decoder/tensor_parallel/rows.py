@@ -29,7 +29,7 @@ class LeaderCache(KvCache):
         super().place(first, rows)
 
     def take_moves(self) -> list[tuple[int, int]]:
-        """Moved rows as pairs (index now, index after the previous pass); clears the record."""
+        """Moved rows as pairs (new index, old index); clears the record."""
         moves = [(row, origin) for row, origin in self._origins.items() if row < self.used and row != origin]
         self._origins = {}
         return moves

@@ -226,7 +226,7 @@ def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     heat = state.lane.setting("temperature", event.round)
     choice = f"sampled this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
     if is_alone(state, state.watched):
-        return [_plain(choice), _plain("with its own noise: not compared with ar")]
+        return [_plain(choice), _plain("noise differs from that of ar: not compared")]
     return [*_compared(state, event, token, choice), *([_plain("all methods have the same noise")] if heat else [])]
 
 

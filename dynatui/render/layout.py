@@ -1,7 +1,8 @@
 """Chooses the panels to show, by terminal size and the user's choice; the style sheet defines the panels' places.
 
-- roomy: like `full`, with a further column for the panel work and the guide to the screen.
-- full: text and tree above the curves; the panels race, work, what if, prompts, log and sampling share one place.
+- roomy: like `full`, with a further column for the `work` panel and the guide to the screen.
+- full: text and tree above the curves; one place is shared by the panels `race`, `work`, `what if`, `prompts`, `log`
+  and `sampling`.
 - tabbed: one panel at a time under a line of tabs, with cards, trends and sliders.
 - small: one panel at a time, and the most needed figures on one line.
 - line: one line with the essentials; other rows show the end of the text.

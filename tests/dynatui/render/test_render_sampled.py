@@ -139,7 +139,7 @@ def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
     assert f"hf: {WHY_ALONE}" in page
     assert ALONE in next(row for row in page.split("\n")[8:] if "hf " in row)
     assert "hf: own noise, not compared with ar" in "\n".join(lines(race(Scene(state), 60, 20)))
-    assert told(state, 0)["target"] == "sampled this at T .6 · with its own noise: not compared with ar"
+    assert told(state, 0)["target"] == "sampled this at T .6 · noise differs from that of ar: not compared"
     shown = structs.replace(state, prompt=Prompt(1, 1))
     assert ALONE in "\n".join(lines(prompts(Scene(shown), 110, 10)))
 
