@@ -76,7 +76,7 @@ def test_tables_tell_how_many_how_long_and_how_fast() -> None:
     assert verification.split() == ["verification", "1", "0.25", "250.0", "250.0"]
     assert memory.endswith("2.00 GB")
     text = texts(Measurements(found, 0, 8.0, 3.0, [90.0, 99.0, 80.0], [100.0, 100.0, 80.0]))
-    assert "8.00 s, of which 3.00 s for graph capture" in text
+    assert "auto took 8.00 s for its first text, of which graph capture took 3.00 s" in text
     assert "auto 90.0 tokens/s, ar 100.0 tokens/s; auto is 0.990 times" in text
 
 
