@@ -62,4 +62,4 @@ def test_of_sampled_texts_it_says_why_there_are_no_claims() -> None:
 
 def test_what_must_be_known_of_a_number_of_the_paper_stands_behind_it() -> None:
     claims = " ".join(text(paper_report(FEW), 100).partition("The paper's claims: WikiText-2")[2].split())
-    assert "paper 1.175 (gain at T=1500 divided by gain at T=100, where AR was measured" in claims
+    assert "paper 1.175 (the gain at T=1500 divided by the gain at T=100; at T=100, AR reached" in claims

@@ -39,7 +39,7 @@ def test_a_server_is_shown_and_a_key_leaves_a_clean_terminal(start: Start, serve
     terminal.send("q")
     assert terminal.end() == 0
     assert_left_clean(terminal)
-    assert re.search(r"vLLM at http://127.0.0.1:\d+/metrics, for \d+ s: L-bar 2.70", terminal.afterwards)
+    assert re.search(r"vLLM at http://127.0.0.1:\d+/metrics, watched for \d+ s: L-bar 2.70", terminal.afterwards)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
