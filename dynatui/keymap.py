@@ -267,7 +267,7 @@ GROUPS = (
             Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "turn top-p of all methods down or up: only the likeliest tokens with this total probability are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up"), also="nucleus"),
             Key(("V",), ("cycle('verifier')",), "verifier", "switch method delayed to its next verifier, the rule that accepts drafted tokens in sampling", _EVERYWHERE, 165),
             Key(("D",), ("cycle('drafting')",), "drafting", "switch method delayed to its next way of drafting: trees that branch at the root or after a path", _EVERYWHERE, 166),
-            Key(("h",), ("history",), "history", "switch the history rule on, off: the rule changes D0 and τh after recent rounds", _EVERYWHERE, 80, also="adapt automatic"),
+            Key(("h",), ("history",), "history", "switch the history rule on, off: the rule adapts D0 and τh to recent rounds", _EVERYWHERE, 80, also="adapt automatic"),
             Key(("H",), ("hold",), "hold", "restore your value of the knob that the history rule has changed, and switch the rule off", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: its text, tree, curves and knobs", _EVERYWHERE, 65, ("next", "previous"), also="method lane"),
             Key(("d",), ("drawer",), "all knobs", "show every knob of the watched method as a slider, or go back to the panels", _EVERYWHERE, 70, also="sliders settings parameters"),

@@ -55,7 +55,7 @@ def require_model_free(names: Sequence[str]) -> None:
     require(
         not needing,
         f"{', '.join(needing)} cannot run without a draft model (suffix lookup and drafting heads are not draft "
-        f"models); leave {', '.join(needing)} out of --methods, or name a model by --draft",
+        f"models); leave {', '.join(needing)} out of --methods, or name a model with --draft",
         "methods",
     )
 

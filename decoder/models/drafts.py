@@ -25,5 +25,5 @@ def require_whole_draft(user: str, target: str | None, draft: str | None) -> Non
     if draft is not None and (head := head_shape(draft)):
         raise ConfigError(
             f"{user} needs a whole model as draft, but {display_name(draft)} is a drafting head ({head.kind}); name a "
-            "model by --draft"
+            "model with --draft"
         )

@@ -71,12 +71,12 @@ class Pair:
         if self.translation:
             raise ConfigError(
                 f"a draft with the tokens of {self.target.name} is needed, but {self.draft_name} has a tokenizer of "
-                "its own; name a model of the target's family by --draft"
+                "its own; name a model of the target's family with --draft"
             )
         if self.draft is None:
             raise ConfigError(
                 f"a whole model is needed as draft, but the draft of {self.target.name} is {self.draft_name}; "
-                "name a model by --draft"
+                "name a model with --draft"
             )
         return self.draft
 

@@ -1,4 +1,4 @@
-"""Checks before a tensor-parallel target is loaded; the error that a check raises has a message of one sentence."""
+"""Checks before a tensor-parallel target is loaded; every error has a message of one sentence."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec

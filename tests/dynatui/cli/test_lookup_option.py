@@ -15,7 +15,7 @@ from tests.dynatui.cli.fake_screen import FakeScreen
 ALONE = "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the text"
 NEEDY = (
     "alg1 cannot run without a draft model (suffix lookup and drafting heads are not draft models); "
-    "leave alg1 out of --methods, or name a model by --draft"
+    "leave alg1 out of --methods, or name a model with --draft"
 )
 
 

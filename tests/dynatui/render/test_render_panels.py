@@ -150,8 +150,8 @@ def test_the_help_page_names_every_key_and_every_figure() -> None:
 
 def test_lines_of_the_help_page_that_do_not_fit_hang_under_their_own_beginning() -> None:
     page = printed(help_page(KEYMAP), 60).splitlines()
-    row = next(number for number, line in enumerate(page) if "lower, raise τh" in line)
-    assert page[row].index("lower, raise τh") == len(page[row + 1]) - len(page[row + 1].lstrip())
+    row = next(number for number, line in enumerate(page) if "turn τh down or up" in line)
+    assert page[row].index("turn τh down or up") == len(page[row + 1]) - len(page[row + 1].lstrip())
     assert all(len(line) <= 60 for line in page)
 
 
