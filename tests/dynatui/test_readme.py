@@ -89,7 +89,8 @@ def ran(language: str, code: str, folder: Path) -> tuple[int, str]:
     A single command of dynatui runs in this process, unless it starts other processes.
     """
     words = shlex.split(code) if language == "bash" else []
-    if words[:1] == ["dynatui"] and not {"|", ">", "&&", "--tensor-parallel"} & set(words):
+    launches = "--tensor-parallel" in words and "doctor" not in words
+    if words[:1] == ["dynatui"] and not launches and not {"|", ">", "&&"} & set(words):
         said = TextIOWrapper(BytesIO(), "utf-8")
         with chdir(folder), redirect_stdout(said), redirect_stderr(said):
             status = cli.main(words[1:])

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,19 @@ def test_the_exit_code_tells_the_signal_that_ended_the_leader(monkeypatch: pytes
 
     monkeypatch.setattr(launcher, "_started", started)
     assert launcher.launch(1, [], drawn=False) == 128 + signal.SIGKILL
+
+
+def test_a_follower_that_is_killed_is_named_and_ends_the_leader(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def started(*_: object) -> tuple[subprocess.Popen[bytes], list[launcher._Follower]]:
+        follower = subprocess.Popen(["sh", "-c", "kill -KILL $$"])
+        return subprocess.Popen(["sleep", "60"]), [launcher._Follower(1, follower, errors)]
+
+    monkeypatch.setattr(launcher, "_started", started)
+    with (tmp_path / "errors").open("w+b") as errors:
+        assert launcher.launch(2, [], drawn=False) == 3
+    assert capsys.readouterr().err == "dynatui: process 1 of the target was ended by SIGKILL\n"
 
 
 def test_a_second_signal_shortens_the_time() -> None:
