@@ -27,8 +27,10 @@ def loaded(code: str, cwd: Path) -> set[str]:
     return set(last.split())
 
 
-def after_main(*arguments: str) -> str:
-    return f"from dynatui.cli.main import main\nassert main({list(arguments)!r}) == 0"
+def after(*commands: str) -> str:
+    """Code that runs these command lines of dynatui."""
+    calls = (f"assert main({command.split()!r}) == 0" for command in commands)
+    return "\n".join(("from dynatui.cli.main import main", *calls))
 
 
 @pytest.mark.parametrize("module", LIGHT)
@@ -41,25 +43,10 @@ def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:
     assert not loaded("import " + ", ".join(names), tmp_path) & ENGINE_ONLY
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--help",),
-        ("--version",),
-        ("replay", "--help"),
-        ("doctor", "--help"),
-        ("config",),
-        ("config", "--print-default"),
-    ],
-)
-def test_help_version_and_config_import_neither_torch_nor_textual(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    assert not loaded(after_main(*arguments), tmp_path) & (ENGINE_ONLY | {"textual"})
-
-
-@pytest.mark.parametrize("option", ["--headless", "--json"])
-def test_replay_imports_neither_torch_nor_textual(option: str, tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with Recorder(path) as recorder:
+def test_help_version_config_and_replay_import_neither_torch_nor_textual(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run.jsonl") as recorder:
         for event in story():
             recorder.write(event)
-    assert not loaded(after_main("replay", str(path), option), tmp_path) & (ENGINE_ONLY | {"textual"})
+    helps = ("--help", "--version", "replay --help", "doctor --help", "config", "config --print-default")
+    code = after(*helps, "replay run.jsonl --headless", "replay run.jsonl --json")
+    assert not loaded(code, tmp_path) & (ENGINE_ONLY | {"textual"})

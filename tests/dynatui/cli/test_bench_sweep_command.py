@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 """The program with a heartbeat of 0.2 s, so that workers and their leader react to the database quickly."""
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
+MINE = ("--study", "mine")
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ class Measured:
 def measured(models: list[str], tmp_path_factory: pytest.TempPathFactory) -> Measured:
     folder = tmp_path_factory.mktemp("sweep") / "new" / "folder"
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        assert main(["bench", "sweep", "thresholds", *SMALL, *models, "--output", str(folder)]) == 0
+        assert main(["bench", "sweep", "thresholds", *SMALL, *models, "--output", str(folder), *MINE]) == 0
     return Measured(folder, out.getvalue(), err.getvalue())
 
 
@@ -116,22 +116,17 @@ def test_a_grid_is_measured_kept_and_shown_again(
     assert [trial["state"] for trial in report["trials"]] == ["done"] * 4
     (machine,) = report["machines"].values()
     assert machine["versions"]["torch"]
-    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept, *MINE]) == 0
     again = capsys.readouterr()
     assert again.out == measured.out
     assert "4 of 4 settings are measured" in again.err
 
 
-def test_a_second_study_has_its_own_name_and_is_refused_where_it_was_asked_otherwise(
-    measured: Measured, models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_study_that_the_database_does_not_hold_is_refused(
+    measured: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = ["--output", shutil.copytree(measured.folder, str(tmp_path / "copy"))]
-    mine = [*folder, "--study", "mine"]
-    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *mine]) == 0
-    assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *mine]) == 2
-    assert "dynatui: the study 'mine' was started with other values of seed; give" in capsys.readouterr().err
-    assert main(["bench", "sweep", "--show", *folder]) == 2
-    assert "set --study to one" in capsys.readouterr().err
+    assert main(["bench", "sweep", "--show", "--output", str(measured.folder), "--study", "yours"]) == 2
+    assert "dynatui: there is no study 'yours'" in capsys.readouterr().err
 
 
 def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(
@@ -146,7 +141,7 @@ class Started:
     """A long sweep that runs in its own process."""
 
     def __init__(self, models: Sequence[str], output: Path) -> None:
-        grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "6", "--prompt", "The tree grows"]
+        grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--prompt", "The tree grows"]
         command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", IMPATIENT, *command],

@@ -4,9 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+
+from dynatui.cli import main as cli
 
 PROGRAM = Path(sys.executable).with_name("dynatui")
 NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
@@ -27,44 +31,65 @@ def run(*command: str, environment: dict[str, str]) -> str:
     ("shell", "opening"),
     [("bash", "_dynatui_completion() {"), ("zsh", "#compdef dynatui"), ("fish", "complete --command dynatui")],
 )
-def test_every_shell_gets_a_script_that_asks_the_program(environment: dict[str, str], shell: str, opening: str) -> None:
-    script = run("dynatui", "--show-completion", shell, environment=environment)
+def test_every_shell_gets_a_script_that_asks_the_program(
+    shell: str, opening: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in NAMED.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        cli.main(["--show-completion", shell])
+    script = capsys.readouterr().out
     assert script.startswith(opening)
     assert f"_DYNATUI_COMPLETE=complete_{shell}" in script
 
 
-@pytest.fixture(scope="module")
-def script(environment: dict[str, str]) -> str:
-    """Completion script for bash."""
-    return run("dynatui", "--show-completion", "bash", environment=environment)
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_with_the_script(environment: dict[str, str]) -> None:
+    ask = """
+        eval "$(dynatui --show-completion bash)"
+        COMP_WORDS=(dynatui --methods ar,l); COMP_CWORD=2
+        _dynatui_completion dynatui
+        echo "${COMPREPLY[@]}"
+    """
+    assert run("bash", "-c", ask, environment=environment) == "ar,linear\n"
+
+
+Ask: TypeAlias = Callable[..., list[str]]
+"""Function from a shell's name and environment variables to the words that the program offers."""
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Asks the program in this process, as the shell's script does."""
+
+    def asked(shell: str, **variables: str) -> list[str]:
+        for name, value in {**NAMED, "_DYNATUI_COMPLETE": f"complete_{shell}", **variables}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit, match=r"^0$"):
+            cli.main([])
+        return capsys.readouterr().out.split()
+
+    return asked
+
+
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("dynatui --meth", "--methods"),
-        ("dynatui --methods ar,l", "ar,linear"),
-        ("dynatui --selection b", "bfs best"),
-        ("dynatui --symbols a", "ascii"),
-        ("dynatui do", "doctor"),
-        ("dynatui replay --fp", "--fps"),
+        ("dynatui --meth", ["--methods"]),
+        ("dynatui --selection b", ["bfs", "best"]),
+        ("dynatui --symbols a", ["ascii"]),
+        ("dynatui do", ["doctor"]),
+        ("dynatui replay --fp", ["--fps"]),
     ],
 )
-def test_bash_completes_with_the_script(environment: dict[str, str], script: str, words: str, offered: str) -> None:
-    ask = f"""
-        eval "$SCRIPT"
-        COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}
-        _dynatui_completion dynatui
-        echo "${{COMPREPLY[@]}}"
-    """
-    assert run("bash", "-c", ask, environment=environment | {"SCRIPT": script}) == f"{offered}\n"
+def test_a_word_that_has_been_begun_is_completed(ask: Ask, words: str, offered: list[str]) -> None:
+    assert ask("bash", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1)) == offered
 
 
-def test_zsh_and_fish_get_answers_in_their_own_way(environment: dict[str, str]) -> None:
-    asked = environment | {"_TYPER_COMPLETE_ARGS": "dynatui --preset p", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    assert '"paper"' in run("dynatui", environment=asked | {"_DYNATUI_COMPLETE": "complete_zsh"})
-    assert run("dynatui", environment=asked | {"_DYNATUI_COMPLETE": "complete_fish"}).split() == ["paper"]
+def test_zsh_and_fish_get_answers_in_their_own_way(ask: Ask) -> None:
+    begun = {"_TYPER_COMPLETE_ARGS": "dynatui --preset p", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert '"paper"' in " ".join(ask("zsh", **begun))
+    assert ask("fish", **begun) == ["paper"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

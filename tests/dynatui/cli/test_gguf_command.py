@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynatui.cli import doctor
+from dynatui.cli import main as cli
 from dynatui.cli.doctor import examine, page
 from dynatui.cli.doctor_findings import Case
 from dynatui.session import Models
@@ -22,33 +23,32 @@ WITHOUT_THE_EXTRA = "import sys; sys.modules['xllamacpp'] = None; from dynatui._
 
 def run_with(pair: GgufPair, *options: str) -> list[str]:
     models = ["--target", str(pair.target("Q8_0")), "--draft", str(pair.draft())]
-    return [*PROGRAM, "--headless", *models, "--prompt", "Call me", "--max-new-tokens", "12", *options]
+    return ["--headless", *models, "--prompt", "Call me", "--max-new-tokens", "12", *options]
 
 
-def test_a_run_names_the_form_and_its_recording_needs_no_extra(gguf_pair: GgufPair, tmp_path: Path) -> None:
+def test_a_run_names_the_form_and_its_recording_needs_no_extra(
+    gguf_pair: GgufPair, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     path = tmp_path / "run.jsonl"
-    asked = run_with(gguf_pair, "--json", "--methods", "dynatree,ar", "--record", str(path))
-    live = subprocess.run(asked, capture_output=True, check=True)
-    result = json.loads(live.stdout)
+    assert cli.main(run_with(gguf_pair, "--json", "--methods", "dynatree,ar", "--record", str(path))) == 0
+    live = capfdbinary.readouterr().out
+    result = json.loads(live)
     assert result["target"] == "books-16m-Q8_0.gguf"
     assert (result["dtype"], result["draft_dtype"]) == ("GGUF Q8_0", "GGUF F32")
     assert result["path_reason"] == "target: llama.cpp, GGUF Q8_0; draft: llama.cpp, GGUF F32"
     replay = [sys.executable, "-c", WITHOUT_THE_EXTRA, "replay", str(path), "--json"]
-    assert subprocess.run(replay, capture_output=True, check=True).stdout == live.stdout
+    assert subprocess.run(replay, capture_output=True, check=True).stdout == live
 
 
-def test_a_broken_file_is_one_line_and_exit_code_2(gguf_pair: GgufPair, tmp_path: Path) -> None:
+def test_a_broken_file_is_one_line_and_exit_code_2(
+    gguf_pair: GgufPair, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_pair.draft().read_bytes()[:-5000])
-    run = subprocess.run(
-        [*PROGRAM, "--headless", "--target", str(path), "--draft", "lookup", "--prompt", "x"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 2
-    assert len(run.stderr.splitlines()) == 1 + run.stderr.count("loading target")
-    assert "corrupted or incomplete; failed to load model; choose another file" in run.stderr
+    assert cli.main(["--headless", "--target", str(path), "--draft", "lookup", "--prompt", "x"]) == 2
+    said = capfd.readouterr().err
+    assert len(said.splitlines()) == 1 + said.count("loading target")
+    assert "corrupted or incomplete; failed to load model; choose another file" in said
 
 
 def test_a_killed_run_leaves_nothing(gguf_pair: GgufPair, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_killed_run_leaves_nothing(gguf_pair: GgufPair, tmp_path: Path) -> Non
         folder.mkdir()
     here, temporary, home = map(str, folders)
     environment = {**os.environ, "TMPDIR": temporary, "HOME": home, "PYTHONPATH": os.pathsep.join(sys.path)}
-    asked = run_with(gguf_pair, "--max-new-tokens", "1500")
+    asked = [*PROGRAM, *run_with(gguf_pair, "--max-new-tokens", "1500")]
     with subprocess.Popen(
         asked, cwd=here, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:

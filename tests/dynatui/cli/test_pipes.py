@@ -81,24 +81,26 @@ def assert_one_line(said: str) -> None:
     assert said.count("\n") == 1
 
 
+def test_pipes_with_writers_are_prompts_in_their_order(tmp_path: Path) -> None:
+    late = "<(sleep 0.5; echo three)"
+    line = f"echo one | dynatui --headless --prompt-file - --prompt-file <(echo two) --prompt-file {late}"
+    done = shell(f"mkfifo pipe; (sleep 1; echo four > pipe) & {line} --prompt-file pipe", tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "['one', 'two', 'three', 'four']")
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        "echo one | dynatui --headless --prompt-file -",
         "echo one | dynatui --headless --prompt-file /dev/stdin",
         "echo one > file; dynatui --headless --prompt-file /dev/stdin < file",
-        "echo one > file; dynatui --headless --prompt-file - < file",
-        "dynatui --headless --prompt-file <(echo one)",
-        "dynatui --headless --prompt-file <(sleep 0.5; echo one)",
-        "mkfifo pipe; (sleep 1; echo one > pipe) & dynatui --headless --prompt-file pipe",
     ],
 )
-def test_a_pipe_with_a_writer_is_a_prompt(line: str, tmp_path: Path) -> None:
+def test_standard_input_is_a_prompt_by_its_path_too(line: str, tmp_path: Path) -> None:
     done = shell(line, tmp_path)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "['one']")
 
 
-@pytest.mark.parametrize("name", ["/dev/stdin < run.jsonl", "<(cat run.jsonl)", "<(sleep 0.5; cat run.jsonl)"])
+@pytest.mark.parametrize("name", ["/dev/stdin < run.jsonl", "<(sleep 0.5; cat run.jsonl)"])
 def test_a_recording_comes_through_a_pipe_too(name: str, tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_bytes(b"".join(map(encode, story())))
     done = shell(f"dynatui replay --headless {name}", tmp_path)
