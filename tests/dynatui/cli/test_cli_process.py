@@ -107,11 +107,10 @@ def test_a_reader_that_leaves_is_no_error(base: list[str], environment: dict[str
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_line(base: list[str], environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line(recorded: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    asked = [PROGRAM, "replay", "--headless", str(recorded)]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*base, "--prompt", "x"], env=environment, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run(asked, env=environment, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     last = done.stderr.decode().splitlines()[-1]
     assert last.startswith("dynatui: cannot write to standard output: No space left on device")

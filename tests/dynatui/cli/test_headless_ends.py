@@ -93,18 +93,18 @@ def ended(recording: Path, number: signal.Signals, wait_for_others: Callable[[],
 
 
 def test_nobody_reads_the_recording(tmp_path: Path) -> None:
-    for number in SIGNALS[:2]:
+    for number in SIGNALS[:1]:
         (tmp_path / number.name).mkdir()
         os.mkfifo(tmp_path / number.name / "fifo")
-    for run in ended_by(SIGNALS[:2], tmp_path, "fifo", reading=True):
+    for run in ended_by(SIGNALS[:1], tmp_path, "fifo", reading=True):
         assert (run.code, "Traceback" in run.said) == (130, False)
         assert run.took_s < SOON_S
 
 
 def test_nobody_reads_the_output(tmp_path: Path) -> None:
-    for number in SIGNALS:
+    for number in SIGNALS[1:]:
         (tmp_path / number.name).mkdir()
-    for run in ended_by(SIGNALS, tmp_path, "run.jsonl", reading=False):
+    for run in ended_by(SIGNALS[1:], tmp_path, "run.jsonl", reading=False):
         assert (run.code, "Traceback" in run.said, "Exception" in run.said) == (130, False, False)
         assert run.took_s < SOON_S
-    assert all(read(tmp_path / number.name / "run.jsonl") for number in SIGNALS)
+    assert all(read(tmp_path / number.name / "run.jsonl") for number in SIGNALS[1:])

@@ -23,7 +23,7 @@ LATENCIES = ("time_to_first_token", "inter_token_latency")
 def test_the_last_page_of_a_run_of_the_embedded_pair_has_its_figures() -> None:
     session = Session(
         ("It was late, and the house", "The captain looked"),
-        config=RunConfig(methods=METHODS, max_new_tokens=24),
+        config=RunConfig(methods=METHODS, max_new_tokens=12),
         metrics_port=0,
     )
     out, err, pages = io.StringIO(), io.StringIO(), list[bytes]()
