@@ -24,7 +24,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 COLLECTED = [
     *[word for text in ("It rains", "A door", "The sea", "He ran", "Now") for word in ("--prompt", text)],
-    *("--max-new-tokens", "12", "--every", "3", "--trees", "1", "--temperatures", "1", "--verifiers", "specinfer"),
+    *("--max-new-tokens", "24", "--every", "3", "--trees", "1", "--temperatures", "1", "--verifiers", "specinfer"),
 ]
 
 
@@ -52,7 +52,7 @@ def test_a_selector_is_compared_with_the_best_shape(
     predicted, decoded = out.split("decoded\n")
     assert predicted.startswith("predicted, verifier specinfer\n")
     setting, top_p, count = predicted.splitlines()[2].split()[:3]
-    assert (setting, top_p, count) == ("1", "1", "4")
+    assert (setting, top_p, count) == ("1", "1", "8")
     assert decoded.splitlines()[1].split()[:2] == ["1", "1"]
     assert "1 of 1 texts" in err
 
