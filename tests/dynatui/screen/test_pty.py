@@ -62,8 +62,8 @@ SLOWLY = ("--speed", "0.05")
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
-def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -> None:
-    terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
+def test_a_key_leaves_a_clean_terminal(start_new: Start, recording: str, key: str) -> None:
+    terminal = start_new("-m", "dynatui", "replay", recording, *SLOWLY)
     terminal.wait_for("L-bar")
     terminal.send(key)
     assert terminal.end() == 0
@@ -353,31 +353,31 @@ def test_a_standard_error_that_takes_nothing_changes_no_exit_code(start: Start, 
     assert " at a time" in replayed.shown
 
 
-def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Path) -> None:
+def test_broken_settings_are_one_line_with_the_place(start_new: Start, tmp_path: Path) -> None:
     settings = tmp_path / "config.toml"
     settings.write_text("theme = [")
-    terminal = start("-m", "dynatui", DYNATUI_CONFIG=str(settings), size=(500, 24))
+    terminal = start_new("-m", "dynatui", DYNATUI_CONFIG=str(settings), size=(500, 24))
     assert terminal.end() == 2
     assert ENTER not in terminal.written
     assert terminal.written.count(b"\n") == 1
     assert str(settings) in terminal.written.decode()
 
 
-def test_no_folder_for_temporary_files_is_a_panel(start: Start, tmp_path: Path) -> None:
+def test_no_folder_for_temporary_files_is_a_panel(start_new: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "torch.py"
     broken.parent.mkdir()
     broken.write_text("raise FileNotFoundError(2, 'No usable temporary directory found in []')")
-    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
+    terminal = start_new("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
     assert "set TMPDIR to a writable folder" in terminal.wait_for("R tries again")
     terminal.send("q")
     assert terminal.end() == 3
 
 
-def test_a_torch_that_cannot_be_imported_is_a_panel(start: Start, tmp_path: Path) -> None:
+def test_a_torch_that_cannot_be_imported_is_a_panel(start_new: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "torch.py"
     broken.parent.mkdir()
     broken.write_text("raise ImportError('libcudart.so is missing\\x1b[31m')")
-    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}")
+    terminal = start_new("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}")
     assert "libcudart.so is missing␛[31m" in terminal.wait_for("R tries again")
     terminal.send("q")
     assert terminal.end() == 3
