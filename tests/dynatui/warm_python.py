@@ -71,7 +71,7 @@ class WarmPython:
         child: Any = pexpect.spawn(None, timeout=20)
         child.ptyproc = PtyProcess(process, ours)
         child.pid, child.child_fd, child.terminated, child.closed = process, ours, False, False
-        return child  # type: ignore[no-any-return]
+        return child
 
     def close(self) -> None:
         """Ends the server."""

@@ -33,12 +33,10 @@ def in_bash(start: Start, line: str) -> Terminal:
 @pytest.mark.parametrize(
     "line",
     [
-        "echo It was late | dynatui --prompt-file -",
         "(sleep 0.3; echo It was late) | dynatui --prompt-file -",
         "echo It was late > file; dynatui --prompt-file - < file",
         "mkfifo pipe; (sleep 0.3; echo It was late > pipe) & dynatui --prompt-file - < pipe",
         "echo It was late | dynatui --prompt-file /dev/stdin",
-        "dynatui --prompt-file - <<< 'It was late'",
     ],
 )
 def test_a_prompt_through_standard_input_is_shown_and_keys_come_from_the_terminal(start: Start, line: str) -> None:
