@@ -1,6 +1,7 @@
 """Fixtures that remove the settings of the user who runs the tests, and that start programs in pseudo-terminals."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.dynatui.pty_terminal import Start, terminals, written
 from tests.dynatui.scripted_runs import story
+from tests.dynatui.warm_python import WarmPython
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +23,27 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
 
 
+@pytest.fixture(scope="session")
+def _warm() -> Iterator[WarmPython | None]:
+    """Nothing where processes cannot be adopted."""
+    if not sys.platform.startswith("linux"):
+        yield None
+        return
+    warm = WarmPython()
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts Python with arguments in a pseudo-terminal."""
+def start(tmp_path: Path, _warm: WarmPython | None) -> Iterator[Start]:
+    """Starts Python with arguments, and with the program imported, in a pseudo-terminal."""
+    with terminals(tmp_path, _warm) as begin:
+        yield begin
+
+
+@pytest.fixture
+def start_new(tmp_path: Path) -> Iterator[Start]:
+    """Starts a new interpreter with arguments in a pseudo-terminal, for tests of start-up and of imports."""
     with terminals(tmp_path) as begin:
         yield begin
 

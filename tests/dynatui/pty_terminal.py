@@ -18,6 +18,7 @@ import pytest
 
 from decoder.events import Event, encode
 from dynatui.terminal.output import modes_of
+from tests.dynatui.warm_python import WarmPython
 
 ROOT = Path(__file__).parents[2]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -150,8 +151,11 @@ Start: TypeAlias = Callable[..., Terminal]
 
 
 @contextmanager
-def terminals(home: Path) -> Iterator[Start]:
-    """Function that starts Python with arguments in a pseudo-terminal; all processes are killed at the end."""
+def terminals(home: Path, warm: WarmPython | None = None) -> Iterator[Start]:
+    """Function that starts Python with arguments in a pseudo-terminal; all processes are killed at the end.
+
+    `warm` starts it with the program imported; without it, each start is that of a new interpreter.
+    """
     begun: list[Terminal] = []
 
     def begin(
@@ -160,14 +164,13 @@ def terminals(home: Path) -> Iterator[Start]:
         usual = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL")}
         own = {"TERM": "xterm-256color", "HOME": str(home), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         own["DYNATUI_TOUR"] = "false"  # the tour would take the keys
-        child = pexpect.spawn(
-            sys.executable,
-            list(arguments),
-            cwd=cwd or home,
-            env={**usual, **own, **environment},
-            dimensions=size[::-1],
-            timeout=20,
-        )
+        everything = {**usual, **own, **environment}
+        if warm:
+            child = warm.spawn(arguments, cwd or home, everything, size)
+        else:
+            child = pexpect.spawn(
+                sys.executable, list(arguments), cwd=cwd or home, env=everything, dimensions=size[::-1], timeout=20
+            )
         child.delaybeforesend = None
         child.ptyproc.delayafterclose = 0.0  # `end` has already waited for the program
         begun.append(Terminal(child, pyte.Screen(*size)))

@@ -81,6 +81,7 @@ def test_losing_the_terminal_ends_the_program_soon(start: Start, tmp_path: Path,
     if not reading:
         fill(terminal)
     assert terminal.hang_up() < SOON_S
+    assert terminal.child.exitstatus == 128 + signal.SIGHUP
     assert_whole(tmp_path / "run.jsonl")
 
 

@@ -25,18 +25,17 @@ async def drawer(slider: KnobName = "tau_h") -> AsyncIterator[tuple[DynaApp, Scr
         yield app, source, pilot
 
 
-@pytest.mark.parametrize("slider", IN_FORCE)
-@pytest.mark.parametrize(("key", "way"), [("left", -1), ("right", 1)])
-async def test_with_shift_a_slider_moves_by_its_large_step(slider: KnobName, key: str, way: int) -> None:
-    knob, value = info(slider), IN_FORCE[slider]
-    async with drawer(slider) as (_, source, pilot):
-        await pilot.press(key)
-        assert dict(source.turns) == pytest.approx({slider: value + way * knob.step})
-    # To the right, D0 reaches its upper bound after one small step.
-    large = min(value + way * knob.coarse, 7.0)
-    async with drawer(slider) as (_, source, pilot):
-        await pilot.press(f"shift+{key}")
-        assert dict(source.turns) == pytest.approx({slider: large})
+@pytest.mark.parametrize(("key", "back", "way"), [("left", "right", -1), ("right", "left", 1)])
+async def test_with_shift_a_slider_moves_by_its_large_step(key: str, back: str, way: int) -> None:
+    async with drawer() as (_, source, pilot):
+        for slider, value in IN_FORCE.items():
+            knob = info(slider)
+            large = min(value + way * knob.coarse, 7.0)  # the upper bound of D0
+            await pilot.press(f"shift+{key}")
+            assert dict(source.turns)[slider] == pytest.approx(large)
+            await pilot.press(back)
+            assert dict(source.turns)[slider] == pytest.approx(large - way * knob.step)
+            await pilot.press("down")
 
 
 async def test_large_steps_add_up_and_end_at_the_stop() -> None:
@@ -51,24 +50,25 @@ async def test_large_steps_of_a_recording_are_none() -> None:
         assert source.turns == []
 
 
-@pytest.mark.parametrize(
-    ("keys", "value"),
-    [
-        (".5", 0.5),
-        ("0.55", 0.55),
-        ("1", 1.0),
-        ("9", 1.0),
-        ("0", 0.41),
-        ("0.512345678", 0.512),
-        ("0..6", 0.6),
-        ("0.6.5", 0.65),
-    ],
-)
-async def test_a_typed_value_becomes_the_slider_s_or_the_nearest_that_it_can_have(keys: str, value: float) -> None:
+TYPED = {
+    ".5": 0.5,
+    "0.55": 0.55,
+    "1": 1.0,
+    "0.512345678": 0.512,
+    "9": 1.0,
+    "0": 0.41,
+    "0..6": 0.6,
+    "0.6.5": 0.65,
+}
+"""By keys: the value of tau_h, of which the next always differs."""
+
+
+async def test_a_typed_value_becomes_the_slider_s_or_the_nearest_that_it_can_have() -> None:
     async with drawer() as (app, source, pilot):
-        await pilot.press(*keys, "enter")
-        assert source.turns == [("tau_h", value)]
-        assert app.scene.typed == ""
+        for keys in TYPED:
+            await pilot.press(*keys, "enter")
+            assert app.scene.typed == ""
+        assert source.turns == [("tau_h", value) for value in TYPED.values()]
 
 
 async def test_a_typed_value_goes_to_the_chosen_slider() -> None:

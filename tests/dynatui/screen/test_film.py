@@ -36,7 +36,7 @@ def still(source: Source, view: View | None = None) -> DynaApp:
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 
-@pytest.mark.parametrize("size", [(200, 60), (120, 40), (80, 24), (40, 10), (30, 3), (1, 1)])
+@pytest.mark.parametrize("size", [(200, 60), (80, 24), (40, 10), (30, 3), (1, 1)])
 async def test_the_last_frame_is_what_a_fresh_drawing_brings(size: tuple[int, int]) -> None:
     app = still(ScriptedSource(WHOLE))
     async with pictured(app, size) as (_, driver):
@@ -44,7 +44,7 @@ async def test_the_last_frame_is_what_a_fresh_drawing_brings(size: tuple[int, in
         assert not (rows := differing(await afresh(app, driver), shown.cells)), "\n".join(rows)
 
 
-@pytest.mark.parametrize("keys", ["8", "5", "d", "t", "i", "e", "2", "v", ("T", "down", "enter")])
+@pytest.mark.parametrize("keys", ["8v", "5t", "d", "i", "2e", ("T", "down", "enter")])
 async def test_it_shows_the_panels_that_the_user_has_chosen(keys: Sequence[str]) -> None:
     app = still(ScriptedSource(WHOLE))
     async with pictured(app, (120, 40)) as (pilot, driver):

@@ -333,7 +333,7 @@ def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random
         decoding.learn(luck.random())
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(preset=st.sampled_from(list(PRESETS.values())), keys=st.lists(KEYS, min_size=3, max_size=25), luck=st.randoms())
 def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     preset: DynaTree, keys: list[str], luck: random.Random

@@ -1,6 +1,6 @@
 """A knob turned on the default screen takes effect within ten rounds, in the events and on the screen.
 
-The embedded pair runs in a terminal of 120x40 with default settings. Decoding is paused during a turn, so that all
+The embedded pair runs in a terminal of 120x40 with default knobs. Decoding is paused during a turn, so that all
 steps of a turn take effect in the same round and the screen is constant while it is checked.
 """
 
@@ -45,8 +45,8 @@ class Live:
         return " PAUSED" in self.terminal.shown or " HELD" in self.terminal.shown
 
     def shows_the_newest(self) -> bool:
-        """Whether the shown tree is of the last recorded round, or of the round in progress."""
-        count, shown = len(self.rounds), re.search(r"Tree ─ round (\d+):", self.terminal.shown)
+        """Whether the time line ends with the last recorded round, or with the round in progress."""
+        count, shown = len(self.rounds), re.search(r" round (\d+) of \d+", self.terminal.shown)
         return shown is not None and int(shown[1]) in (count, count + 1)
 
     def turn(self, keys: str, shown: str) -> str:
@@ -130,7 +130,8 @@ def gain(screen: str) -> float:
 
 def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
-    terminal = start("-m", "dynatui", "--record", str(path), "--max-new-tokens", "999", size=(120, 40))
+    two = ("--methods", "dynatree,ar", "--max-new-tokens", "999")
+    terminal = start("-m", "dynatui", "--record", str(path), *two, size=(120, 40))
     live = Live(terminal, path)
     screens = [
         live.play(22),
@@ -178,16 +179,24 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     assert "D0 1→2" in screens[-1], "the turn back is told at its flag"
 
 
-def test_every_key_counts_that_is_typed_while_it_decodes(start: Start, tmp_path: Path) -> None:
-    path = tmp_path / "live.jsonl"
-    terminal = start("-m", "dynatui", "--record", str(path), size=(120, 40))
+def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_path: Path) -> None:
+    path, prompt = tmp_path / "live.jsonl", tmp_path / "prompt.txt"
+    prompt.write_text("The captain went down to the harbour, and there he saw\n")
+    terminal = start_new("-m", "dynatui", "--prompt-file", str(prompt), "--record", str(path), size=(120, 40))
+    live = Live(terminal, path)
     terminal.wait_for("Tree ─ round")
     for key in "[[[[[[[[]]]]]]]]=-==":
         terminal.send(key)
         terminal.read(0.04)
     terminal.wait_for("2→4")
+    seen = len(live.rounds)
+    assert terminal.wait_until(lambda: len(live.rounds) > seen)
     terminal.send("q")
     assert terminal.end() == 0
+    assert_left_clean(terminal)
     down = [0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5]
     values = [event.new for event in read(path) if isinstance(event, Knob) and event.source == "user"]
     assert values == [*down, *down[-2::-1], 0.9, 3, 2, 3, 4]
+    last = live.rounds[-1].knobs
+    assert last is not None
+    assert (last.tau_h, last.d0) == pytest.approx((0.9, 4))

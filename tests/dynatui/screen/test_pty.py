@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.events import Knob, Round, encode
-from dynatui.record.reader import read
+from decoder.events import encode
 from dynatui.record.recording import Recorder
 from tests.dynatui.attach.scripted_session import session
 from tests.dynatui.endless_engine import script
@@ -62,8 +61,8 @@ SLOWLY = ("--speed", "0.05")
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
-def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -> None:
-    terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
+def test_a_key_leaves_a_clean_terminal(start_new: Start, recording: str, key: str) -> None:
+    terminal = start_new("-m", "dynatui", "replay", recording, *SLOWLY)
     terminal.wait_for("L-bar")
     terminal.send(key)
     assert terminal.end() == 0
@@ -171,8 +170,15 @@ def screen(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> tupl
     return terminal, shows
 
 
-def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Terminal, str]) -> None:
+def filled(terminal: Terminal) -> set[int]:
+    """Numbers of the lines that are not blank."""
+    return {number for number, row in enumerate(terminal.rows) if row.strip()}
+
+
+def test_ctrl_z_and_a_signal_give_the_terminal_back_and_fg_takes_it_again(screen: tuple[Terminal, str]) -> None:
     terminal, shows = screen
+    terminal.read(0.3)
+    before = filled(terminal)
     terminal.send("\x1a")
     assert terminal.wait_until(lambda: LEAVE in terminal.written)
     terminal.read(0.2)
@@ -181,9 +187,15 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(screen: tuple[Term
     terminal.child.kill(signal.SIGCONT)
     assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 2)
     terminal.wait_for(shows)
+    assert terminal.wait_until(lambda: filled(terminal) >= before), "every line is drawn again"
+    terminal.child.kill(signal.SIGTSTP)
+    assert terminal.wait_until(lambda: terminal.written.count(LEAVE) == 2)
+    terminal.read(0.2)
+    terminal.child.kill(signal.SIGCONT)
+    assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 3)
     terminal.send("q")
     assert terminal.end() == 0
-    assert_left_clean(terminal, screens=2)
+    assert_left_clean(terminal, screens=3)
 
 
 def test_it_goes_on_after_a_stop_that_it_was_not_told_of(screen: tuple[Terminal, str]) -> None:
@@ -239,36 +251,6 @@ def inet_sockets(process: int) -> set[str]:
     tables = [Path(f"/proc/{process}/net/{name}").read_text() for name in ("tcp", "tcp6", "udp", "udp6")]
     known = {line.split()[9] for table in tables for line in table.splitlines()[1:]}
     return {link for link in links if link.startswith("socket:") and link[8:-1] in known}
-
-
-def rounds_in(path: Path) -> list[Round]:
-    """Recorded rounds of dynatree so far."""
-    events = read(path) if path.exists() and path.stat().st_size else []
-    return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
-
-
-def wait_for_rounds(terminal: Terminal, path: Path, count: int) -> None:
-    """Waits until `count` rounds are recorded."""
-    if not terminal.wait_until(lambda: len(rounds_in(path)) >= count):
-        pytest.fail("the rounds never came; the screen is\n" + terminal.shown)
-
-
-def test_the_embedded_pair_decodes_live_and_obeys_the_keys(start: Start, tmp_path: Path) -> None:
-    prompt, recorded = tmp_path / "prompt.txt", tmp_path / "live.jsonl"
-    prompt.write_text("The captain went down to the harbour, and there he saw\n")
-    terminal = start("-m", "dynatui", "--prompt-file", str(prompt), "--record", str(recorded), size=(80, 24))
-    wait_for_rounds(terminal, recorded, 5)
-    terminal.send("[")
-    wait_for_rounds(terminal, recorded, len(rounds_in(recorded)) + 5)
-    terminal.send("q")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
-    events = read(recorded)
-    turned = [event for event in events if isinstance(event, Knob) and event.source == "user"]
-    assert [(knob.name, knob.new < knob.old) for knob in turned] == [("tau_h", True)]
-    after = next(event for event in rounds_in(recorded) if event.round >= turned[0].round)
-    assert after.knobs is not None
-    assert after.knobs.tau_h == pytest.approx(turned[0].new)
 
 
 @pytest.mark.parametrize(
@@ -353,43 +335,35 @@ def test_a_standard_error_that_takes_nothing_changes_no_exit_code(start: Start, 
     assert " at a time" in replayed.shown
 
 
-def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Path) -> None:
+def test_broken_settings_are_one_line_with_the_place(start_new: Start, tmp_path: Path) -> None:
     settings = tmp_path / "config.toml"
     settings.write_text("theme = [")
-    terminal = start("-m", "dynatui", DYNATUI_CONFIG=str(settings), size=(500, 24))
+    terminal = start_new("-m", "dynatui", DYNATUI_CONFIG=str(settings), size=(500, 24))
     assert terminal.end() == 2
     assert ENTER not in terminal.written
     assert terminal.written.count(b"\n") == 1
     assert str(settings) in terminal.written.decode()
 
 
-def test_no_folder_for_temporary_files_is_a_panel(start: Start, tmp_path: Path) -> None:
+def test_no_folder_for_temporary_files_is_a_panel(start_new: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "torch.py"
     broken.parent.mkdir()
     broken.write_text("raise FileNotFoundError(2, 'No usable temporary directory found in []')")
-    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
+    terminal = start_new("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
     assert "set TMPDIR to a writable folder" in terminal.wait_for("R tries again")
     terminal.send("q")
     assert terminal.end() == 3
 
 
-def test_a_torch_that_cannot_be_imported_is_a_panel(start: Start, tmp_path: Path) -> None:
+def test_a_torch_that_cannot_be_imported_is_a_panel(start_new: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "torch.py"
     broken.parent.mkdir()
     broken.write_text("raise ImportError('libcudart.so is missing\\x1b[31m')")
-    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}")
+    terminal = start_new("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}")
     assert "libcudart.so is missing␛[31m" in terminal.wait_for("R tries again")
     terminal.send("q")
     assert terminal.end() == 3
     assert forbidden_output(terminal.written, (80, 24)) == []
-    assert_left_clean(terminal)
-
-
-def test_a_model_that_is_not_there_is_a_panel(start: Start) -> None:
-    terminal = start("-m", "dynatui", "--target", "/no/such/target", "--draft", "/no/such/draft")
-    assert "R tries again" in terminal.wait_for("no folder /no/such/target")
-    terminal.send("q")
-    assert terminal.end() == 3
     assert_left_clean(terminal)
 
 

@@ -33,7 +33,7 @@ def runs() -> Runs:
     return Runs(TRACE)
 
 
-SIZES = [(80, 24), (120, 40), (200, 60)]
+SMALL, FULL, LARGE = [(80, 24), (120, 40), (200, 60)]
 LOOKS = {
     "dark": View(),
     "light": View(theme="textual-light"),
@@ -42,12 +42,13 @@ LOOKS = {
 }
 
 
-def named(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"
+def named(value: tuple[int, int] | str) -> str:
+    return value if isinstance(value, str) else f"{value[0]}x{value[1]}"
 
 
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize(
+    ("size", "look"), [(SMALL, "dark"), (FULL, "no-color"), (LARGE, "light"), (LARGE, "ascii")], ids=named
+)
 def test_the_main_screen(runs: Runs, size: tuple[int, int], look: str, snap_compare: Compare) -> None:
     assert snap_compare(standing_at(runs, 0.5, LOOKS[look]), terminal_size=size)
 
@@ -62,12 +63,12 @@ def test_the_tabs_of_a_small_terminal(runs: Runs, key: str, snap_compare: Compar
     assert snap_compare(standing_at(runs, 0.5), press=[key], terminal_size=(80, 24))
 
 
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=named)
 def test_an_inspected_token(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
     assert snap_compare(standing_at(runs, 0.5), press=["i", *["left"] * 6, "o"], terminal_size=size)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=named)
 def test_the_drawer_of_all_knobs(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
     keys = ["d", *["down"] * 7, "0", ".", "4"]
     assert snap_compare(standing_at(runs, 0.5), press=keys, terminal_size=size)
@@ -105,8 +106,11 @@ def drawing(look: str = "dark") -> DynaApp:
     return DynaApp(source, LOOKS[look], ticking=False, clock=lambda: 0.0)
 
 
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize(
+    ("size", "look"),
+    [(SMALL, "light"), (SMALL, "ascii"), (FULL, "dark"), (FULL, "no-color"), (LARGE, "dark")],
+    ids=named,
+)
 def test_a_run_whose_trees_are_drawn(size: tuple[int, int], look: str, snap_compare: Compare) -> None:
     assert snap_compare(drawing(look), press=["9"], terminal_size=size)
 
@@ -115,7 +119,7 @@ def test_a_drawn_tree_alone(snap_compare: Compare) -> None:
     assert snap_compare(drawing(), press=["2"], terminal_size=(80, 24))
 
 
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=named)
 def test_a_token_that_was_drawn(size: tuple[int, int], snap_compare: Compare) -> None:
     assert snap_compare(drawing(), press=["i", "left"], terminal_size=size)
 
