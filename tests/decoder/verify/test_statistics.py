@@ -46,7 +46,7 @@ def test_over_draws_both_sums_have_mean_0_and_their_variance() -> None:
 
 @pytest.mark.parametrize("name", VERIFIER_NAMES)
 def test_a_chance_to_be_accepted_falls_with_depth_and_adds_up_to_what_happens(name: str) -> None:
-    shape = DelayedTree(1, 0, 3) if name == "block" else DelayedTree(2, 1, 2)
+    shape = DelayedTree(1, 0, 3) if name == "block" else DelayedTree(3, 1, 2)
     tree = draw_tree(shape, 7, lambda _, nodes: DRAFT.expand(len(nodes), -1), PhiloxGenerator(1))
     target_probs = ROWS[0].expand(len(tree), -1)
     drawn, rows = drawn_tree(tree), (target_probs, draft_rows(tree, target_probs))
