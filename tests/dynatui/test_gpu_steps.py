@@ -8,7 +8,8 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,21 @@ OF_TESTS = [step for step in STEPS if "pytest" in step.command]
 OF_PROGRAMS = [step for step in STEPS if step.command[0].startswith("benchmarks/")]
 ABSENT = ("textual", "platformdirs", "pytest_asyncio", "syrupy", "loky", "datasets", "optuna", "pexpect", "pyte")
 """Packages that GPU machines lack and the steps do not need."""
+
+ENDS = {"truncated": (0, ""), "profile": (1, "no kernel was recorded"), "auto": (1, "no CUDA graphs are captured")}
+"""Exit code and last words of some steps without a GPU."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Results of commands of the steps."""
+
+    measured: list[tuple[int, str]]
+    """Exit code and output of each of `ENDS`."""
+    result: str
+    """Text of the results file."""
+    collected: list[list[str]]
+    """Node ids of the tests that each step of tests selects, and at last of all tests that need a GPU."""
 
 
 # The steps
@@ -90,40 +106,14 @@ def test_an_option_that_does_not_exist_would_be_noticed() -> None:
     assert cli.main(["bench", "speed", "--warp", "9"]) == 2
 
 
-COLLECT = """
-import json, sys, pytest
-
-class Found:
-    def pytest_collection_finish(self, session):
-        selected.append([item.nodeid for item in session.items])
-
-selected = []
-for command in json.loads(sys.argv[1]):
-    assert pytest.main([*command[2:], "--collect-only", "-qq"], [Found()]) == 0
-print(json.dumps(selected))
-"""
-"""Collects the tests of several commands in one process, which imports torch only once."""
-
-
-def collected(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[list[str]]:
-    """Node ids of the tests that each command selects."""
-    asked = [sys.executable, "-c", COLLECT, json.dumps(commands)]
-    done = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: list[list[str]] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def of_the_whole_tree() -> Sequence[str]:
     """Arguments of Python that select all tests that need a GPU, from every test file that contains the mark's name."""
     files = (path for path in (ROOT / "tests").rglob("test_*.py") if re.search(r"mark\.gpu\b", path.read_text("utf-8")))
     return ("-m", "pytest", "-o", "addopts=", "-W", "ignore:Unknown", "-m", "gpu", *map(str, files))
 
 
-def test_every_test_that_needs_a_gpu_is_selected_by_exactly_one_step(bare: dict[str, str]) -> None:
-    (alone,) = {tuple(step.environment.items()) for step in OF_TESTS}
-    commands = [*(step.command for step in OF_TESTS), of_the_whole_tree()]
-    *by_step, all_of_them = collected(commands, {**bare, **dict(alone)})
+def test_every_test_that_needs_a_gpu_is_selected_by_exactly_one_step(ran: Ran) -> None:
+    *by_step, all_of_them = ran.collected
     assert all(by_step)
     assert Counter(chain.from_iterable(by_step)) == Counter(all_of_them)
     assert len(all_of_them) > 150
@@ -150,22 +140,19 @@ def test_every_step_is_of_a_kind_that_is_looked_at_here() -> None:
 # Where the screen's packages are missing
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> dict[str, str]:
-    """Environment variables under which the packages in `ABSENT` cannot be imported."""
-    absent = tmp_path / "absent"
+def bare(absent: Path, *others: str) -> dict[str, str]:
+    """Environment variables under which the packages in `ABSENT`, and `others`, cannot be imported."""
     absent.mkdir()
-    for name in ABSENT:
+    for name in (*ABSENT, *others):
         (absent / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')\n", encoding="utf-8")
     paths = os.pathsep.join((str(absent), str(ROOT)))
     return os.environ | {"PYTHONPATH": paths, "DYNATUI_CONFIG": os.devnull, "OMP_NUM_THREADS": "1"}
 
 
-@pytest.fixture
-def shape(tmp_path: Path) -> str:
+def saved_shape(folder: Path) -> str:
     config = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 512, "hidden_size": 16}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    path = tmp_path / "shape.json"
+    path = folder / "shape.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     return str(path)
 
@@ -177,8 +164,12 @@ def without_a_gpu(command: Sequence[str], shape: str, folder: Path) -> list[str]
     return found if "cpu" in found else [*found, "--device", "cpu"]
 
 
-MEASURE = """
-import contextlib, io, json, runpy, sys
+MEASURE_AND_COLLECT = """
+import contextlib, io, json, runpy, sys, pytest
+
+class Found:
+    def pytest_collection_finish(self, session):
+        selected.append([item.nodeid for item in session.items])
 
 def measured(command):
     module = command[0] == "-m"
@@ -191,39 +182,55 @@ def measured(command):
             code = end.code or 0
     return code, printed.getvalue()
 
-print(json.dumps([measured(command) for command in json.loads(sys.argv[1])]))
+programs, tests = map(json.loads, sys.argv[1:])
+ends, selected = list(map(measured, programs)), []
+for command in tests:
+    assert pytest.main([*command[2:], "--collect-only", "-qq"], [Found()]) == 0
+print(json.dumps([ends, selected]))
 """
-"""Runs several programs in one process, which imports torch only once; prints the exit code and output of each."""
+"""Runs several programs, and collects the tests of several commands, in one process, which imports torch only once."""
 
 
-def test_measurements_run_without_the_packages_of_the_screen(bare: dict[str, str], shape: str, tmp_path: Path) -> None:
-    ends = {"truncated": (0, ""), "profile": (1, "no kernel was recorded"), "auto": (1, "no CUDA graphs are captured")}
-    commands = [without_a_gpu(BY_NAME[name].command, shape, tmp_path) for name in ends]
-    asked = [sys.executable, "-c", MEASURE, json.dumps(commands)]
-    done = subprocess.run(asked, cwd=ROOT, env=bare, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for (code, last), (found, printed) in zip(ends.values(), json.loads(done.stdout), strict=True):
-        assert found == code, done.stderr
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Commands of the steps, run where the packages in `ABSENT` are missing."""
+    folder = tmp_path_factory.mktemp("ran")
+    shape = saved_shape(folder)
+    (alone,) = {tuple(step.environment.items()) for step in OF_TESTS}
+    programs = [without_a_gpu(BY_NAME[name].command, shape, folder) for name in ENDS]
+    commands = [*(step.command for step in OF_TESTS), of_the_whole_tree()]
+    asked = [sys.executable, "-c", MEASURE_AND_COLLECT, json.dumps(programs), json.dumps(commands)]
+    environment = bare(folder / "absent") | dict(alone)
+    done = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured, collected = json.loads(done.stdout.splitlines()[-1])
+    return Ran(measured, (folder / "result.jsonl").read_text(encoding="utf-8"), collected)
+
+
+def test_measurements_run_without_the_packages_of_the_screen(ran: Ran) -> None:
+    for (code, last), (found, printed) in zip(ENDS.values(), ran.measured, strict=True):
+        assert found == code, printed
         assert "native CPU kernels" in printed
         assert last in printed
-    setup = json.loads((tmp_path / "result.jsonl").read_text())["setup"]
+    setup = json.loads(ran.result)["setup"]
     assert (setup["path"], setup["temperature"], setup["top_k"], setup["top_p"]) == ("host", 1.0, 50, 0.95)
 
 
-def test_the_runner_itself_needs_none_of_them_nor_those_that_have_to_be_brought(
-    bare: dict[str, str], tmp_path: Path
-) -> None:
-    for name in ("msgspec", "jaxtyping", "typer"):
-        (tmp_path / "absent" / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})\n")
+def test_the_runner_itself_needs_none_of_them_nor_those_that_have_to_be_brought(tmp_path: Path) -> None:
     asked = shlex.split(f"benchmarks/gpu.py --output {tmp_path / 'out'} --list")
-    done = subprocess.run([sys.executable, *asked], cwd=ROOT, env=bare, capture_output=True, text=True, check=False)
+    environment = bare(tmp_path / "absent", "msgspec", "jaxtyping", "typer")
+    done = subprocess.run(
+        [sys.executable, *asked], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == NAMES
 
 
-def test_packages_that_are_absent_in_these_tests_are_absent(bare: dict[str, str]) -> None:
+def test_packages_that_are_absent_in_these_tests_are_absent(tmp_path: Path) -> None:
+    environment = bare(tmp_path / "absent")
     for name in ABSENT:
-        done = subprocess.run([sys.executable, "-c", f"import {name}"], env=bare, capture_output=True, check=False)
+        asked = [sys.executable, "-c", f"import {name}"]
+        done = subprocess.run(asked, env=environment, capture_output=True, check=False)
         assert done.returncode != 0
 
 

@@ -6,15 +6,16 @@ reads or writes was freed.
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from decoder.session.cuda_graph.capture_guard import BY_DATA, FROM_THE_HOST, NotCapturableError
 from decoder.system.device import WARM_UPS, without_gradients
@@ -31,68 +32,27 @@ GARBAGE = 0x7F
 
 
 @dataclass(frozen=True)
-class _Made:
-    """A tensor that the record itself makes, by its number."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class _Outside:
-    """A tensor that existed before the recording; the record does not keep it alive."""
-
-    tensor: "weakref.ref[Tensor]"
-
-
-@dataclass(frozen=True)
-class _Call:
-    operation: Any
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    tensors: Sequence[int]
-    """Indices of the positional arguments that are or contain tensors."""
-    named: Sequence[str]
-    """Names of the keyword arguments that are or contain tensors."""
-    results: Sequence[int | None]
-    """Numbers of the results; None for a result that is an argument or no tensor."""
-
-
-@dataclass(frozen=True)
 class Record:
     """Recorded operations in order."""
 
-    calls: Sequence[_Call]
+    operations: Sequence[Any]
+    outside: Sequence["weakref.ref[Tensor]"]
+    """Tensors that existed before the recording; the record does not keep them alive."""
+    replay: Callable[..., None]
+    """Calls the operations, given the tensors of `outside`."""
 
     @property
     def launches(self) -> int:
         """Number of operations that launch at least one kernel; views and unfilled memory launch none."""
-        return sum(call.operation not in UNFILLED and not _is_view(call.operation) for call in self.calls)
+        return sum(operation not in UNFILLED and not _is_view(operation) for operation in self.operations)
 
     def __call__(self) -> None:
         """Replays the operations on the same tensors."""
-        made: dict[int, Tensor] = {}
-        with without_gradients():
-            for call in self.calls:
-                args = list(call.args)
-                for index in call.tensors:
-                    args[index] = _found(args[index], made)
-                kwargs = {**call.kwargs, **{name: _found(call.kwargs[name], made) for name in call.named}}
-                result = call.operation(*args, **kwargs)
-                results = (result,) if isinstance(result, Tensor) else tree_leaves(result)
-                numbered = zip(call.results, results, strict=True)
-                made.update({number: one for number, one in numbered if number is not None})
-
-
-def _found(place: Any, made: Mapping[int, Tensor]) -> Any:
-    """The tensor of a place, or the tensors of a list of places. `tree_map_only` would take most of a test's time."""
-    if isinstance(place, _Made):
-        return made[place.number]
-    if isinstance(place, _Outside):
-        tensor = place.tensor()
-        if tensor is None:
+        outside = [tensor() for tensor in self.outside]
+        if any(tensor is None for tensor in outside):
             raise NotCapturableError("what a graph reads or writes was freed")
-        return tensor
-    return [_found(one, made) for one in place] if isinstance(place, list | tuple) else place
+        with without_gradients():
+            self.replay(*outside)
 
 
 class _NoReads(TorchFunctionMode):
@@ -103,12 +63,19 @@ class _NoReads(TorchFunctionMode):
 
 
 class _Recorder(TorchDispatchMode):
+    """Writes the source of a function that replays the operations: an interpreter would take most of a test's time."""
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
-        self.calls: list[_Call] = []
+        self._operations: list[Any] = []
+        self._lines: list[str] = []
+        self._constants: dict[str, Any] = {}
+        """Operations and arguments that are no tensors, by their names in the source."""
+        self._names: dict[int, str] = {}
+        """Names of all tensors in the source, by their `id`."""
+        self._outside: list[Tensor] = []
         self._made: list[Tensor] = []
-        self._numbers: dict[int, int] = {}
-        """Numbers of the tensors made, by their `id`."""
+        """New tensors, kept so that no two have the same `id`."""
         self._own: dict[int, Any] = {}
         """Storages allocated during the recording, by address."""
         self._others: dict[int, tuple[Any, Any]] = {}
@@ -118,16 +85,27 @@ class _Recorder(TorchDispatchMode):
         """Runs and records one operation."""
         kwargs = kwargs or {}
         _refuse(func, args)
-        for tensor in _written(func, args, kwargs):
-            self._save(tensor.untyped_storage())
-        tensors = [index for index, argument in enumerate(args) if _holds_tensors(argument)]
-        named = [name for name, argument in kwargs.items() if _holds_tensors(argument)]
-        places, named_places = tree_map_only(Tensor, self._place, (args, kwargs))
+        for place, name in _written(func):
+            for tensor in _tensors(args[place] if place < len(args) else kwargs.get(name)):
+                self._save(tensor.untyped_storage())
+        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        words = [*map(self._word, args), *(f"{name}={self._word(value)}" for name, value in kwargs.items())]
+        call = f"{self._constant(func)}({', '.join(words)})"
         result = func(*args, **kwargs)
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        results = [self._number(leaf, given) for leaf in tree_leaves(result)]
-        self.calls.append(_Call(func, places, named_places, tensors, named, results))
+        if isinstance(result, list | tuple):
+            call = f"{', '.join(self._result(each, given) for each in result)}, = {call}"
+        else:
+            call = f"{self._result(result, given)} = {call}"
+        self._lines.append(call)
+        self._operations.append(func)
         return result
+
+    def record(self) -> Record:
+        """All operations so far."""
+        arguments = ", ".join(self._names[id(tensor)] for tensor in self._outside)
+        source = "\n ".join((f"def replay({arguments}):", *self._lines, "pass"))
+        exec(compile(source, "record", "exec"), self._constants)  # noqa: S102 - the source is made here
+        return Record(self._operations, list(map(weakref.ref, self._outside)), self._constants["replay"])
 
     def undo(self) -> None:
         """Restores overwritten memory, and fills the memory of new tensors with garbage."""
@@ -136,27 +114,45 @@ class _Recorder(TorchDispatchMode):
         for storage in self._own.values():
             storage.fill_(GARBAGE)
 
-    def _place(self, tensor: Tensor) -> _Made | _Outside:
-        number = self._numbers.get(id(tensor))
-        return _Outside(weakref.ref(tensor)) if number is None else _Made(number)
+    def _word(self, argument: Any) -> str:
+        """An argument in the source."""
+        if isinstance(argument, Tensor):
+            if id(argument) not in self._names:
+                self._names[id(argument)] = f"outside_{len(self._outside)}"
+                self._outside.append(argument)
+            return self._names[id(argument)]
+        if next(_tensors(argument), None) is not None:
+            return f"[{', '.join(map(self._word, argument))}]"
+        return self._constant(argument)
 
-    def _number(self, leaf: Any, given: Sequence[Tensor]) -> int | None:
-        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in given):
-            return None
-        storage = leaf.untyped_storage()
+    def _constant(self, value: Any) -> str:
+        name = f"constant_{len(self._constants)}"
+        self._constants[name] = value
+        return name
+
+    def _result(self, result: Any, given: Sequence[Tensor]) -> str:
+        """A result in the source: a new name, or `_` for an argument and for what is no tensor."""
+        if not isinstance(result, Tensor) or any(result is tensor for tensor in given):
+            return "_"
+        storage = result.untyped_storage()
         if all(storage._cdata != tensor.untyped_storage()._cdata for tensor in given):
             self._own[storage._cdata] = storage
-        number = self._numbers[id(leaf)] = len(self._made)
-        self._made.append(leaf)
-        return number
+        name = self._names[id(result)] = f"made_{len(self._made)}"
+        self._made.append(result)
+        return name
 
     def _save(self, storage: Any) -> None:
         if storage._cdata not in self._own and storage._cdata not in self._others:
             self._others[storage._cdata] = storage, storage.clone()
 
 
-def _holds_tensors(argument: Any) -> bool:
-    return any(isinstance(leaf, Tensor) for leaf in tree_leaves(argument))
+def _tensors(argument: Any) -> Iterator[Tensor]:
+    """All tensors of an argument, which is a tensor, a list of arguments, or something else."""
+    if isinstance(argument, Tensor):
+        yield argument
+    elif isinstance(argument, list | tuple):
+        for each in argument:
+            yield from _tensors(each)
 
 
 def _is_view(func: Any) -> bool:
@@ -173,11 +169,11 @@ def _refuse(func: Any, args: Sequence[Any]) -> None:
         raise NotCapturableError(f"{func} by a mask has a size that depends on data")
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
-    for index, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[index] if index < len(args) else kwargs.get(argument.name)
-            yield from (leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor))
+@cache
+def _written(func: OpOverload) -> Sequence[tuple[int, str]]:
+    """Places and names of the arguments that an operation writes to."""
+    arguments = enumerate(func._schema.arguments)
+    return [(place, each.name) for place, each in arguments if each.alias_info is not None and each.alias_info.is_write]
 
 
 def record(work: Callable[[], object]) -> Record:
@@ -190,7 +186,7 @@ def record(work: Callable[[], object]) -> Record:
     with without_gradients(), _NoReads(), recorder:
         work()
     recorder.undo()
-    return Record(recorder.calls)
+    return recorder.record()
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def test_a_text_of_auto_asks_for_no_other_but_where_the_draft_lacks_more(engine:
 
 def test_texts_are_timed_by_turns_and_the_first_with_its_captures(engine: Engine) -> None:
     told: list[str] = []
-    found = measured(engine, TOKENS, 2, told.append)
+    found = measured(engine, 100, 2, told.append)
     assert (len(found.auto), len(found.ar)) == (2, 2)
     assert min(*found.auto, *found.ar) > 0
     assert 0 < found.first_captures_s < found.first_s

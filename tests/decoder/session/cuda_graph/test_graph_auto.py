@@ -44,9 +44,7 @@ def tokens(rounds: Sequence[Outcome]) -> list[int]:
     return [token for outcome in rounds for token in outcome.committed]
 
 
-@pytest.mark.parametrize(
-    ("name", "by_module", "seed"), [("neox", False, 0), ("llama", True, 1), ("llama-strange", False, 0)]
-)
+@pytest.mark.parametrize(("name", "by_module", "seed"), [("neox", False, 0), ("llama-strange", True, 1)])
 def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
     tiny_models: TinyModels,
     name: str,
@@ -60,7 +58,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(tiny_models: TinyModels, seed: int) -> None:
     pair = tiny_models.pair("neox")
     loaded = recorded(tiny_models.loaded(pair, "float64"))
@@ -98,7 +96,7 @@ def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(tiny_model
 def test_a_long_rest_leaves_a_draft_that_has_much_to_read(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("long")
     loaded = with_slots(tiny_models.loaded(pair, "float64"))
-    for rest in (13, 14, 61, 62, 63, 130, *range(251, 256), 700):
+    for rest in (13, 14, 61, 62, 63, *range(251, 256), 300):
         controller = RandomSizes(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
         controller.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]

@@ -13,7 +13,7 @@ from decoder.draft.tree_size.cost_model import Costs
 from decoder.engine import Engine
 from decoder.events import Event, Round
 from decoder.methods.auto import Auto
-from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
@@ -31,12 +31,11 @@ def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_on_the_device")
-@pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
-def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels, rules: DynaTree) -> None:
+def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
     loaded = recorded(tiny_models.loaded(pair, "float64"))
-    played = Played(list(decode(loaded, PROMPT, RunConfig(METHODS, 36, dynatree=rules))))
-    expected = tiny_models.generate(pair, "float64", PROMPT, 36)
+    played = Played(list(decode(loaded, PROMPT, RunConfig(METHODS, 24))))
+    expected = tiny_models.generate(pair, "float64", PROMPT, 24)
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
