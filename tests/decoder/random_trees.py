@@ -33,7 +33,7 @@ def plain(module: Any, text: list[int], tokens: list[int], paths: list[list[int]
     texts = [[*text, *(tokens[node] for node in nodes)] for nodes in paths]
     longest = max(map(len, texts))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in texts])
-    logits: Tensor = module(ids, use_cache=False).logits[range(len(texts)), [len(row) - 1 for row in texts]]
+    logits: Tensor = module(ids, use_cache=False).logits[list(range(len(texts))), [len(row) - 1 for row in texts]]
     return logits.double()
 
 
