@@ -25,7 +25,7 @@ def test_the_command_line_decodes_with_a_head(
 ) -> None:
     saved, kept = tiny_models.pair(pair), tmp_path / "run.jsonl"
     models = ["--target", str(saved.target), "--draft", str(saved.draft), "--device", "cpu", "--dtype", "float32"]
-    asked = ["--prompt", "The tree grows", "--max-new-tokens", "24", "--headless", "--record", str(kept)]
+    asked = ["--prompt", "The tree grows", "--max-new-tokens", "12", "--headless", "--record", str(kept)]
     assert main([*models, *asked, "--methods", "ar,linear,fixed,bestfirst,dynatree,auto"]) == 0
     summary = json.loads(kept.read_text().splitlines()[-1])
     assert all(figures["identical_to_ar"] in (True, None) for figures in summary["methods"].values())

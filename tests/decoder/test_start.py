@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from math import inf
 
 import pytest
 
@@ -31,6 +32,13 @@ def of(package: str, modules: set[str]) -> list[str]:
     return sorted(name for name in modules if f"{name}.".startswith(f"{package}."))
 
 
+UNUSED = (
+    *("transformers", "huggingface_hub", "torch._dynamo", "torch._inductor"),
+    *("decoder.session.cuda_graph", "decoder.forward.static"),
+)
+"""Packages that a run from a folder on a CPU does not need."""
+
+
 @pytest.fixture(scope="module")
 def modules() -> set[str]:
     """Modules imported by a whole run on the command line."""
@@ -38,22 +46,13 @@ def modules() -> set[str]:
     return imported("-m", "dynatui", *arguments.split())
 
 
-def test_a_run_of_the_embedded_pair_imports_nothing_of_transformers(modules: set[str]) -> None:
+def test_a_run_of_the_embedded_pair_imports_neither_transformers_nor_the_hub_nor_a_compiler_nor_graphs(
+    modules: set[str],
+) -> None:
     assert of("torch", modules)
     assert of("decoder.session", modules)
-    assert of("transformers", modules) == []
-
-
-def test_a_run_from_a_folder_imports_no_client_of_the_hub(modules: set[str]) -> None:
-    assert of("huggingface_hub", modules) == []
-
-
-def test_a_run_on_a_cpu_imports_nothing_of_torch_s_compiler(modules: set[str]) -> None:
-    assert of("torch._dynamo", modules) + of("torch._inductor", modules) == []
-
-
-def test_a_run_on_a_cpu_imports_nothing_of_the_graphs(modules: set[str]) -> None:
-    assert of("decoder.session.cuda_graph", modules) + of("decoder.forward.static", modules) == []
+    for unused in UNUSED:
+        assert of(unused, modules) == []
 
 
 def seconds(script: str) -> float:
@@ -64,6 +63,8 @@ def seconds(script: str) -> float:
 
 @pytest.mark.wall_time
 def test_the_first_round_comes_soon_after_torch_s_import_alone_would_end() -> None:
-    """Both are timed in turn and the smaller ratio counts, because a busy machine slows both."""
-    shares = [seconds(ROUND) / seconds("import torch") for _ in range(PAIRS)]
+    """Both are timed in turn, again if the ratio is too large, because a busy machine slows both."""
+    shares: list[float] = []
+    while len(shares) < PAIRS and min(shares, default=inf) > BAR:
+        shares.append(seconds(ROUND) / seconds("import torch"))
     assert min(shares) <= BAR, shares

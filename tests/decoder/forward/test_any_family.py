@@ -31,11 +31,15 @@ from tests.decoder.any_family import (
 )
 from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 
-COUNT = 48
+COUNT, LONG = 24, 48
 KEEPING = [0, 2, 5], [0, 1, 3, 7], [0, 2, 5, 6]
 """Kept paths of the shared tree, one per round."""
 METHODS = ("ar", "linear", "dynatree", "auto")
 """Without a draft model, `auto` drafts by lookups in the text."""
+EVERY_METHOD = ("mistral", "gpt_oss", "llama4_text", "deepseek_v3", "gemma4_text", "qwen3_moe")
+"""Families that every method decodes, of each kind of window, cache and experts; the others have the same passes."""
+DULL = ("starcoder2", "deepseek_v2")
+"""Families whose texts have few different tokens at first."""
 
 
 @functools.cache
@@ -62,9 +66,11 @@ def test_a_family_passes_the_checks_of_loading(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_writes_the_text_of_greedy_search(family: str) -> None:
     drafted, looked_up = engine_of(target(family), draft(family)), engine_of(target(family))
-    right = greedy(target(family), PROMPT, COUNT)
-    texts = {name: decoded(drafted, PROMPT, RunConfig((name,), COUNT))[0] for name in METHODS}
-    texts["lookup"], _ = decoded(looked_up, PROMPT, RunConfig(("auto",), COUNT))
+    count = LONG if family in DULL else COUNT
+    right = greedy(target(family), PROMPT, count)
+    methods = METHODS if family in EVERY_METHOD else ("dynatree",)
+    texts = {name: decoded(drafted, PROMPT, RunConfig((name,), count))[0] for name in methods}
+    texts["lookup"], _ = decoded(looked_up, PROMPT, RunConfig(("auto",), count))
     assert texts == dict.fromkeys(texts, right)
     assert len(set(right)) >= DISTINCT
 

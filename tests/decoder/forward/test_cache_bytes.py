@@ -47,6 +47,7 @@ def test_a_text_takes_the_memory_that_its_configuration_says(family: str) -> Non
     assert computed == allocated > 0
 
 
+@pytest.mark.soak
 def test_so_it_is_for_every_family_that_the_survey_decodes() -> None:
     families = {trial.family for trial in read().trials if trial.route} - COMPRESSED - STATES_ALONE
     wrong = {family: found for family in sorted(families) if len(set(found := computed_and_allocated(family))) > 1}

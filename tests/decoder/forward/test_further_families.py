@@ -13,7 +13,7 @@ from tests.decoder.fixed_tree import largest_difference
 from tests.decoder.survey.tiny_models import tiny_config
 
 FAMILIES = ("dory", "inkling_text", "inkling2_text", "inkling2_loop_text", "qwen4_exp_text")
-COUNT = 40
+COUNT = 20
 
 
 @functools.cache

@@ -267,8 +267,13 @@ def doge(**changes: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("window", "context"), [(8, 64), (63, 64), (4096, 4097), (2**19, 2**20)])
+@pytest.mark.parametrize(
+    ("window", "context", "dtype"),
+    [
+        *((8, 64, torch.float32), (63, 64, torch.bfloat16)),
+        *((4096, 4097, torch.float32), (2**19, 2**20, torch.bfloat16)),
+    ],
+)
 def test_a_window_is_tried_however_long_the_text_is_that_outgrows_it(
     window: int, context: int, dtype: torch.dtype
 ) -> None:

@@ -35,9 +35,12 @@ def held_out() -> list[Path]:
 
 @pytest.fixture
 def excerpts(held_out: list[Path], tmp_path: Path) -> list[Path]:
-    """An excerpt of each book for a context of 1,024 tokens, of the first for 2,048; whole books would take minutes."""
-    found = [tmp_path / text.name for text in held_out]
-    for excerpt, text in zip(found, held_out, strict=True):
+    """Excerpts of five books for a context of 1,024 tokens, of the first for 2,048; whole books would take minutes.
+
+    In 5,000 tokens, an agreement of 0.62 has a standard error below 0.01, so a bound of 0.57 is not missed by chance.
+    """
+    found = [tmp_path / text.name for text in held_out[:5]]
+    for excerpt, text in zip(found, held_out[:5], strict=True):
         length = 10_000 if text is held_out[0] else 5_000
         excerpt.write_text(text.read_text(encoding="utf-8")[50_000:][:length], encoding="utf-8")
     return found
@@ -64,7 +67,7 @@ def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
 
 def test_every_method_writes_the_same_text_in_float32(engine: Engine) -> None:
     methods = ("ar", "dynatree", "linear", "fixed", "alg1", "hf")
-    figures = summary(engine, PROMPT, RunConfig(methods, max_new_tokens=64))
+    figures = summary(engine, PROMPT, RunConfig(methods, max_new_tokens=40))
     assert all(figures[name].identical_to_ar for name in methods)
 
 
@@ -78,14 +81,14 @@ def test_speculation_saves_target_passes(engine: Engine) -> None:
 @pytest.mark.shared
 def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(excerpts: list[Path]) -> None:
     quality = measure(EMBEDDED_TARGET, EMBEDDED_DRAFT, excerpts, torch.device("cpu"), stride=3)
-    assert quality.windows >= 10
+    assert quality.windows >= 5
     assert quality.target_bits_per_byte <= 1.50
     assert quality.agreement >= 0.57
 
 
 @pytest.mark.shared
 def test_dynatree_commits_several_tokens_a_round_on_unseen_books(engine: Engine, held_out: list[Path]) -> None:
-    config = RunConfig(("dynatree",), max_new_tokens=128, dynatree=PRESETS["paper"])
+    config = RunConfig(("dynatree",), max_new_tokens=64, dynatree=PRESETS["paper"])
     opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out[:3]]
     rates = [summary(engine, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
     assert fmean(rate for rate in rates if rate is not None) >= 2.7

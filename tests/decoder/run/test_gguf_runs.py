@@ -22,7 +22,7 @@ from tests.gguf_pair import GgufPair, needs_llama_cpp, plain_text
 
 pytestmark = needs_llama_cpp
 PROMPT = "It was a dark and stormy night; the rain fell in torrents"
-LENGTH = 96
+LENGTH = 48
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
 
 
@@ -64,7 +64,7 @@ def test_sampled_texts_are_those_of_plain_decoding_with_the_same_noise(engine: E
 
 def test_a_quantised_pair_agrees_with_itself_but_for_near_ties(gguf_pair: GgufPair) -> None:
     quantised = load_pair(str(gguf_pair.target("Q8_0")), str(gguf_pair.draft("Q8_0")))
-    run, summary, _ = texts(quantised, RunConfig(methods=("ar", "linear", "dynatree"), max_new_tokens=80))
+    run, summary, _ = texts(quantised, RunConfig(methods=("ar", "linear", "dynatree"), max_new_tokens=48))
     assert run.arithmetic == "GGUF Q8_0"
     assert all(each.identical_to_ar or each.near_tie for name, each in summary.methods.items() if name != "ar")
 
@@ -88,7 +88,7 @@ def test_forms_mix(gguf_pair: GgufPair, form: str) -> None:
     }[form]
     methods = ("ar", "auto") if form == "lookup" else ("ar", "auto", "dynatree")
     mixed = load_pair(*names, run=RunConfig(methods=methods), dtype="float32" if form == "draft" else "auto")
-    _, summary, _ = texts(mixed, RunConfig(methods=methods, max_new_tokens=40))
+    _, summary, _ = texts(mixed, RunConfig(methods=methods, max_new_tokens=24))
     assert all(each.identical_to_ar for name, each in summary.methods.items() if name != "ar")
     assert "llama.cpp" in decoding_path(mixed).reason
 

@@ -28,7 +28,7 @@ from tests import tiny
 from tests.decoder.any_family import config_of, greedy
 from tests.quantised import SETTINGS, describe, quantise
 
-PROMPT, COUNT = "The tree grows where the draft is sure", 30
+PROMPT, COUNT = "The tree grows where the draft is sure", 20
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "hf")
 CPU = torch.device("cpu")
 EXPERTS = {

@@ -32,7 +32,7 @@ from decoder.events import Round
 from decoder.models.compatibility import REMEDY
 from tests import tiny
 
-CONTEXT = 36
+CONTEXT = 24
 PROMPT = "The tree grows"
 METHODS = ("dynatree", "fixed", "ar", "hf")
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=90)

@@ -80,10 +80,10 @@ def test_a_lookup_writes_the_text_of_greedy_search(family: str) -> None:
 
 @pytest.mark.parametrize("family", FURTHER)
 def test_a_dynamic_tree_writes_the_text_of_greedy_search(family: str) -> None:
-    text, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig(("dynatree",), COUNT))
-    assert text == greedy(target(family), PROMPT, COUNT)
+    text, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig(("dynatree",), SHORT))
+    assert text == greedy(target(family), PROMPT, SHORT)
     assert len(set(text)) >= DISTINCT
-    assert rounds < COUNT
+    assert rounds < SHORT
 
 
 @pytest.mark.parametrize("family", ["qwen3_5_text", "lfm2", "mamba2"])
@@ -97,7 +97,7 @@ def test_every_method_writes_the_same_sampled_text(family: str) -> None:
 def test_a_family_drafts_for_a_plain_target(family: str) -> None:
     other = any_family.built(any_family.config_of("granitemoe"))
     engine = engine_of(other, target(family))
-    assert decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))[0] == greedy(other, PROMPT, COUNT)
+    assert decoded(engine, PROMPT, RunConfig(("dynatree",), SHORT))[0] == greedy(other, PROMPT, SHORT)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

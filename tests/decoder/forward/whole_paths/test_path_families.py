@@ -24,7 +24,7 @@ from tests.decoder.any_family import PROMPT, decoded, engine_of, greedy
 from tests.decoder.fixed_tree import largest_difference, plain
 from tests.decoder.path_families import BY_TRIAL, FAMILIES, FURTHER, USUAL, target_of
 
-COUNT = 60
+COUNT = 32
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
 
 
