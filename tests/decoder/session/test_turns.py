@@ -72,7 +72,7 @@ OWN: dict[str, tuple[KnobName, ...]] = {
 def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
     tiny_models: TinyModels, name: KnobName
 ) -> None:
-    config = RunConfig(METHODS, 12, dynatree=DynaTree())
+    config = RunConfig(METHODS, 16, dynatree=DynaTree())
     played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
