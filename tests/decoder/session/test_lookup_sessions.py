@@ -32,7 +32,7 @@ DEAR_DRAFT = Costs(Curve({1: 1.0}), Curve({1: 1e3}), Curve({1: 1e3}), Curve({1: 
 @cache
 def of_target(target: Path | None) -> Engine:
     """A target without a draft model; None: the embedded target."""
-    return load_pair(target and str(target), "lookup", device="cpu", dtype="float32")
+    return load_pair(str(target) if target else None, "lookup", device="cpu", dtype="float32")
 
 
 def alone(tiny_models: TinyModels, name: str) -> Engine:
