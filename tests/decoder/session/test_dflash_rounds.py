@@ -37,16 +37,17 @@ from tests.tiny import FAMILIES
 
 PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
-TEXT, SHORT, LONG = 16, 12, 200
+TEXT, LONG = 12, 200
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=60)
 WIDE = Fixed(depth=3, branching=5, tau=0, n_max=200)
 """A tree so wide that it contains most of the favourite tokens."""
+USUAL = RunConfig(("dynatree",), TEXT, dynatree=BUSHY)
 TREES = {
-    "dynatree": RunConfig(("dynatree",), TEXT, dynatree=BUSHY),
     "best of a wide tree": RunConfig(("dynatree",), TEXT, dynatree=replace(BUSHY, n_max=14, selection="best")),
     "fixed": RunConfig(("fixed",), TEXT, fixed=Fixed(depth=3, branching=3, tau=0, n_max=30)),
     "linear": RunConfig(("linear",), TEXT, linear=Linear(4)),
 }
+"""Trees other than `BUSHY`."""
 CORRECTED = ("DFlash2", "TreeFlash", "speculators, DSpark", "DeepSpec", "DeepSpec, rnn")
 """Layouts with different corrections."""
 
@@ -75,14 +76,14 @@ def test_every_tree_is_the_reference_s(tiny_models: TinyModels, tree: str) -> No
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_heads_of_every_family_of_targets_grow_the_reference_s_trees(tiny_models: TinyModels, family: str) -> None:
-    score = compare(tiny_models, name(family, "z-lab"), TREES["dynatree"])
+    score = compare(tiny_models, name(family, "z-lab"), USUAL)
     assert score.rounds
     assert score.nodes > 5 * score.rounds
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels, layout: str) -> None:
-    score = compare(tiny_models, name("gpt2", layout), TREES["dynatree"])
+    score = compare(tiny_models, name("neox", layout), USUAL)
     assert score.rounds > 2 * score.discarded
     assert score.nodes > 3 * score.rounds
 
@@ -90,7 +91,7 @@ def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels, layou
 @pytest.mark.parametrize("layout", ["z-lab", *CORRECTED])
 def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str) -> None:
     sampling = {SAMPLING: Sampling(0.7)}
-    config = replace(TREES["dynatree"], seed=3, parameters={**TREES["dynatree"].parameters, **sampling})
+    config = replace(USUAL, seed=3, parameters={**USUAL.parameters, **sampling})
     assert compare(tiny_models, name("llama", layout), config).rounds
 
 
@@ -108,7 +109,7 @@ def compare_any(
     tree = DynaTree(
         branching=branching, n_max=n_max, d_max=d_max, d0=d_max - 1.0, rho_stop=0.01, tau=0, selection=selection
     )
-    score.add(compare(tiny_models, name("llama", layout), RunConfig(("dynatree",), 16, dynatree=tree)))
+    score.add(compare(tiny_models, name("neox", layout), RunConfig(("dynatree",), TEXT, dynatree=tree)))
 
 
 def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
@@ -124,16 +125,16 @@ def prompt_of(tiny_models: TinyModels, pair: str) -> list[int]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyModels, family: str) -> None:
-    pair, config = name(family, "z-lab"), RunConfig(METHODS, SHORT, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
-    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), SHORT)
-    played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
+    pair, config = name(family, "z-lab"), RunConfig(METHODS, TEXT, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
+    expected = greedy(oracle(tiny_models, pair, "float64", config), prompt_of(tiny_models, pair), TEXT)
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float64"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.6), Sampling(1.2, 30, 0.9)], ids=str)
 def test_every_method_writes_what_plain_sampling_does(tiny_models: TinyModels, sampling: Sampling) -> None:
-    pair, config = name("llama", "DeepSpec"), RunConfig(METHODS, SHORT, 3, parameters={SAMPLING: sampling})
-    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), SHORT)
+    pair, config = name("llama", "DeepSpec"), RunConfig(METHODS, TEXT, 3, parameters={SAMPLING: sampling})
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), TEXT)
     played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
@@ -152,7 +153,7 @@ def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("layout", "temperature"),
     [
-        ("z-lab", 0.0),
+        pytest.param("z-lab", 0.0, marks=pytest.mark.soak),
         pytest.param("DFlash2", 0.6, marks=pytest.mark.soak),
         pytest.param("speculators, DSpark", 0.0, marks=pytest.mark.soak),
         ("DeepSpec, rnn", 0.6),
@@ -164,7 +165,8 @@ def test_a_long_text_of_every_method_is_that_of_plain_decoding(
     head = save_head(tmp_path / "head", LAYOUTS[layout])
     engine = load_pair(str(long_target), str(head), device="cpu", dtype="float32")
     parameters = {SAMPLING: Sampling(temperature)}
-    config = RunConfig(METHODS, LONG, 1, dynatree=BUSHY, bestfirst=BestFirst(12, 4), parameters=parameters)
+    tree, best = replace(BUSHY, n_max=12), BestFirst(12, 4)
+    config = RunConfig(METHODS, LONG, 1, dynatree=tree, bestfirst=best, parameters=parameters)
     played = Played(list(decode(engine, PROMPT, config)))
     assert len(played.tokens("ar")) == LONG
     assert {method for method in METHODS if played.tokens(method) != played.tokens("ar")} == set()
@@ -187,10 +189,13 @@ def begun(engine: Engine, prompt: list[int], limit: int, rules: Any = BUSHY) -> 
     return session, session.proposer.passes
 
 
-@pytest.mark.parametrize("layout", ["z-lab", "z-lab, windows", "DFlash2", "speculators"])
-def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModels, layout: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "layout"),
+    [("neox", "z-lab"), ("neox", "z-lab, windows"), ("gpt2", "DFlash2"), ("neox", "speculators")],
+)
+def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModels, family: str, layout: str) -> None:
     """The expected value after every round is that of a new `BlockPasses` that reads the whole text at once."""
-    pair = name("gpt2", layout)
+    pair = name(family, layout)
     engine = tiny_models.loaded(tiny_models.pair(pair), "float64")
     head, target = engine.pair.head, engine.pair.target
     assert isinstance(head, BlockHead)
@@ -289,9 +294,9 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
 def test_auto_takes_all_levels_of_a_block_where_they_cost_nothing(
     tiny_models: TinyModels, layout: str, guesses: int
 ) -> None:
-    engine = priced(tiny_models.loaded(tiny_models.pair(name("gpt2", layout)), "float32"), FREE)
+    engine = priced(tiny_models.loaded(tiny_models.pair(name("neox", layout)), "float32"), FREE)
     rules = replace(WIDE_BOUNDS, branching=(1, 1, 1), rho_deep=0, lookup=False)
-    played = Played(list(decode(engine, PROMPT, RunConfig(("ar", "auto"), 40, auto=rules))))
+    played = Played(list(decode(engine, PROMPT, RunConfig(("ar", "auto"), 24, auto=rules))))
     assert played.tokens("auto") == played.tokens("ar")
     assert max(len(event.tokens) for event in played.rounds("auto")) == 1 + guesses
 

@@ -25,7 +25,7 @@ from tests.tiny import SENTENCES
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 ALONE = tuple(method for method, found in METHODS.items() if not found.needs_model)
 LIMIT = 48
-REPEATING = name("qwen3", "flat")
+REPEATING = name("neox", "flat")
 Turns = Mapping[int, tuple[KnobName, float]]
 
 

@@ -1,5 +1,6 @@
 """With the target's MTP layer every round is the reference's, and every method writes the text of plain decoding."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.engine import Engine
 from decoder.events import Round
+from decoder.methods.bestfirst import BestFirst
 from decoder.sampling.settings import SAMPLING, Sampling
 from tests.decoder.makers import Played, TinyModels, host_session
 from tests.decoder.mtp_checkpoints import CONTEXT, FAMILIES, name
@@ -19,14 +21,15 @@ from tests.reference import greedy, simulate
 PROMPT = "A small model guesses; "
 METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=40)
-COUNT, LONG = 24, {("glm4_moe", Sampling()): 200}
-"""Numbers of tokens; one text is long."""
+COUNT, LONG = 16, 200
+"""Numbers of tokens."""
+GREEDY = RunConfig(("dynatree",), COUNT, dynatree=BUSHY)
 TREES = {
-    "dynatree": RunConfig(("dynatree",), 24, dynatree=BUSHY),
-    "best of a wide tree": RunConfig(("dynatree",), 24, dynatree=replace(BUSHY, n_max=14, selection="best")),
-    "fixed": RunConfig(("fixed",), 24, fixed=Fixed(depth=3, branching=3, tau=0, n_max=30)),
-    "linear": RunConfig(("linear",), 24, linear=Linear(4)),
+    "best of a wide tree": RunConfig(("dynatree",), COUNT, dynatree=replace(BUSHY, n_max=14, selection="best")),
+    "fixed": RunConfig(("fixed",), COUNT, fixed=Fixed(depth=3, branching=3, tau=0, n_max=30)),
+    "linear": RunConfig(("linear",), COUNT, linear=Linear(4)),
 }
+"""Trees other than `BUSHY`."""
 needs_reference = pytest.mark.skipif(not HAS_REFERENCE, reason="this release of transformers has no MtpModel")
 
 
@@ -61,7 +64,7 @@ def compare(tiny_models: TinyModels, family: str, config: RunConfig) -> Score:
 @needs_reference
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_layer_of_every_family_grows_the_reference_s_trees(tiny_models: TinyModels, family: str) -> None:
-    score = compare(tiny_models, family, TREES["dynatree"])
+    score = compare(tiny_models, family, GREEDY)
     assert score.rounds
     assert score.nodes > 5 * score.rounds
 
@@ -75,29 +78,32 @@ def test_every_tree_is_the_reference_s(tiny_models: TinyModels, tree: str) -> No
 @needs_reference
 @pytest.mark.parametrize("family", ["glm4_moe", "qwen3_next"])
 def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, family: str) -> None:
-    config = replace(TREES["dynatree"], seed=3, parameters={**TREES["dynatree"].parameters, SAMPLING: Sampling(0.7)})
-    assert compare(tiny_models, family, config).rounds
-
-
-@needs_reference
-def test_a_rebuilt_round_after_a_deep_path_is_the_reference_s(tiny_models: TinyModels) -> None:
     """Some accepted paths are deep, so the states kept for deep paths are tested too."""
-    score = Score()
-    for family in ("glm4_moe", "qwen3_next"):
-        score.add(compare(tiny_models, family, replace(TREES["dynatree"], max_new_tokens=48)))
-    assert score.deep
+    config = replace(GREEDY, seed=3, parameters={**GREEDY.parameters, SAMPLING: Sampling(0.7)})
+    assert compare(tiny_models, family, config).deep
+
+
+def expected_of(tiny_models: TinyModels, family: str, config: RunConfig) -> dict[str, list[int]]:
+    """The text of plain decoding for every method."""
+    tokens = greedy(oracle(tiny_models, family, config), prompt_of(tiny_models, family), config.max_new_tokens)
+    return dict.fromkeys(METHODS, tokens)
 
 
 @needs_reference
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8)], ids=str)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_method_writes_what_plain_decoding_does(tiny_models: TinyModels, family: str, sampling: Sampling) -> None:
-    count = LONG.get((family, sampling), COUNT)
-    config = RunConfig(METHODS, count, 3, dynatree=BUSHY, parameters={SAMPLING: sampling})
-    expected = greedy(oracle(tiny_models, family, config), prompt_of(tiny_models, family), count)
+@pytest.mark.parametrize(("family", "temperature"), zip(FAMILIES, itertools.cycle((0.0, 0.8)), strict=False), ids=str)
+def test_every_method_writes_what_plain_decoding_does(tiny_models: TinyModels, family: str, temperature: float) -> None:
+    config = RunConfig(METHODS, COUNT, 3, dynatree=BUSHY, temperature=temperature)
     played = Played(list(decode(engine_of(tiny_models, family), PROMPT, config)))
-    assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+    assert {method: played.tokens(method) for method in METHODS} == expected_of(tiny_models, family, config)
     assert played.figures("dynatree").accepted
+
+
+@needs_reference
+def test_a_long_text_of_every_method_is_that_of_plain_decoding(tiny_models: TinyModels) -> None:
+    flat = replace(BUSHY, d0=1, d_max=2)
+    config = RunConfig(METHODS, LONG, linear=Linear(2), fixed=Fixed(2), bestfirst=BestFirst(8, 2), dynatree=flat)
+    played = Played(list(decode(engine_of(tiny_models, "glm4_moe"), PROMPT, config)))
+    assert {method: played.tokens(method) for method in METHODS} == expected_of(tiny_models, "glm4_moe", config)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -124,6 +130,6 @@ def test_the_layer_shares_the_target_s_embedding_and_head(tiny_models: TinyModel
 
 def test_an_exact_run_writes_the_bits_of_ar(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair(name("glm4_moe")), "bfloat16").batch_invariant()
-    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 16, dynatree=BUSHY))))
+    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 12, dynatree=BUSHY))))
     assert {tuple(played.tokens(method)) for method in METHODS} == {tuple(played.tokens("ar"))}
     assert torch.bfloat16 is engine.pair.target.dtype

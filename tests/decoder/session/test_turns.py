@@ -72,7 +72,7 @@ OWN: dict[str, tuple[KnobName, ...]] = {
 def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
     tiny_models: TinyModels, name: KnobName
 ) -> None:
-    config = RunConfig(METHODS, 24, dynatree=DynaTree())
+    config = RunConfig(METHODS, 16, dynatree=DynaTree())
     played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
@@ -221,7 +221,7 @@ values = st.one_of(st.floats(allow_nan=False), st.floats(-0.2, 1.2), st.integers
 anything = st.dictionaries(st.integers(0, 9), st.lists(st.tuples(st.sampled_from(OF_TREES), values), max_size=4))
 
 
-@examples(12)
+@examples(8)
 @given(turns=anything, selection=st.sampled_from(["bfs", "best"]), name=st.sampled_from(["neox", "gpt2"]))
 def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greedy_search(
     tiny_models: TinyModels, turns: Turns, selection: Selection, name: str

@@ -1,7 +1,7 @@
 """Every round of the engine equals the reference's: nodes, parents, log-probabilities, acceptance, knobs."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given
@@ -81,7 +81,7 @@ configs = st.one_of(
 )
 
 
-@examples(100)
+@examples(60)
 @given(
     config=configs,
     name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target", "wide-draft"]),
@@ -130,10 +130,14 @@ SHARP = {
     "a chain": RunConfig(("linear",), 48),
     "no draft": RunConfig(("ar",), 24),
 }
+BY_FORM = ("neox", "qwen3"), ("llama", "gpt2")
+"""Pairs of families: the engine computes the first itself, and the second with the module of transformers."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", SHARP)
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [(name, family) for name, both in zip(SHARP, cycle(BY_FORM), strict=False) for family in both],
+)
 def test_named_settings_grow_the_reference_s_trees(tiny_models: TinyModels, name: str, family: str) -> None:
     compare(tiny_models, family, "float64", "The tree grows", SHARP[name])
 

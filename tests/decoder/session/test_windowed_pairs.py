@@ -12,7 +12,7 @@ from tests import tiny
 from tests.decoder.makers import TinyModels, methods_of
 from tests.decoder.survey.trial import SEED, CoupledNoise
 
-PROMPT, COUNT, TEMPERATURE = tiny.SENTENCES[0], 40, 0.7
+PROMPT, COUNT, TEMPERATURE = tiny.SENTENCES[0], 24, 0.7
 """The prompt is longer than the window."""
 SAMPLING = ("ar", "linear", "fixed", "dynatree", "auto", "bestfirst", "alg1")
 
