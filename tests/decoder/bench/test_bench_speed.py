@@ -205,7 +205,7 @@ def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(tiny_models: Ti
 
 
 def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(tiny_models: TinyModels) -> None:
-    config = RunConfig(max_new_tokens=12, temperature=1.2)
+    config = RunConfig(max_new_tokens=6, temperature=1.2)
     report = measure_texts(on_texts(tiny_models.pair("neox"), repeats=1, config=config), lambda _: None).report
     found = {row.name: row.same for row in report.rows}
     assert {name: same for name, same in found.items() if same is None} == dict.fromkeys(
@@ -223,7 +223,8 @@ def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(t
 
 
 def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyModels) -> None:
-    job = on_texts(tiny_models.pair("wide-target"), methods=("dynatree",), repeats=1)
+    brief = RunConfig(max_new_tokens=5)
+    job = on_texts(tiny_models.pair("wide-target"), methods=("dynatree",), config=brief, repeats=1)
     assert all(row.same == 2 for row in measure_texts(job, lambda _: None).report.rows)
 
 
