@@ -20,7 +20,7 @@ from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels
 
 PROMPT = [5, 9, 17, 40, 3, 8, 61, 22]
-T = 24
+T = 16
 TIMES = ("prefill_s", "first_round_s", "decode_s", "draft_s", "verify_s", "commit_s")
 TREE = DynaTree(d0=3, d_max=5)
 RULES: dict[str, dict[str, Rules]] = {

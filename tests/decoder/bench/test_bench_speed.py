@@ -54,7 +54,7 @@ def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
         "draft": str(pair.draft),
         "device": "cpu",
         "dtype": "float32",
-        "repeats": 2,
+        "repeats": 1,
     }
     return OnTexts(**given | changes)
 
@@ -69,7 +69,7 @@ def test_every_method_and_all_baselines_are_measured_on_every_prompt(done: Done[
     names += [f"assisted {name}" for name in ASSISTED]
     names += [f"prompt lookup {count}" for count in LOOKED_UP]
     assert [row.name for row in done.report.rows] == names
-    assert len(done.report.samples) == len(names) * 2 * 2
+    assert len(done.report.samples) == len(names) * 2
     assert not done.interrupted
 
 
@@ -186,7 +186,6 @@ def test_what_was_not_measured_is_a_dash(tiny_models: TinyModels) -> None:
         tiny_models.pair("neox"),
         methods=("linear",),
         with_baselines=False,
-        repeats=1,
         config=RunConfig(max_new_tokens=2),
     )
     found = measure_texts(job, lambda _: None).report
@@ -197,7 +196,7 @@ def test_what_was_not_measured_is_a_dash(tiny_models: TinyModels) -> None:
 
 
 def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(tiny_models: TinyModels) -> None:
-    job = on_texts(tiny_models.pair("neox"), methods=("ar",), repeats=1, config=RunConfig(max_new_tokens=1))
+    job = on_texts(tiny_models.pair("neox"), methods=("ar",), config=RunConfig(max_new_tokens=1))
     found = {row.name: row for row in measure_texts(job, lambda _: None).report.rows}
     assert found["ar"].tokens_per_second is not None
     assert found["generate static"].tokens_per_second is None
@@ -205,8 +204,8 @@ def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(tiny_models: Ti
 
 
 def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(tiny_models: TinyModels) -> None:
-    config = RunConfig(max_new_tokens=12, temperature=1.2)
-    report = measure_texts(on_texts(tiny_models.pair("neox"), repeats=1, config=config), lambda _: None).report
+    config = RunConfig(max_new_tokens=6, temperature=1.2)
+    report = measure_texts(on_texts(tiny_models.pair("neox"), config=config), lambda _: None).report
     found = {row.name: row.same for row in report.rows}
     assert {name: same for name, same in found.items() if same is None} == dict.fromkeys(
         (
@@ -223,7 +222,8 @@ def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(t
 
 
 def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyModels) -> None:
-    job = on_texts(tiny_models.pair("wide-target"), methods=("dynatree",), repeats=1)
+    brief = RunConfig(max_new_tokens=5)
+    job = on_texts(tiny_models.pair("wide-target"), methods=("dynatree",), config=brief)
     assert all(row.same == 2 for row in measure_texts(job, lambda _: None).report.rows)
 
 
@@ -336,7 +336,7 @@ def test_prompts_that_do_not_fit_are_refused(tiny_models: TinyModels) -> None:
 
 
 def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels) -> None:
-    texts = on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False)
+    texts = on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False, repeats=2)
     found = measure_texts(texts, lambda _: None, interrupted_after(3))
     assert found.interrupted
     assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
@@ -398,9 +398,7 @@ def test_a_new_peak_knows_nothing_of_what_was_given_back(blocks: int) -> None:
 
 
 def test_exactness_is_measured_beside_the_same_without_it(tiny_models: TinyModels) -> None:
-    job = on_texts(
-        tiny_models.pair("gpt2"), methods=("dynatree",), dtype="bfloat16", exact=True, repeats=1, with_baselines=False
-    )
+    job = on_texts(tiny_models.pair("gpt2"), methods=("dynatree",), dtype="bfloat16", exact=True, with_baselines=False)
     report = measure_texts(job, lambda _: None).report
     assert report.setup.exact
     assert [(row.name, row.group) for row in report.rows] == [
@@ -420,7 +418,7 @@ def test_exactness_is_measured_beside_the_same_without_it(tiny_models: TinyModel
 
 def test_lookups_are_measured_beside_those_of_transformers(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
-    job = on_texts(pair, draft="lookup", methods=("linear",), settings={"linear": {"3": Linear(3)}}, repeats=1)
+    job = on_texts(pair, draft="lookup", methods=("linear",), settings={"linear": {"3": Linear(3)}})
     report = measure_texts(job, lambda _: None).report
     found = {row.name: row for row in report.rows}
     assert list(found) == [
@@ -438,7 +436,7 @@ def test_lookups_are_measured_beside_those_of_transformers(tiny_models: TinyMode
 
 def test_what_lookups_bring_to_auto_is_told(tiny_models: TinyModels) -> None:
     settings = {"auto": {"": Auto(), "no lookup": Auto(lookup=False)}}
-    job = on_texts(tiny_models.pair("neox"), methods=("auto",), settings=settings, with_baselines=False, repeats=1)
+    job = on_texts(tiny_models.pair("neox"), methods=("auto",), settings=settings, with_baselines=False)
     report = measure_texts(job, lambda _: None).report
     assert [row.name for row in report.rows] == ["ar", "auto", "auto no lookup"]
     assert ("auto", "auto no lookup") in [(found.name, found.than) for found in report.comparisons]

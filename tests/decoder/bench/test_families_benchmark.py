@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -52,32 +52,19 @@ def test_models_have_equal_numbers_of_weights() -> None:
     assert all(40e6 < count < 75e6 for count in counts)
 
 
-def test_every_model_is_measured_after_every_text_in_every_repeat(tmp_path: Path, said: list[str]) -> None:
-    assert run(tmp_path) == 0
-    found = turns(tmp_path)
-    assert {(turn.model, turn.tokens, turn.repeat) for turn in found} == {
-        (kind.name, tokens, repeat) for kind in FEW for tokens in (20, 40) for repeat in range(2)
-    }
-    assert len(found) == 16
-    assert all(min(turn.row_s, turn.chain_s, turn.tree_s, turn.kept_s, turn.replayed_s) > 0 for turn in found)
-    assert said[-2:] == ["100% 16 of 16 turns", f"wrote {tmp_path / 'report.md'}"]
+class Resumed(NamedTuple):
+    """A run that was interrupted after six turns and then completed."""
+
+    output: Path
+    first: list[Turn]
+    """Turns before the interruption."""
+    said: list[str]
+    """Lines of the second part."""
 
 
-def test_full_attention_is_compared_with_itself_and_windows_with_a_ring_buffer(tmp_path: Path, said: list[str]) -> None:
-    run(tmp_path)
-    assert cells(tmp_path, "Times after 40 tokens", "full")[2::2][:3] == ["1.00, 1.00 to 1.00"] * 3
-    memory = {kind.name: cells(tmp_path, "Memory of caches, in MB", kind.name) for kind in FEW}
-    assert memory["full"][-2] == memory["full, native"][-2] == "1.00"
-    by_model = {turn.model: turn for turn in turns(tmp_path) if turn.tokens == 40}
-    assert by_model["windows"].ring_bytes == by_model["full"].cache_bytes * WINDOW // (40 + len(families.TREE))
-    assert memory["full"][-1] == "-"
-    assert said
-
-
-def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(
-    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = families._said
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    output, lines, right = tmp_path_factory.mktemp("resumed"), list[str](), families._said
 
     def interrupting(steps: Iterator[Progress]) -> Iterator[Progress]:
         for step in right(steps):
@@ -85,17 +72,44 @@ def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(
             if step.line == "6 of 16 turns":
                 raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(families, "_said", interrupting)
-        assert run(tmp_path) == 130
-    first = turns(tmp_path)
-    assert len(first) == 6
-    assert run(tmp_path) == 0
-    assert turns(tmp_path)[:6] == first
-    assert len(turns(tmp_path)) == 16
-    said.clear()
-    assert run(tmp_path) == 0
-    assert said == [f"wrote {tmp_path / 'report.md'}"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(families, "say", lines.append)
+        with patch.context() as interrupted:
+            interrupted.setattr(families, "_said", interrupting)
+            assert run(output) == 130
+        first = turns(output)
+        lines.clear()
+        assert run(output) == 0
+    return Resumed(output, first, lines)
+
+
+def test_every_model_is_measured_after_every_text_in_every_repeat(resumed: Resumed) -> None:
+    found = turns(resumed.output)
+    assert {(turn.model, turn.tokens, turn.repeat) for turn in found} == {
+        (kind.name, tokens, repeat) for kind in FEW for tokens in (20, 40) for repeat in range(2)
+    }
+    assert len(found) == 16
+    assert all(min(turn.row_s, turn.chain_s, turn.tree_s, turn.kept_s, turn.replayed_s) > 0 for turn in found)
+    assert resumed.said[-2:] == ["100% 16 of 16 turns", f"wrote {resumed.output / 'report.md'}"]
+
+
+def test_full_attention_is_compared_with_itself_and_windows_with_a_ring_buffer(resumed: Resumed) -> None:
+    assert cells(resumed.output, "Times after 40 tokens", "full")[2::2][:3] == ["1.00, 1.00 to 1.00"] * 3
+    memory = {kind.name: cells(resumed.output, "Memory of caches, in MB", kind.name) for kind in FEW}
+    assert memory["full"][-2] == memory["full, native"][-2] == "1.00"
+    by_model = {turn.model: turn for turn in turns(resumed.output) if turn.tokens == 40}
+    assert by_model["windows"].ring_bytes == by_model["full"].cache_bytes * WINDOW // (40 + len(families.TREE))
+    assert memory["full"][-1] == "-"
+
+
+def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(
+    resumed: Resumed, said: list[str]
+) -> None:
+    assert len(resumed.first) == 6
+    assert turns(resumed.output)[:6] == resumed.first
+    assert len(turns(resumed.output)) == 16
+    assert run(resumed.output) == 0
+    assert said == [f"wrote {resumed.output / 'report.md'}"]
 
 
 def test_a_log_of_other_models_is_refused_in_one_line(tmp_path: Path, said: list[str]) -> None:

@@ -1,7 +1,5 @@
 """The network, its objective, and training on roots with a known best shape."""
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,13 +19,22 @@ from decoder.selector.stored import SelectorInfo, read, write
 from decoder.selector.train import Recipe, bases, chosen, gain, train
 from tests.decoder.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
-RECIPE = Recipe("specinfer", epochs=20)
+RECIPE, BRIEF = Recipe("specinfer", epochs=14), Recipe("specinfer", epochs=8)
+FEW = 240
+"""Number of roots of a brief training."""
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
     file = tmp_path_factory.mktemp("trained") / "selector.safetensors"
     return file, [epoch.loss for epoch in train(made_roots(), manifest(), RECIPE, file)]
+
+
+@pytest.fixture(scope="module")
+def brief(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    """A training on few roots that was not interrupted."""
+    file = tmp_path_factory.mktemp("brief") / "selector.safetensors"
+    return file, [epoch.loss for epoch in train(made_roots(FEW), manifest(), BRIEF, file)]
 
 
 def assert_same(one: Path, other: Path) -> None:
@@ -129,43 +136,17 @@ def test_training_needs_labels_of_its_verifier(tmp_path: Path) -> None:
 
 
 def test_training_that_was_stopped_ends_where_it_would_have_ended(
-    tmp_path: Path, trained: tuple[Path, list[float]]
+    tmp_path: Path, brief: tuple[Path, list[float]]
 ) -> None:
+    """A generator that is suspended for ever has written as much as a killed process."""
     file = tmp_path / "selector.safetensors"
-    for epoch in train(made_roots(), manifest(), RECIPE, file):
-        if epoch.number == 10:
-            break
+    stopped = train(made_roots(FEW), manifest(), BRIEF, file)
+    assert [next(stopped).number for _ in range(4)] == [1, 2, 3, 4]
     assert not file.exists()
-    rest = list(train(made_roots(), manifest(), RECIPE, file))
-    assert [epoch.number for epoch in rest] == list(range(11, 21))
-    assert [epoch.loss for epoch in rest] == trained[1][10:]
-    assert_same(file, trained[0])
-
-
-def test_training_goes_on_after_a_kill(tmp_path: Path, trained: tuple[Path, list[float]]) -> None:
-    file = tmp_path / "selector.safetensors"
-    program = f"""
-import sys
-sys.path.append({str(Path(__file__).parents[3])!r})
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from decoder.selector.train import Recipe, train
-from tests.decoder.selector.made_roots import made_roots, manifest
-for epoch in train(made_roots(), manifest(), Recipe("specinfer", epochs=20), Path({str(file)!r})):
-    print(epoch.number, flush=True)
-"""
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) == 5:
-            process.kill()
-            break
-    process.wait()
-    process.stdout.close()
-    rest = [epoch.number for epoch in train(made_roots(), manifest(), RECIPE, file)]
-    assert 1 < rest[0] <= 20
-    assert_same(file, trained[0])
+    rest = list(train(made_roots(FEW), manifest(), BRIEF, file))
+    assert [epoch.number for epoch in rest] == [5, 6, 7, 8]
+    assert [epoch.loss for epoch in rest] == brief[1][4:]
+    assert_same(file, brief[0])
 
 
 def test_choosing_takes_well_under_a_tenth_of_a_round() -> None:

@@ -26,7 +26,7 @@ def test_they_fit_the_embedded_pair_and_are_small(engine: Engine) -> None:
 
 @pytest.mark.parametrize("verifier", ["specinfer", "traversal"])
 def test_their_choices_differ_from_round_to_round(engine: Engine, verifier: str) -> None:
-    run = RunConfig(("delayed",), 120, temperature=0.6, delayed=Delayed(verifier, "selector"))
+    run = RunConfig(("delayed",), 48, temperature=0.6, delayed=Delayed(verifier, "selector"))
     events = decode(engine, "The old man put down his lantern and looked at the boy.", run)
     rounds = [event for event in events if isinstance(event, Round)]
     assert len({max(depths(event.parents)) for event in rounds[1:]}) > 1

@@ -26,7 +26,7 @@ SHORT = RunConfig(max_new_tokens=6)
 
 def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
     pair = tiny_models.pair("neox")
-    job = OnPrompts(PROMPTS, SHORT, 0.05, target=str(pair.target), draft=str(pair.draft), device="cpu", dtype="float32")
+    job = OnPrompts(PROMPTS, SHORT, 0.03, target=str(pair.target), draft=str(pair.draft), device="cpu", dtype="float32")
     return replace(job, **changes)
 
 
@@ -59,7 +59,7 @@ def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, lis
 
 
 def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> None:
-    found, seen = run(on(tiny_models, minutes=0.2), stopped_after=2)
+    found, seen = run(on(tiny_models, minutes=0.1), stopped_after=2)
     assert sum(progress.state.current is not None and not progress.checking for progress in seen) == 2
     assert found.checked.texts >= FEWEST
 

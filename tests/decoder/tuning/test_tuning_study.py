@@ -59,7 +59,7 @@ def test_a_setting_of_unknown_worth_is_no_lesson() -> None:
 def test_a_database_keeps_what_was_found(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
     with database(url) as storage:
-        best = max(played(Study(TREE, 0, storage, "pair"), 25), key=lambda rules: -abs(rules.n_max - 12))
+        best = max(played(Study(TREE, 0, storage, "pair"), 10), key=lambda rules: -abs(rules.n_max - 12))
     with database(url) as storage:
         again = Study(TREE, 1, storage, "pair")
         assert played(again, 2)[1].n_max == best.n_max

@@ -24,7 +24,17 @@ from decoder.bench.paper.summary import report
 from decoder.bench.record_log import RecordLog
 from decoder.errors import ConfigError, PromptError
 from tests import tiny
-from tests.decoder.bench.paper.tiny_measurements import BOOKS, EXTENT, KNOWN_COSTS, TEXTS, WIKITEXT, done, job, readied
+from tests.decoder.bench.paper.tiny_measurements import (
+    BOOKS,
+    EXTENT,
+    KNOWN_COSTS,
+    REPEATED,
+    TEXTS,
+    WIKITEXT,
+    done,
+    job,
+    readied,
+)
 from tests.decoder.makers import TinyModels
 
 ONE = replace(EXTENT, experiments=("main",), lanes=("linear K=4",), warm_up=0)
@@ -51,8 +61,16 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tiny_models: TinyModels, log: Path) -> Prepared:
-    return done(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log))
+def shares() -> list[float]:
+    """The progress of `whole` after each of its steps."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_models: TinyModels, log: Path, shares: list[float]) -> Prepared:
+    with prepared(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log), unheard) as ready:
+        shares += [each.share for each in measure(ready, unheard)]
+        return ready
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +149,8 @@ def test_what_is_complete_is_not_measured_again(tiny_models: TinyModels, whole: 
     assert log.read_bytes() == before
 
 
-def test_progress_rises_to_the_end(tiny_models: TinyModels) -> None:
-    ready = readied(job(tiny_models.pair("neox"), EXTENT), unheard)
-    shares = [each.share for each in measure(ready, unheard)]
+def test_progress_rises_to_the_end(whole: Prepared, shares: list[float]) -> None:
+    assert len(shares) > len(blocks_of(whole.log))
     assert shares == sorted(shares)
     assert 0 < shares[0] < 0.1
     assert shares[-2] == pytest.approx(1.0)
@@ -152,7 +169,7 @@ def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, who
 
 
 def after_a_kill(arguments: list[str], log: Path, blocks: int, delay_s: float) -> int:
-    """Kills the process `delay_s` after the log has `blocks` blocks, if it still runs; returns its exit code."""
+    """Kills the process `delay_s` after the log has `blocks` blocks; returns its exit code."""
     process = subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until:
@@ -167,15 +184,13 @@ def after_a_kill(arguments: list[str], log: Path, blocks: int, delay_s: float) -
 def test_kills_at_any_time_lose_and_repeat_nothing(tiny_models: TinyModels, tmp_path: Path) -> None:
     pair, log, random = tiny_models.pair("neox"), tmp_path / "log.jsonl", Random(0)
     arguments = [sys.executable, "-m", "tests.decoder.bench.paper.tiny_measurements", str(pair.target), str(pair.draft)]
-    kept: list[Block] = []
-    for blocks in (3, 1000):
-        code = after_a_kill([*arguments, str(log)], log, len(kept) + blocks, random.uniform(0, 0.05))
-        assert code == (0 if blocks == 1000 else -signal.SIGKILL)
-        again = blocks_of(RecordLog(log, FORMAT))
-        assert again[: len(kept)] == kept
-        kept = again
-    request = [(number, prompt, repeat) for number in range(2) for prompt in range(2) for repeat in range(2)]
-    assert sorted(places(kept)) == request
+    assert after_a_kill([*arguments, str(log)], log, 3, random.uniform(0, 0.05)) == -signal.SIGKILL
+    kept = blocks_of(RecordLog(log, FORMAT))
+    assert len(kept) >= 3
+    whole = blocks_of(done(job(pair, REPEATED, log=log)).log)
+    assert whole[: len(kept)] == kept
+    request = [(number, prompt, repeat) for number in range(2) for prompt in range(2) for repeat in range(3)]
+    assert sorted(places(whole)) == request
 
 
 def test_texts_go_on_behind_the_end_of_text(tiny_models: TinyModels) -> None:

@@ -10,6 +10,8 @@ from decoder.bench.paper.report import PaperReport
 from decoder.bench.sampling.request import Place
 from tests.decoder.bench.paper.reports import paper_report, request
 
+CASES = 120
+
 
 def course(report: PaperReport) -> Course:
     return next(courses(report, "main"))
@@ -89,11 +91,12 @@ def test_a_spread_is_taken_anew_in_every_sample() -> None:
     assert found.low < 1 < found.value
 
 
-@pytest.mark.parametrize("prompts", [5, 10, 20])
+@pytest.mark.parametrize("prompts", [5, 20])
 def test_the_interval_of_a_spread_holds_the_truth_in_95_of_100_cases(prompts: int) -> None:
+    """An interval that holds the truth in 85 of 100 cases fails with a probability of more than 99 %."""
     draw = np.random.default_rng(1)
     held = 0
-    for _ in range(200):
+    for _ in range(CASES):
         over, under = (
             {Place(0, "x", n): float(value) for n, value in enumerate(draw.normal(size=prompts))} for _ in "ab"
         )
@@ -102,4 +105,4 @@ def test_the_interval_of_a_spread_holds_the_truth_in_95_of_100_cases(prompts: in
         assert found.low is not None
         assert found.high is not None
         held += found.low <= 1 <= found.high
-    assert held >= 0.94 * 200
+    assert held >= 0.94 * CASES

@@ -4,20 +4,22 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import header
 from decoder.bench.paper.experiments import Extent
 from decoder.bench.paper.job import OnPaper, Prepared, measure, prepared
 from decoder.bench.paper.records import CostCurve
-from tests import tiny
+
+if TYPE_CHECKING:
+    from tests import tiny  # it imports transformers' models, which the killed process does not need
 
 TEXTS = ("The tree grows where the draft is sure", "A small model guesses", "Nothing is lost: the text")
 WIKITEXT = TextSet(name="wikitext", title="Some texts", stands_for="WikiText-2", prompts=TEXTS)
 BOOKS = TextSet(name="books", title="Some books", stands_for="PG-19", prompts=TEXTS[::-1])
 EXTENT = Extent(
-    lanes=("linear K=4", "phase 2", "phase 3"),
+    lanes=("linear K=4", "phase 3"),
     prompts=2,
     length=12,
     lengths=(4, 9, 100),
@@ -34,11 +36,19 @@ EXTENT = Extent(
 )
 
 
-def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper:
+REPEATED = replace(EXTENT, experiments=("main",), repeats=3, warm_up=0)
+"""The experiment that a test kills and then completes."""
+
+
+def job(pair: "tiny.TinyPair", extent: Extent = EXTENT, **changes: Any) -> OnPaper:
+    return on_files(pair.target, pair.draft, extent, **changes)
+
+
+def on_files(target: Path, draft: Path, extent: Extent, **changes: Any) -> OnPaper:
     given: dict[str, Any] = {
         "text_sets": (WIKITEXT, BOOKS),
-        "target": str(pair.target),
-        "draft": str(pair.draft),
+        "target": str(target),
+        "draft": str(draft),
         "device": "cpu",
         "dtype": "float32",
     }
@@ -66,8 +76,7 @@ def main() -> None:
     """Measures the pair that the command line names, for a test that kills this process."""
     vars(header)["cost_curve"] = lambda *_: KNOWN_COSTS
     target, draft, log = map(Path, sys.argv[1:])
-    extent = replace(EXTENT, experiments=("main",), prompts=2, repeats=2, warm_up=0)
-    done(job(tiny.TinyPair(target, draft), extent, log=log))
+    done(on_files(target, draft, REPEATED, log=log))
 
 
 if __name__ == "__main__":

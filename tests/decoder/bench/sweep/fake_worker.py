@@ -19,7 +19,7 @@ def main(url: str, log: str, measure_s: str, grace_s: str) -> int:
         return fake_result(setting)
 
     try:
-        work(sweep_in(url, grace_s=int(grace_s)), measure)
+        work(sweep_in(url, grace_s=float(grace_s)), measure)
     except DecoderError as error:
         sys.stderr.write(f"dynatui: {error}\n")
         return error.exit_code

@@ -20,7 +20,7 @@ from decoder.bench.sweep.trials import Sweep, joined, make
 PROGRAM = Path(__file__).with_name("fake_worker.py")
 ROOT = Path(__file__).parents[4]
 AXES = {"D": (3, 4, 5), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
-HEARTBEAT_S, GRACE_S = 1, 4
+HEARTBEAT_S, GRACE_S = 0.5, 2.0
 NEVER_S = 1000
 """A grace so long that no worker is considered dead while it waits for its turn."""
 
@@ -93,7 +93,7 @@ def sqlite_in(folder: Path) -> str:
 class FakeWorker:
     """A worker process with a fake measurement."""
 
-    def __init__(self, url: str, log: Path, measure_s: float = 0.02, grace_s: int = GRACE_S) -> None:
+    def __init__(self, url: str, log: Path, measure_s: float = 0.02, grace_s: float = GRACE_S) -> None:
         self._log = log
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAM), url, str(log), str(measure_s), str(grace_s)],

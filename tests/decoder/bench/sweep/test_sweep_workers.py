@@ -58,8 +58,8 @@ def test_two_workers_share_one_database(database: str, log: Path, tmp_path: Path
 
 
 def test_workers_that_start_at_the_same_moment_measure_each_setting_once(database: str, log: Path) -> None:
-    workers = [FakeWorker(database, log, 0.01, NEVER_S) for _ in range(4)]
-    assert [worker.ended() for worker in workers] == [(0, "")] * 4
+    workers = [FakeWorker(database, log, 0.01, NEVER_S) for _ in range(3)]
+    assert [worker.ended() for worker in workers] == [(0, "")] * 3
     assert finished(database) == dict.fromkeys(SETTINGS, 1)
     assert sorted(header(log)) == sorted(SETTINGS)
 
@@ -90,7 +90,7 @@ def test_a_server_that_goes_away_is_one_line_and_no_result_is_kept_by_half(serve
 
 
 def test_a_server_that_is_away_for_a_moment_costs_nothing(server: Server, log: Path) -> None:
-    worker = FakeWorker(server.url, log, 4)
+    worker = FakeWorker(server.url, log, 3)
     worker.wait_for_measurements(1)
     server.stop()
     server.start()

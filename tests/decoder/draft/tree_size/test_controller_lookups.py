@@ -128,9 +128,9 @@ def test_without_a_draft_it_goes_by_lookups_too() -> None:
 @pytest.mark.parametrize(("behind", "least"), [(None, 0.98), (1, 0.94)])
 def test_a_text_of_chance_is_hardly_slower_than_plain_decoding(behind: int | None, least: float) -> None:
     """A draft that is always wrong takes a fifth of a plain round, so drafting alone loses some time."""
-    text = Text(random_text, behind=behind).decode(3000)
+    text = Text(random_text, behind=behind).decode(1500)
     assert text.rate > least
-    assert text.ways.count("plain") > 2000
+    assert text.ways.count("plain") > 1000
 
 
 def test_now_and_then_a_round_is_plain_so_that_its_cost_is_known() -> None:

@@ -88,33 +88,24 @@ def test_that_a_choice_which_never_rests_loses_much_would_be_noticed() -> None:
     assert World(HOPELESS).rate(Texts().begin(), 256, choose=lambda deepest: Plan(min(4, deepest), 8)) < 0.7
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("hit", [HALF, 0.7, GOOD, 0.95])
+@pytest.mark.parametrize(("hit", "seed"), [(HALF, 0), (0.7, 1), (GOOD, 2), (0.95, 0)])
 def test_the_choice_comes_near_the_best_size(hit: float, seed: int) -> None:
     world = World(hit)
     plans = [Plan(depth, nodes) for depth in (1, 2, 4, 8, 12) for nodes in (4, 16, 64)]
-    best = max(world.rate(Texts().begin(), 2000, seed, lambda _, plan=plan: plan) for plan in plans)  # type: ignore[misc]
-    assert world.rate(Texts().begin(), 2000, seed) > 0.85 * best
+    best = max(world.rate(Texts().begin(), 1000, seed, lambda _, plan=plan: plan) for plan in plans)  # type: ignore[misc]
+    assert world.rate(Texts().begin(), 1000, seed) > 0.85 * best
 
 
 FORMER = {
-    (0.0, 0.02, 0.0): 0.988,
     (0.0, 0.1, 0.0): 0.985,
     (0.0, 0.1, 0.05): 0.961,
-    (0.0, 0.3, 0.0): 0.981,
-    (0.0, 1.0, 0.0): 0.997,
     (0.2, 0.02, 0.0): 1.076,
-    (0.2, 0.1, 0.0): 0.995,
-    (0.2, 0.1, 0.05): 0.955,
     (0.2, 0.3, 0.0): 0.984,
-    (0.2, 1.0, 0.0): 0.998,
     (0.5, 0.02, 0.0): 1.629,
     (0.5, 0.1, 0.0): 1.341,
     (0.5, 0.1, 0.05): 0.979,
     (0.5, 0.3, 0.0): 1.044,
-    (0.5, 1.0, 0.0): 0.998,
     (0.7, 0.02, 0.0): 2.522,
-    (0.7, 0.1, 0.0): 1.845,
     (0.7, 0.1, 0.05): 1.324,
     (0.7, 0.3, 0.0): 1.281,
     (0.7, 1.0, 0.0): 0.999,
@@ -122,7 +113,6 @@ FORMER = {
     (0.85, 0.1, 0.0): 2.646,
     (0.85, 0.1, 0.05): 1.688,
     (0.85, 0.3, 0.0): 1.588,
-    (0.85, 1.0, 0.0): 0.999,
 }
 """(acceptance probability, time of a level, time of a row) -> tokens per second with earlier rules for devices."""
 
