@@ -27,6 +27,7 @@ from decoder.session.cuda_graph.static_shapes import beam, shape, slots
 from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledDeviceVerifier
 from decoder.verify.greedy import GreedyVerifier
+from decoder.verify.verifier import DeviceVerifier
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
@@ -229,7 +230,11 @@ def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str,
         moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft_model)
     )
     state = DeviceState(META, 512)
-    verifiers = GreedyVerifier(), CoupledDeviceVerifier(truncates=False), CoupledDeviceVerifier(truncates=True)
+    verifiers: list[DeviceVerifier] = [
+        GreedyVerifier(),
+        CoupledDeviceVerifier(truncates=False),
+        CoupledDeviceVerifier(truncates=True),
+    ]
     sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
     layouts = [Layout(size, engine.pair.vocabulary, META) for size in sizes]
     every = family == "neox" and not by_module
