@@ -1,6 +1,6 @@
 """In exact mode a row has the same bits in every pass, so near ties are always decided alike."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import cycle
@@ -477,13 +477,12 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(
     assert_alike(found)
 
 
-@pytest.fixture(scope="module")
-def by_module() -> Iterator[Callable[[str], Engine]]:
-    """A function that loads the embedded pair in exact mode by dtype; its models run as Hugging Face modules."""
+def by_module(dtype: str) -> Engine:
+    """The embedded pair in exact mode; its models run as Hugging Face modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
         patch.setattr(models, "native_on_cpu", lambda *_: None)
-        yield lambda dtype: load_pair(device="cpu", dtype=dtype, exact=True)
+        return load_pair(device="cpu", dtype=dtype, exact=True)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +493,7 @@ def by_module() -> Iterator[Callable[[str], Engine]]:
     ],
 )
 def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(
-    by_module: Callable[[str], Engine], dtype: str, methods: tuple[str, ...], count: int
+    dtype: str, methods: tuple[str, ...], count: int
 ) -> None:
     engine, config = by_module(dtype), RunConfig(methods, count, dynatree=DynaTree())
     ids = engine.pair.tokenizer(load.embedded()[4]).input_ids
