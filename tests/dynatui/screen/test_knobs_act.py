@@ -182,7 +182,8 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
 def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_path: Path) -> None:
     path, prompt = tmp_path / "live.jsonl", tmp_path / "prompt.txt"
     prompt.write_text("The captain went down to the harbour, and there he saw\n")
-    terminal = start_new("-m", "dynatui", "--prompt-file", str(prompt), "--record", str(path), size=(120, 40))
+    options = ("--prompt-file", str(prompt), "--record", str(path), "--max-new-tokens", "999")
+    terminal = start_new("-m", "dynatui", *options, size=(120, 40))
     live = Live(terminal, path)
     terminal.wait_for("Tree ─ round")
     for key in "[[[[[[[[]]]]]]]]=-==":

@@ -20,7 +20,7 @@ from decoder.bench.sweep.trials import Sweep, joined, make
 PROGRAM = Path(__file__).with_name("fake_worker.py")
 ROOT = Path(__file__).parents[4]
 AXES = {"D": (3, 4, 5), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
-HEARTBEAT_S, GRACE_S = 0.5, 2.0
+HEARTBEAT_S, GRACE_S = 1.0, 4.0
 NEVER_S = 1000
 """A grace so long that no worker is considered dead while it waits for its turn."""
 
