@@ -42,6 +42,8 @@ SLOW_S = 0.5
 """The cases of a function are slow if their mean duration is at least this."""
 WAITED_S = "waited_s"
 """Property of a test's report: seconds that the test waited for its turn because some tests run alone."""
+COLLECTED_EVERY = 50_000
+"""Number of new objects after which garbage is collected; Python's default is 700."""
 TAKE_LONG = ("statistical", "soak")
 """Marks of long tests: such a test runs only if -m names its mark."""
 
@@ -141,9 +143,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exempts imported objects from garbage collection, because scanning them takes a fifth of the tests' time."""
+    """Exempts imported objects from garbage collection, because scanning them takes a fifth of the tests' time, and
+    collects less often than by default, which takes a tenth of the rest.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECTED_EVERY)
 
 
 @pytest.fixture(scope="session")
