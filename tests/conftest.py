@@ -143,8 +143,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exempts imported objects from garbage collection, because scanning them takes a fifth of the tests' time, and
-    collects less often than by default, which takes a tenth of the rest.
+    """Exempts imported objects from garbage collection, because scanning them takes a fifth of the tests' time. All
+    other objects are scanned less often than by default, which saves a tenth of the remaining time.
     """
     gc.collect()
     gc.freeze()

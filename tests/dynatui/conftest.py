@@ -25,7 +25,7 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def _warm() -> Iterator[WarmPython | None]:
-    """Nothing where processes cannot be adopted."""
+    """Server of processes with the program imported; None where a process cannot adopt another one's children."""
     if not sys.platform.startswith("linux"):
         yield None
         return

@@ -88,62 +88,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(language: str, code: str, folder: Path) -> tuple[int, str]:
     """Exit code and output of a command; a command that occurs on several pages runs only once.
 
-    A line of bash without a prompt of its own decodes a short text.
+    A single command of dynatui runs in this process, unless it starts other processes. A line of bash without a prompt
+    of its own decodes a short text.
     """
+    words = shlex.split(code) if language == "bash" else []
     with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        if language == "python":
-            return in_a_process(sys.executable, "-c", code)
-        if "--prompt" not in code:
+        if words and "--prompt" not in code:
             for name, value in SHORT_TEXT.items():
                 patch.setenv(name, value)
-        return shell(code, patch)
-
-
-def shell(line: str, patch: pytest.MonkeyPatch) -> tuple[int, str]:
-    """Runs commands joined by `&&`; those of dynatui run in this process, unless they start other processes."""
-    status, said = 0, ""
-    for command in line.split(" && "):
-        if assigned := re.fullmatch(r"(\w+)=\$\((.*)\)", command):
-            name, inner = assigned.groups()
-            status, more = in_a_process("bash", "-euo", "pipefail", "-c", f"{inner} > value")
-            patch.setenv(name, Path("value").read_text(encoding="utf-8").strip())
-        elif (words := shlex.split(os.path.expandvars(command))) and runs_here(words):
-            status, more = in_this_process(words, patch)
-        else:
-            status, more = in_a_process("bash", "-euo", "pipefail", "-c", command)
-        said += more
-        if status:
-            break
-    return status, said
-
-
-def runs_here(words: list[str]) -> bool:
-    """Whether a command is dynatui's, perhaps with `echo` before it, and starts no other process."""
-    rest = words[3:] if words[0] == "echo" else words
-    return rest[0] == "dynatui" and "|" not in rest and ("--tensor-parallel" not in rest or "doctor" in rest)
-
-
-def in_this_process(words: list[str], patch: pytest.MonkeyPatch) -> tuple[int, str]:
-    typed, file = "", ""
-    if words[0] == "echo":
-        _, typed, _, *words = words
-    if ">" in words:
-        *words, _, file = words
-    patch.setattr(sys, "stdin", TextIOWrapper(BytesIO(f"{typed}\n".encode()), "utf-8"))
-    out, errors = (TextIOWrapper(BytesIO(), "utf-8") for _ in range(2))
-    with redirect_stdout(out), redirect_stderr(errors):
-        status = cli.main(words[1:])
-    printed, said = ((stream.seek(0), stream.read())[1] for stream in (out, errors))
-    if file:
-        Path(file).write_text(printed, encoding="utf-8")
-    return status, printed + said
-
-
-def in_a_process(*command: str) -> tuple[int, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+        if words[:1] == ["dynatui"] and not {"|", ">", "&&", "--tensor-parallel"} & set(words):
+            said = TextIOWrapper(BytesIO(), "utf-8")
+            with redirect_stdout(said), redirect_stderr(said):
+                status = cli.main(words[1:])
+            said.seek(0)
+            return status, said.read()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        program = [sys.executable, "-c"] if language == "python" else ["bash", "-euo", "pipefail", "-c"]
+        done = subprocess.run([*program, code], env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("block", PROGRAM_BLOCKS, ids=lambda block: f"{block.page}: {block.code.splitlines()[0]}")

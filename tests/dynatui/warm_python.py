@@ -112,7 +112,7 @@ def _next_process(connection: socket.socket) -> tuple[list[str], str, dict[str, 
 
 
 def _take(terminal: int) -> None:
-    """Makes the terminal the process's own, with the three standard streams."""
+    """Makes this the controlling terminal, and opens the three standard streams on it."""
     os.setsid()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
     for descriptor in range(3):

@@ -367,6 +367,14 @@ def test_a_torch_that_cannot_be_imported_is_a_panel(start_new: Start, tmp_path: 
     assert_left_clean(terminal)
 
 
+def test_a_model_that_is_not_there_is_a_panel(start: Start) -> None:
+    terminal = start("-m", "dynatui", "--target", "/no/such/target", "--draft", "/no/such/draft")
+    assert "R tries again" in terminal.wait_for("no folder /no/such/target")
+    terminal.send("q")
+    assert terminal.end() == 3
+    assert_left_clean(terminal)
+
+
 TAKEN = 'import dynatui.screen.commands.record as keep; keep.new_recording_path = lambda: Path("taken.jsonl")'
 
 
