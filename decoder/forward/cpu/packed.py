@@ -1,8 +1,9 @@
 """Matrix products with weights packed for this CPU. Only this module uses undocumented operators of torch.
 
 With plain weights, the time of a product grows with the number of rows, so that verifying a draft tree is slower than
-plain decoding; with packed weights, eight rows take little longer than one row. If torch or the CPU lacks an operator,
-the next best operator is used, and in the last resort the public `linear`.
+plain decoding; with packed weights, eight rows take little longer than one row. A single row is read faster from plain
+weights on some CPUs, so both layouts are kept there. If torch or the CPU lacks an operator, the next best operator is
+used, and in the last resort the public `linear`.
 """
 
 import functools
@@ -17,8 +18,14 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""Sizes of the speed trial. The weights exceed a core's caches; there are as many rows as in the verification of a
-small tree.
+"""Sizes of the speed trials. The weights exceed a core's caches; `TRIAL_ROWS` is the number of rows in the verification
+of a small tree.
+"""
+ROW_GAIN = 0.95
+"""Weights are kept in a second layout only if a product of one row then takes less than this fraction of its time."""
+ROW_NUMBERS = 1 << 22
+"""Maximum number of weights of a matrix that is kept in two layouts. The time of products with larger matrices is worth
+several threads, which read packed weights faster.
 """
 
 
@@ -72,6 +79,34 @@ class OneDnnLinear:
             return residual.add_(self(rows))
         total: Tensor = self._sum(rows, residual, self._weight, self._bias, "add")
         return total
+
+
+class TwoLayoutLinear:
+    """A `Linear` in float32 with oneDNN's packed weights and, for a single row on one thread, transposed weights.
+
+    A product of one row takes as long as reading the weights. On one thread, torch's product may read transposed
+    weights faster than oneDNN reads packed weights; on several threads, oneDNN is faster.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        if dtype is not torch.float32:
+            raise NotImplementedError
+        self._packed = OneDnnLinear(weight, bias, dtype)
+        self._transposed = weight.to(dtype).t().contiguous()
+        self._bias = None if bias is None else bias.to(dtype)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """See `Linear`."""
+        if len(rows) > 1 or torch.get_num_threads() > 1:
+            return self._packed(rows)
+        return rows.mm(self._transposed) if self._bias is None else torch.addmm(self._bias, rows, self._transposed)
+
+    def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
+        """See `Linear`."""
+        if len(rows) > 1 or torch.get_num_threads() > 1 or residual.dtype is not torch.float32:
+            return self._packed.added_to(residual, rows)
+        total = residual.addmm_(rows, self._transposed)
+        return total if self._bias is None else total.add_(self._bias)
 
 
 class FbgemmLinear:
@@ -128,7 +163,9 @@ Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
     """A linear layer in the fastest form on this CPU, with weights in `dtype` or in a more precise dtype."""
-    for maker in (FbgemmLinear, OneDnnLinear):
+    two_layouts = dtype is torch.float32 and weight.numel() <= ROW_NUMBERS and second_layout_pays()
+    makers: tuple[Maker, ...] = (FbgemmLinear, *((TwoLayoutLinear,) if two_layouts else ()), OneDnnLinear)
+    for maker in makers:
         if works(maker, dtype):
             try:
                 return maker(weight, bias, dtype)
@@ -158,26 +195,44 @@ def works(maker: Maker, dtype: torch.dtype) -> bool:
 
 
 @functools.cache
-@torch.inference_mode()
 def bfloat16_pays() -> bool:
     """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per process."""
+    half_s, single_s = _trial_s((pack, torch.bfloat16), (pack, torch.float32), TRIAL_ROWS)
+    return half_s < single_s
+
+
+@functools.cache
+def second_layout_pays() -> bool:
+    """Whether `TwoLayoutLinear` is faster than `OneDnnLinear` for one row on one thread; the trial takes 0.1 s, once
+    per process.
+    """
+    if not (works(TwoLayoutLinear, torch.float32) and works(OneDnnLinear, torch.float32)):
+        return False
+    two_layouts_s, packed_s = _trial_s((TwoLayoutLinear, torch.float32), (OneDnnLinear, torch.float32), 1)
+    return two_layouts_s < ROW_GAIN * packed_s
+
+
+@torch.inference_mode()
+def _trial_s(one: tuple[Maker, torch.dtype], other: tuple[Maker, torch.dtype], rows: int) -> tuple[float, float]:
+    """Shortest times of products of `rows` rows with two kinds of layers, in seconds."""
     threads = torch.get_num_threads()
     # Only one thread is used: on busy cores, two threads would wait for each other and make the trial meaningless.
     torch.set_num_threads(1)
     try:
-        half, single = _layers(torch.bfloat16), _layers(torch.float32)
-        times = [(_seconds(half), _seconds(single)) for _ in range(TRIAL_REPEATS)]
+        layers = [_layers(*kind) for kind in (one, other)]
+        times = [[_seconds(each, rows) for each in layers] for _ in range(TRIAL_REPEATS)]
     finally:
         torch.set_num_threads(threads)
-    return min(half_s for half_s, _ in times) < min(single_s for _, single_s in times)
+    first_s, second_s = (min(column) for column in zip(*times, strict=True))
+    return first_s, second_s
 
 
-def _layers(dtype: torch.dtype) -> list[Linear]:
-    return [pack(torch.full((TRIAL_WIDTH, TRIAL_WIDTH), 0.01), None, dtype) for _ in range(TRIAL_LAYERS)]
+def _layers(make: Maker, dtype: torch.dtype) -> list[Linear]:
+    return [make(torch.full((TRIAL_WIDTH, TRIAL_WIDTH), 0.01), None, dtype) for _ in range(TRIAL_LAYERS)]
 
 
-def _seconds(layers: list[Linear]) -> float:
-    rows = torch.ones(TRIAL_ROWS, TRIAL_WIDTH)
+def _seconds(layers: list[Linear], count: int) -> float:
+    rows = torch.ones(count, TRIAL_WIDTH)
     start = time.perf_counter()
     for layer in layers:
         layer(rows)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu import packed
-from decoder.forward.cpu.packed import FbgemmLinear, Linear, OneDnnLinear, PublicLinear, pack, works
+from decoder.forward.cpu.packed import FbgemmLinear, Linear, OneDnnLinear, PublicLinear, TwoLayoutLinear, pack, works
 from decoder.system import device
 from decoder.system.device import choose_dtype
 
@@ -18,6 +18,7 @@ HALF = (torch.float16, torch.bfloat16)
 COMBINATIONS = [
     *((FbgemmLinear, dtype) for dtype in HALF),
     *((OneDnnLinear, dtype) for dtype in (torch.float32, *HALF)),
+    (TwoLayoutLinear, torch.float32),
     *((PublicLinear, dtype) for dtype in ROUNDING),
 ]
 CPU = torch.device("cpu")
@@ -138,9 +139,11 @@ def test_an_operator_that_is_right_is_used() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_tried_yet() -> Iterator[None]:
-    packed.bfloat16_pays.cache_clear()
+    for trial in (packed.bfloat16_pays, packed.second_layout_pays):
+        trial.cache_clear()
     yield
-    packed.bfloat16_pays.cache_clear()
+    for trial in (packed.bfloat16_pays, packed.second_layout_pays):
+        trial.cache_clear()
 
 
 @pytest.mark.parametrize(("pays", "chosen"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -160,9 +163,48 @@ def test_a_cpu_that_does_not_is_not_even_tried(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("half_s", "pays"), [(0.5, True), (2.0, False)])
 def test_the_faster_product_decides(monkeypatch: pytest.MonkeyPatch, half_s: float, pays: bool) -> None:  # noqa: FBT001
-    monkeypatch.setattr(packed, "_layers", lambda dtype: dtype)
-    monkeypatch.setattr(packed, "_seconds", lambda dtype: half_s if dtype is torch.bfloat16 else 1.0)
+    monkeypatch.setattr(packed, "_layers", lambda _, dtype: dtype)
+    monkeypatch.setattr(packed, "_seconds", lambda dtype, _: half_s if dtype is torch.bfloat16 else 1.0)
     assert packed.bfloat16_pays() == pays
+
+
+@pytest.mark.parametrize(("two_layouts_s", "kind"), [(0.8, TwoLayoutLinear), (0.97, OneDnnLinear)])
+def test_a_second_layout_is_kept_only_where_one_row_is_much_faster(
+    monkeypatch: pytest.MonkeyPatch, two_layouts_s: float, kind: type
+) -> None:
+    monkeypatch.setattr(packed, "works", lambda maker, _: maker is not FbgemmLinear)
+    monkeypatch.setattr(packed, "_layers", lambda maker, _: maker)
+    monkeypatch.setattr(packed, "_seconds", lambda maker, _: two_layouts_s if maker is TwoLayoutLinear else 1.0)
+    assert type(pack(*weights(8, 16), torch.float32)) is kind
+
+
+def test_a_large_matrix_has_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "second_layout_pays", lambda: True)
+    monkeypatch.setattr(packed, "ROW_NUMBERS", 8 * 16 - 1)
+    assert not isinstance(pack(*weights(8, 16), torch.float32), TwoLayoutLinear)
+
+
+@pytest.mark.skipif(not works(OneDnnLinear, torch.float32), reason="no oneDNN here")
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("threads", "rows_of_packed"), [(1, [2]), (3, [1, 2])])
+def test_packed_weights_serve_several_rows_and_several_threads(
+    monkeypatch: pytest.MonkeyPatch,
+    threads: int,
+    rows_of_packed: list[int],
+) -> None:
+    torch.set_num_threads(threads)
+    seen: list[int] = []
+    call = OneDnnLinear.__call__
+
+    def counted(layer: OneDnnLinear, given: Tensor) -> Tensor:
+        seen.append(len(given))
+        return call(layer, given)
+
+    monkeypatch.setattr(OneDnnLinear, "__call__", counted)
+    layer = TwoLayoutLinear(*weights(8, 16), torch.float32)
+    for count in (1, 2):
+        layer(rows(count, 16))
+    assert seen == rows_of_packed
 
 
 @pytest.fixture
@@ -178,11 +220,11 @@ def three_threads() -> Iterator[None]:
 def test_the_trial_runs_on_one_thread_and_leaves_the_number_of_threads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     used = set[int]()
 
-    def seconds(_: object) -> float:
+    def seconds(*_: object) -> float:
         used.add(torch.get_num_threads())
         return 1.0
 
-    monkeypatch.setattr(packed, "_layers", lambda dtype: dtype)
+    monkeypatch.setattr(packed, "_layers", lambda *kind: kind)
     monkeypatch.setattr(packed, "_seconds", seconds)
     assert not packed.bfloat16_pays()
     assert used == {1}
@@ -191,11 +233,11 @@ def test_the_trial_runs_on_one_thread_and_leaves_the_number_of_threads_alone(mon
 
 @pytest.mark.usefixtures("three_threads")
 def test_a_trial_that_fails_leaves_the_number_of_threads_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_layers", lambda _: pytest.fail("no such operator"))
+    monkeypatch.setattr(packed, "_layers", lambda *_: pytest.fail("no such operator"))
     with pytest.raises(pytest.fail.Exception):
         packed.bfloat16_pays()
     assert torch.get_num_threads() == 3
 
 
 def test_the_trial_itself_runs_on_this_machine() -> None:
-    assert isinstance(packed.bfloat16_pays(), bool)
+    assert {type(trial()) for trial in (packed.bfloat16_pays, packed.second_layout_pays)} == {bool}
