@@ -1,6 +1,6 @@
 """Command line of the training: ``python -m decoder.training all --data DIR``; each stage resumes where it stopped.
 
-If the work folder lacks the tokenizer, the target or the distilled draft, later stages use the shipped file instead.
+If the work folder lacks the tokenizer, the target or the distilled draft, later stages use the shipped files instead.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from decoder.training import card, corpus, loop, overlap, recipe
 from decoder.training.head import TrainedHead, head_loss
 from decoder.training.samples import sample_texts, sampled_texts
 
-STAGES = ("tokenizer", "target", "draft", "distil", "card")
+STAGES = ("tokenizer", "target", "draft", "distil", "overlap", "card")
 """Stages that make the embedded pair, in order."""
-FURTHER = ("samples", "overlap", "head")
-"""Stages of further training. `samples` samples texts from the target. On these texts and the books, `overlap` trains
-the draft further, and `head` trains a drafting head; both first sample the texts that are missing.
+ON_SAMPLES = ("samples", "overlap", "head")
+"""Stages that first sample missing texts from the target. On these texts and the books, `overlap` trains the distilled
+draft further, and `head` trains a drafting head; `samples` trains nothing.
 """
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
 """Folders of the shipped models that contain the results of stages; keys are the names of the stages."""
@@ -41,7 +41,7 @@ def main() -> None:
 def arguments() -> argparse.ArgumentParser:
     """Parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m decoder.training", description="Train the embedded pair.")
-    parser.add_argument("stage", choices=["all", *STAGES, *FURTHER])
+    parser.add_argument("stage", choices=["all", *dict.fromkeys((*STAGES, *ON_SAMPLES))])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
     parser.add_argument(
         "--work",
@@ -72,15 +72,13 @@ def run(stage: str, options: argparse.Namespace) -> None:
     if stage == "card":
         target, draft = options.out / EMBEDDED_TARGET.name, options.out / EMBEDDED_DRAFT.name
         publish(options.work / "target", target, tokenizer)
-        publish(options.work / "distil", draft, tokenizer)
-        stage_facts = {
-            name: json.loads((options.work / f"{name}.json").read_text()) for name in ("target", "draft", "distil")
-        }
+        publish(options.work / "overlap", draft, tokenizer)
+        stage_facts = {name: json.loads((options.work / f"{name}.json").read_text()) for name in STAGES[1:-1]}
         card.write(options.out / "README.md", target, draft, options.data / "books_test", stage_facts, device)
         return
     books = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")
     texts = [books]
-    if stage in FURTHER:
+    if stage in ON_SAMPLES:
         samples, log = options.work / "samples", logger(options.work / "samples.log")
         sample_texts(load(made("target", options.work), device).eval(), books, recipe.SAMPLES, samples, log)
         if stage == "samples":

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from decoder.tables.text import counted
 from decoder.training import corpus, measure, recipe
 
 SAMPLE_PROMPT = "The old man put down his lantern and"
@@ -58,9 +59,11 @@ Top-1 agreement of draft and target: {quality.agreement:.3f}. Measured in float3
 ## Training
 
 Data: 220 public-domain English books (110 MB; all dated 1919 or earlier). Weights bfloat16, context {recipe.CONTEXT},
-seed {recipe.SEED}. Muon for the hidden matrices, AdamW for the rest, bfloat16 autocast. The draft learned from text
-first, then from the finished target's distribution (KL divergence). `python -m decoder.training all --data DIR` makes
-such a pair; the budget of a stage is in minutes, so its number of steps depends on the machine.
+seed {recipe.SEED}. Muon for the hidden matrices, AdamW for the rest, bfloat16 autocast where the device computes in
+bfloat16. The draft learned from text first, then from the finished target's distribution (KL divergence), and last from
+the overlap of both distributions at temperature {recipe.SAMPLES.temperature} (the probability that a sampled guess is
+accepted), on the books and on texts that the target sampled. `python -m decoder.training all --data DIR` makes such a
+pair; the budget of a stage is in minutes, so its number of steps depends on the machine.
 
 | stage | minutes | steps | tokens | window sizes (up to this share of the stage) | peak rate Muon, AdamW | device |
 |---|---|---|---|---|---|---|
@@ -99,7 +102,7 @@ def shape_row(shape: recipe.Shape) -> str:
 def stage_row(name: str, facts: Mapping[str, Any]) -> str:
     """Row of one stage in the table of training stages."""
     windows = ", ".join(f"{size} ({share:.0%})" for share, size in facts["windows"])
-    where = f"{facts['device']}, {facts['threads']} threads"
+    where = f"{facts['device']}, {counted(facts['threads'], 'thread')}"
     return (
         f"| {name} | {facts['seconds'] / 60:.1f} | {facts['steps']:,} | {facts['tokens']:,} | {windows} "
         f"| {facts['muon_lr']:g}, {facts['adam_lr']:g} | {where} |"
