@@ -10,7 +10,7 @@ from itertools import chain
 from decoder.bench import report, sizes
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import inexact, sweep
-from decoder.bench.llama_cpp_baseline import llama_cpp_baselines
+from decoder.bench.llama_cpp_baseline import llama_cpp_baselines, require_measurable, require_vocabulary
 from decoder.bench.machine import examined
 from decoder.bench.on_pair import Note, OnPair
 from decoder.bench.progress import Done, Show, interrupted
@@ -49,6 +49,8 @@ class OnTexts(OnPair):
     tensor_parallel: int = 1
     """Number of processes over which the target is split; if it is above 1, transformers' baselines are left out."""
     with_baselines: bool = True
+    llama_cpp: str | None = None
+    """GGUF file of the target's weights, which llama.cpp decodes plainly beside the methods, even without baselines."""
     random_draft: bool = False
     """Whether the draft guesses at random, so that drafting gains nothing."""
     repeats: int = 3
@@ -71,9 +73,12 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     """Measures methods and baselines; `show` displays the progress.
 
     Raises:
+        ConfigError: `llama_cpp` cannot be measured beside the target.
         DecoderError: A prompt does not fit into the context, or the models or the device fail.
         KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
+    if job.llama_cpp is not None:
+        require_measurable(job.llama_cpp, job.target, job.config)
     if is_model_free(job.draft):
         require_model_free(job.methods)
     if job.tensor_parallel > 1:
@@ -104,6 +109,9 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
         note("transformers' own generation is left out: it needs the whole target in one process")
+    if job.llama_cpp is not None:
+        require_vocabulary(job.llama_cpp, pair)
+        contenders += llama_cpp_baselines(pair, job.config, job.llama_cpp, None)
     plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
     setup, samples, early = _measured(engine, plan, job.config, note, show)
     peaks = [] if early else _peaks(pair, samples)
