@@ -23,6 +23,7 @@ from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.models.drafts import is_model_free
+from decoder.models.gguf.file import gguf_file
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.run.config import RunConfig
@@ -98,7 +99,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         job.config.seed, Schedule(job.config.sampling), draft_knows_noise=job.config.draft_knows_noise
     )
     pair = engine.pair
-    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, pair.context)
+    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, _context(job, pair))
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
@@ -141,6 +142,13 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     setup, samples, early = _measured(engine, plan, job.config, note, show)
     peaks = [] if early else _peaks(pair, samples)
     return Done(report.of_rounds(setup, pair, samples, peaks), early)
+
+
+def _context(job: OnTexts, pair: Pair) -> int:
+    """Number of tokens that fit into the context of every measured model."""
+    if job.llama_cpp is None:
+        return pair.context
+    return min(pair.context, gguf_file(job.llama_cpp).size("context_length") or 0)
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:
