@@ -10,7 +10,7 @@ from itertools import chain
 from decoder.bench import report, sizes
 from decoder.bench.baselines import baselines
 from decoder.bench.contenders import inexact, sweep
-from decoder.bench.llama_cpp_baseline import llama_cpp_baselines
+from decoder.bench.llama_cpp_baseline import llama_cpp_baselines, require_measurable, require_vocabulary
 from decoder.bench.machine import examined
 from decoder.bench.on_pair import Note, OnPair
 from decoder.bench.progress import Done, Show, interrupted
@@ -23,6 +23,7 @@ from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.models.drafts import is_model_free
+from decoder.models.gguf.file import gguf_file
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.run.config import RunConfig
@@ -49,6 +50,8 @@ class OnTexts(OnPair):
     tensor_parallel: int = 1
     """Number of processes over which the target is split; if it is above 1, transformers' baselines are left out."""
     with_baselines: bool = True
+    llama_cpp: str | None = None
+    """GGUF file of the target's weights, which llama.cpp decodes plainly beside the methods, even without baselines."""
     random_draft: bool = False
     """Whether the draft guesses at random, so that drafting gains nothing."""
     repeats: int = 3
@@ -71,9 +74,12 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
     """Measures methods and baselines; `show` displays the progress.
 
     Raises:
+        ConfigError: `llama_cpp` cannot be measured beside the target.
         DecoderError: A prompt does not fit into the context, or the models or the device fail.
         KeyboardInterrupt: The measurement was interrupted before the first block was complete.
     """
+    if job.llama_cpp is not None:
+        require_measurable(job.llama_cpp, job.target, job.config)
     if is_model_free(job.draft):
         require_model_free(job.methods)
     if job.tensor_parallel > 1:
@@ -93,7 +99,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         job.config.seed, Schedule(job.config.sampling), draft_knows_noise=job.config.draft_knows_noise
     )
     pair = engine.pair
-    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, pair.context)
+    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, _context(job, pair))
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
@@ -104,6 +110,9 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         contenders += baselines(pair, job.config)
     elif job.with_baselines:
         note("transformers' own generation is left out: it needs the whole target in one process")
+    if job.llama_cpp is not None:
+        require_vocabulary(job.llama_cpp, pair)
+        contenders += llama_cpp_baselines(pair, job.config, job.llama_cpp, None)
     plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
     setup, samples, early = _measured(engine, plan, job.config, note, show)
     peaks = [] if early else _peaks(pair, samples)
@@ -133,6 +142,13 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     setup, samples, early = _measured(engine, plan, job.config, note, show)
     peaks = [] if early else _peaks(pair, samples)
     return Done(report.of_rounds(setup, pair, samples, peaks), early)
+
+
+def _context(job: OnTexts, pair: Pair) -> int:
+    """Number of tokens that fit into the context of every measured model."""
+    if job.llama_cpp is None:
+        return pair.context
+    return min(pair.context, gguf_file(job.llama_cpp).size("context_length") or 0)
 
 
 def _peaks(pair: Pair, samples: Samples) -> list[int]:

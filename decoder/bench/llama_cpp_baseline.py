@@ -6,6 +6,7 @@ prefill ends with the first token, and this token does not count in tokens/s.
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,9 +15,10 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
 from decoder.engine import Engine
-from decoder.errors import ModelError
-from decoder.forward.llama_cpp.library import library
-from decoder.models.gguf.file import gguf_file, is_gguf
+from decoder.errors import ModelError, about, quoted, require, shortened
+from decoder.forward.llama_cpp.library import library, require_package
+from decoder.models.gguf.file import SUFFIX, gguf_file, is_gguf
+from decoder.models.gguf.limits import check_gguf
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
 
@@ -43,11 +45,49 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
             f"{NAME} {count}" if count else NAME,
             NAME,
             functools.partial(_decoded, config=config, server=_Server(target, draft if count else None, count)),
-            {"n_max": count},
+            {"file": Path(target).name, "precision": f"GGUF {gguf_file(target).quantisation}", "n_max": count},
             foreign=True,
         )
         for count in (0, *drafts)
     ]
+
+
+def require_measurable(file: str, target: str | None, config: RunConfig) -> None:
+    """Checks that plain decoding of the GGUF file `file` can be measured beside the model `target`; reads only the
+    file's metadata.
+
+    Raises:
+        ConfigError: The file is missing or broken, llama.cpp's package is not installed, `target` is a GGUF file
+            itself, or decoding is not greedy.
+    """
+    with about("llama_cpp"):
+        require(
+            target is None or not is_gguf(target),
+            f"--llama-cpp has no effect beside the target {shortened(target)}, a GGUF file, which --baselines measures "
+            "in llama.cpp itself; leave --llama-cpp out",
+        )
+        require(
+            not config.sampling.temperature,
+            f"--llama-cpp measures greedy decoding, but --temperature is {config.sampling.temperature:g}; leave "
+            "--llama-cpp or --temperature out",
+        )
+        require_package()
+        check_gguf(shortened(file), gguf_file(file))
+        require(
+            is_gguf(file),
+            f"--llama-cpp is {quoted(file)}, but names of GGUF files end with {SUFFIX}; rename the file",
+        )
+
+
+def require_vocabulary(file: str, pair: Pair) -> None:
+    """Raises ConfigError if the GGUF file `file` has more or fewer tokens than the pair's target."""
+    known, width = len(gguf_file(file).tokens), pair.target.width
+    require(
+        known == width,
+        f"--llama-cpp is {quoted(file)}, whose vocabulary has {known} tokens, but {pair.target.name} has {width}; give "
+        "a GGUF file of the target's weights",
+        "llama_cpp",
+    )
 
 
 class _Server:

@@ -24,7 +24,7 @@ from dynatui.cli.parameters import CONTEXT, Given
 from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 
-ONLY_TEXTS = ("methods", "baselines", "hostile")
+ONLY_TEXTS = ("methods", "baselines", "llama_cpp", "hostile")
 """Parameters of `bench speed` that have no effect when rounds are measured. The options that list settings of methods,
 and the options in the panels `ABOUT_TEXTS`, have no effect either.
 """
@@ -78,6 +78,7 @@ def speed(
     repeats: int | None,
     seed: int,
     baselines: bool,
+    llama_cpp: str | None,
     hostile: bool,
     json_file: Path | None,
     presets: tuple[str, ...],
@@ -131,6 +132,7 @@ def speed(
             **asdict(models),
             tensor_parallel=parts,
             with_baselines=baselines,
+            llama_cpp=llama_cpp,
             random_draft=hostile,
             repeats=repeats or own.TEXT_REPEATS,
         )

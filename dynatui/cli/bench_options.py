@@ -147,6 +147,11 @@ _MEASURED = (
             "--tensor-parallel, they are not.",
             default=True,
         ),
+        option(
+            "--llama-cpp FILE",
+            "A GGUF file of the target's weights: llama.cpp's own plain greedy decoding of this file is also measured, "
+            "beside a target in torch and also with --no-baselines.",
+        ),
         switch(
             "--hostile",
             "Let the draft guess at random, with full confidence, to measure the cost of methods when no draft is "

@@ -34,6 +34,8 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--context", "9", "--prompt", "x"], "--prompt has no effect beside --context; leave --prompt out"),
         (["--context", "9", "--no-baselines"], "--baselines has no effect beside --context; leave --baselines out"),
         (["--trees", "1x2"], "--trees has no effect without --context or --shapes; leave --trees out"),
+        (["--context", "9", "--llama-cpp", "x"], "--llama-cpp has no effect beside --context; leave --llama-cpp out"),
+        (["--llama-cpp", "none.gguf"], "there is no file none.gguf; give the path of a GGUF file on this machine"),
         (["--context", "9,x"], "--context is '9,x'; give values such as 256, with commas between them"),
         (["--context", ""], "--context is ''; give values such as 256, with commas between them"),
         (["--context", "9,0"], "--context is '9,0'; give lengths from 1 up"),

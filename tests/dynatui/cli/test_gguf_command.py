@@ -40,6 +40,22 @@ def test_a_run_names_the_form_and_its_recording_needs_no_extra(
     assert subprocess.run(replay, capture_output=True, check=True).stdout == live
 
 
+def test_llama_cpp_is_measured_beside_a_target_in_torch(
+    gguf_pair: GgufPair, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "speed.jsonl"
+    asked = ["--methods", "ar", "--no-baselines", "--llama-cpp", str(gguf_pair.target()), "--json", str(kept)]
+    small = ["--prompt", "Call me", "--max-new-tokens", "12", "--repeats", "1", "--device", "cpu", "--dtype", "float32"]
+    assert cli.main(["bench", "speed", *asked, *small]) == 0
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines() if line.endswith("1 of 1")] == [
+        "ar",
+        "llama.cpp",
+    ]
+    result = json.loads(kept.read_text())
+    assert result["setup"]["target"] == "books-16m"
+    assert result["setup"]["contenders"]["llama.cpp"]["file"] == "books-16m-F32.gguf"
+
+
 def test_a_broken_file_is_one_line_and_exit_code_2(
     gguf_pair: GgufPair, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
