@@ -125,6 +125,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
     # The given value may lack some parameters, so the shown value is made from the configuration, which has them all.
-    if option.write and option.default is None:
+    if option.write and not option.selects_preset:
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given
