@@ -63,15 +63,15 @@ class RunConfig:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
         """
         given = {SAMPLING: Sampling(temperature, top_k, top_p), **(parameters or {}), **named_sets}
-        sets = defaults(given[SAMPLING].knob("temperature"))
+        usual = defaults(temperature)
         for name, rules in given.items():
-            _require_known(name, sets)
-            kind = type(sets[name])
+            _require_known(name, usual)
+            kind = type(usual[name])
             require(
                 isinstance(rules, kind),
                 f"the parameters of {name} have the type {type(rules).__name__}; give {kind.__name__}(...)",
             )
-            sets[name] = rules
+        sets = {**defaults(given[SAMPLING].knob("temperature")), **given}
         drawing, verifier_rules = _verifier_rules(sets)
         overrides = {"verifier": verifier, "drafting": drafting}
         verifier_rules = replace(

@@ -115,17 +115,21 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
     """Options of all parameter sets, in the order of the help; options with the value of the preset or the
     default are omitted.
     """
-    usual = defaults(config.sampling.temperature)
     for name in sorted(config.parameters, key=_rank):
-        rules = config.rules(name)
-        changed = differing(rules, base(name, rules))
-        for option in options_of(name):
-            if option.selects_preset:
-                differs = option.value(rules) != option.value(usual[name])
-            else:
-                differs = not changed.isdisjoint(option.parameters)
-            if differs or option.name in always:
-                yield from option_words(option.name, option.value(rules))
+        yield from options_of_set(config, name, always)
+
+
+def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] = ()) -> Iterator[str]:
+    """Options of one parameter set; options with the value of the preset or the default are omitted."""
+    rules, usual = config.rules(name), defaults(config.sampling.temperature)[name]
+    changed = differing(rules, base(name, rules))
+    for option in options_of(name):
+        if option.selects_preset:
+            differs = option.value(rules) != option.value(usual)
+        else:
+            differs = not changed.isdisjoint(option.parameters)
+        if differs or option.name in always:
+            yield from option_words(option.name, option.value(rules))
 
 
 def _rank(name: RulesName) -> int:
