@@ -106,9 +106,10 @@ def test_a_slider_says_what_it_is_in_force_where_and_how_far_it_goes() -> None:
 def test_the_titles_of_knobs_name_the_preset_in_force(name: str) -> None:
     begins = structs.replace(run(), methods={"dynatree": asdict(PRESETS[name])})
     turn = Knob(method="dynatree", round=1, name="n_max", old=0, new=99, source="user")
-    for page in (lambda state: sliders.knobs(Scene(state), 100, 5), lambda state: drawer.drawer(Scene(state), 100, 30)):
-        assert f"nobs of dynatree (preset {name}) ─" in lines(page(state_of([begins])))[0]
-        assert "nobs of dynatree ─" in lines(page(state_of([begins, turn])))[0]
+    started, turned = Scene(state_of([begins])), Scene(state_of([begins, turn]))
+    for panel in (sliders.knobs, drawer.drawer):
+        assert f"nobs of dynatree (preset {name}) ─" in lines(panel(started, 100, 30))[0]
+        assert "nobs of dynatree ─" in lines(panel(turned, 100, 30))[0]
 
 
 @pytest.mark.parametrize(
