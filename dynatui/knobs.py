@@ -92,7 +92,7 @@ def preset_of(method: str, lane: LaneState) -> str:
 def _has_values(lane: LaneState, rules: TunableParameters) -> bool:
     of_knobs = {knob.parameter for knob in rules.knobs}
     constants = {name: value for name, value in asdict(rules).items() if name not in of_knobs}
-    return all(lane.chosen.get(knob.name) == rules.knob(knob.name) for knob in rules.knobs) and all(
+    return all(lane.user_settings.get(knob.name) == rules.knob(knob.name) for knob in rules.knobs) and all(
         lane.parameters.get(name) == value for name, value in constants.items()
     )
 
