@@ -3,6 +3,7 @@
 Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
 """
 
+from dataclasses import asdict
 from typing import TypeVar
 
 from decoder.errors import ConfigError
@@ -11,6 +12,7 @@ from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import METHODS, all_knobs
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.clean import clean_line
+from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _KEYS = ("[]", "{}", "-=")
@@ -75,6 +77,24 @@ def sampling_in_force(state: RunState) -> Sampling | None:
         return Sampling(top_k=state.run.top_k).with_knobs(state.lane.settings)
     except ConfigError:
         return None
+
+
+def preset_of(method: str, lane: LaneState) -> str:
+    """Name of the preset whose values all parameters of the method have; empty if there is none.
+
+    A knob that the history rule has moved counts with the value that it had before, since the rule is part of a preset.
+    """
+    name = rules_of(method)
+    presets = METHODS[name].presets if name else {}
+    return next((preset for preset, rules in presets.items() if _has_values(lane, rules)), "")
+
+
+def _has_values(lane: LaneState, rules: TunableParameters) -> bool:
+    of_knobs = {knob.parameter for knob in rules.knobs}
+    constants = {name: value for name, value in asdict(rules).items() if name not in of_knobs}
+    return all(lane.user_settings.get(knob.name) == rules.knob(knob.name) for knob in rules.knobs) and all(
+        lane.parameters.get(name) == value for name, value in constants.items()
+    )
 
 
 def rules_in_force(state: RunState) -> TunableParameters | None:

@@ -25,6 +25,8 @@ A flag overrides an environment variable, which overrides the settings file, whi
 the name of its option, with underscores: tau_h = 0.8, history = false, symbols = "ascii", prompt = ["one", "two"].
 dynatui config prints the settings in force and the source of each setting. The table [keys], at the end of the file,
 changes key bindings: pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
+
+The preset and DynaTree's knobs have other defaults than those under OPTIONS if the temperature is above 0.
 """
 _EXAMPLES = (
     ("The embedded pair of models, live:", "dynatui"),

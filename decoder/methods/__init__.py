@@ -12,7 +12,7 @@ from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
 from decoder.methods.method import Method
 from decoder.methods.option import Option
-from decoder.sampling.settings import Sampling
+from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds a method."""
@@ -95,6 +95,12 @@ def require_knobs(names: Iterable[KnobName]) -> None:
 def options_of(name: RulesName) -> tuple[Option, ...]:
     """Options that set the parameters of a parameter set, which belongs to a method or to sampling."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
+
+
+def defaults(temperature: float) -> dict[RulesName, TunableParameters]:
+    """Default parameters of all methods and of sampling, for a run at this temperature."""
+    by_method = ((name, method.defaults(temperature)) for name, method in METHODS.items())
+    return {SAMPLING: Sampling(temperature), **{name: rules for name, rules in by_method if rules is not None}}
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:

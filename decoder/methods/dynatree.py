@@ -67,7 +67,7 @@ PRESETS: Mapping[str, DynaTree] = {
         selection="best",
     ),
 }
-"""Presets of DynaTree's knobs; the first is the default.
+"""Presets of DynaTree's knobs. The default is `tuned` at temperature 0 and `sampled` above.
 
 `tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each have an effect, at about the speed of `paper`.
 Its low `rho_stop` lets these knobs determine where nodes are, but also makes trees larger. Its low `tau_l` makes trees
@@ -80,11 +80,13 @@ METHOD = Method(
     "dynatree",
     "adaptive tree, shaped by its knobs",
     PRESETS["tuned"],
+    sampled=PRESETS["sampled"],
     presets=PRESETS,
     races=True,
     options=(
-        preset(PRESETS, "Initial values of DynaTree's knobs. tuned: values at which D0, tau_h and tau_l all have "
-               "an effect. paper: the published values. sampled: values for small, wide trees."),
+        preset(PRESETS, "Initial values of DynaTree's knobs. tuned, the default at temperature 0: values at which D0, "
+               "tau_h and tau_l all have an effect. sampled, the default above temperature 0: values for sampled "
+               "tokens. paper: the published values."),
         Option("tau_h", float, "P", "The draft is confident if its best guess is at least this probable."),
         Option("tau_l", float, "P", "The draft is unsure if its best guess is less probable than this."),
         Option("d0", float, "D", "Base depth of the tree."),

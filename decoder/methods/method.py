@@ -63,12 +63,14 @@ class Method:
     """Description in one line, for help texts."""
     own: TunableParameters | None = None
     """Default parameters; None if the method has no parameters of its own."""
+    sampled: TunableParameters | None = None
+    """Default parameters for temperatures above 0; None if these are `own` too."""
     obeys: RulesName | None = None
     """Another method whose parameters this method uses; None if the method uses `own` or has no parameters."""
     options: tuple[Option, ...] = ()
     """Command-line options, in the order in which a copied command line lists them."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
-    """Presets of the parameters; the first is the default."""
+    """Presets of the parameters; the defaults, `own` and `sampled`, are among them."""
     opened: Open | None = None
     """Opens a session. If this is None, the engine opens its standard session, which drafts by the method's growth
     rule, or drafts nothing if the method has no growth rule.
@@ -104,6 +106,10 @@ class Method:
     def knobs(self) -> tuple[KnobInfo, ...]:
         """Knobs of the method's own parameters; empty if the method uses another method's parameters."""
         return self.own.knobs if self.own is not None else ()
+
+    def defaults(self, temperature: float) -> TunableParameters | None:
+        """Default parameters of a run at this temperature; None if the method has no parameters of its own."""
+        return self.sampled if temperature > 0 and self.sampled is not None else self.own
 
     def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
         """Opens a session with the run's parameters; the session's prompt is not yet prefilled."""

@@ -34,8 +34,8 @@ class Option:
     """(parameters) -> value of the option. None if the parameter's value is also the option's value."""
     choices: tuple[str, ...] = ()
     """Values for shell completion."""
-    default: str | None = None
-    """Default value; None if the method's default parameters determine it."""
+    selects_preset: bool = False
+    """Whether the option selects a preset, a value for each parameter, from which other options then differ."""
     instead: Mapping[str, str] = field(default_factory=dict)
     """Remedies that error messages give for certain invalid values; keys are the invalid values."""
     rank: int = 0
@@ -108,7 +108,16 @@ def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
         return vars(presets[name])
 
     return Option(
-        "preset", str, "NAME", help_, sets, read, lambda rules: nearest(presets, rules), names, names[0], rank=-1
+        "preset",
+        str,
+        "NAME",
+        help_,
+        sets,
+        read,
+        lambda rules: nearest(presets, rules),
+        names,
+        selects_preset=True,
+        rank=-1,
     )
 
 

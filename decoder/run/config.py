@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from decoder.errors import require
 from decoder.knobs import KnobName, RulesName, TunableParameters
-from decoder.methods import METHODS, racing
+from decoder.methods import defaults, racing
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.verify.names import COUPLED, Drafting
 from decoder.verify.verifier_rules import VerifierRules
@@ -55,22 +55,23 @@ class RunConfig:
         in `linear=Linear(3)`.
 
         If the temperature is above 0, all methods sample tokens, from distributions truncated by `top_k` and `top_p`.
-        `verifier` and `drafting` replace the parameters of the same names in `VerifierRules`. If `drafting` samples
-        trees, the method for sampled trees is added to the default methods.
+        `verifier` and `drafting` replace the parameters of the same names in `VerifierRules`. A method whose parameters
+        are not given has its default parameters for the temperature. If `drafting` samples trees, the method for
+        sampled trees is added to the default methods.
 
         Raises:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
         """
-        sets: dict[RulesName, TunableParameters] = {SAMPLING: Sampling(temperature, top_k, top_p)}
-        sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
-        for name, rules in {**(parameters or {}), **named_sets}.items():
-            _require_known(name, sets)
-            kind = type(sets[name])
+        given = {SAMPLING: Sampling(temperature, top_k, top_p), **(parameters or {}), **named_sets}
+        usual = defaults(temperature)
+        for name, rules in given.items():
+            _require_known(name, usual)
+            kind = type(usual[name])
             require(
                 isinstance(rules, kind),
                 f"the parameters of {name} have the type {type(rules).__name__}; give {kind.__name__}(...)",
             )
-            sets[name] = rules
+        sets = {**defaults(given[SAMPLING].knob("temperature")), **given}
         drawing, verifier_rules = _verifier_rules(sets)
         overrides = {"verifier": verifier, "drafting": drafting}
         verifier_rules = replace(

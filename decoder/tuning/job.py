@@ -28,9 +28,8 @@ from decoder.tuning import check
 from decoder.tuning.outcome import Conditions, Tuned, TuneProgress
 from decoder.tuning.passages import FEWEST, Passages, split, whole
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
-from decoder.tuning.space import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
-from decoder.tuning.space import CHAIN as CHAINS
-from decoder.tuning.space import TREE as TREES
+from decoder.tuning.space import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES, trees
+from decoder.tuning.space import CHAIN as CHAIN_SPACE
 from decoder.tuning.study import Study, database
 from decoder.tuning.turns import Turns, contender
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
@@ -80,7 +79,9 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
         how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
         conditions = Conditions(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
         name = _name(job, conditions, pair.draft_dtype)
-        studies = [Study(space, config.seed, storage, name) for space in (TREES, CHAINS)]
+        studies = [
+            Study(space, config.seed, storage, name) for space in (trees(config.sampling.temperature), CHAIN_SPACE)
+        ]
         turns = Turns(engine, config, [*passages.search, *passages.check])
         try:
             return _Tuning(job, conditions, passages, turns, watch).run(studies, stopped)
@@ -129,13 +130,14 @@ class _Tuning:
                     self._conditions, state, checking=False, left_s=max(0.0, self._left_s()), check_s=self._reserve_s()
                 )
             )
-        tree, chain = (search.state.leaders[space.method] for space in (TREES, CHAINS))
+        tree_space, chain_space = (study.space for study in studies)
+        tree, chain = (search.state.leaders[space.method] for space in (tree_space, chain_space))
         settings = {
             FOUND: tree.setting,
-            SHIPPED: Setting(TREES.method, TREES.shipped),
+            SHIPPED: Setting(tree_space.method, tree_space.shipped),
             AUTO: Setting(AUTO),
             CHAIN: chain.setting,
-            SHIPPED_CHAIN: Setting(CHAINS.method, CHAINS.shipped),
+            SHIPPED_CHAIN: Setting(chain_space.method, chain_space.shipped),
         }
         if tree.trial == INITIAL:
             del settings[FOUND]

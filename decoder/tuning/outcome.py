@@ -7,7 +7,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 from decoder.tuning.search import State
-from decoder.tuning.space import CHAIN, TREE
+from decoder.tuning.space import CHAIN, trees
 from decoder.tuning.verdict import Checked, Verdict
 
 
@@ -63,4 +63,6 @@ class Tuned:
     def run(self) -> RunConfig:
         """Run configuration with the found tree setting, if any, and with the found chain if the verdict keeps it."""
         chain = self.chain if self.verdict.keeps_chain else CHAIN.shipped
-        return RunConfig(dynatree=self.found or TREE.shipped).with_rules(CHAIN.method, chain)
+        temperature = self.conditions.sampling.temperature
+        tree = self.found or trees(temperature).shipped
+        return RunConfig(temperature=temperature, dynatree=tree).with_rules(CHAIN.method, chain)

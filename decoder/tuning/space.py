@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from decoder.knobs import KNOB_GAP
-from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.dynatree import METHOD, PRESETS, DynaTree
 from decoder.methods.linear import Linear
 from decoder.tree_rules import Rules
 
@@ -21,8 +21,8 @@ BRANCHINGS = (
 )  # fmt: skip
 DIGITS = 3
 """Number of decimals to which probabilities are rounded, so that a preset is easy to read."""
-SHIPPED = next(iter(PRESETS))
-"""Preset that is used if the user names no preset; the search starts from this preset."""
+TREE_METHOD = METHOD.name
+"""Method whose trees are searched."""
 
 
 class Suggest(Protocol):
@@ -85,17 +85,27 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
     return own | {"d0": int(rules.d0), "branching": ",".join(map(str, rules.branching))}
 
 
-def _first_trees() -> tuple[DynaTree, ...]:
+def _first_trees(shipped: DynaTree) -> tuple[DynaTree, ...]:
     """Trees that are tried first: the shipped preset, variants of this preset, and the other presets. Most variants
     have another node limit, since the best limit depends on the machine.
     """
-    shipped, *others = PRESETS.values()
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
-    return (shipped, *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0), *others)
+    shallow, deep = replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=min(4.0, shipped.d_max - 1.0))
+    return tuple(dict.fromkeys((shipped, *sizes, shallow, deep, *PRESETS.values())))
 
 
-TREE = Space("dynatree", PRESETS[SHIPPED], _tree, tuple(map(_suggestion, _first_trees())))
-"""Search space of DynaTree."""
+def shipped_preset(temperature: float) -> str:
+    """Name of the preset that DynaTree has at this temperature if the user names no preset."""
+    usual = METHOD.defaults(temperature)
+    return next(name for name, rules in PRESETS.items() if rules == usual)
+
+
+def trees(temperature: float) -> Space:
+    """Search space of DynaTree; the search starts from the preset that is shipped for this temperature."""
+    shipped = PRESETS[shipped_preset(temperature)]
+    return Space(TREE_METHOD, shipped, _tree, tuple(map(_suggestion, _first_trees(shipped))))
+
+
 CHAIN = Space(
     "linear",
     Linear(),

@@ -88,7 +88,7 @@ def _changes() -> Iterator[TyperOption]:
     """Options of the methods that have presets; the value of such an option overrides every measured preset."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
-        if each in changing and not each.default:
+        if each in changing and not each.selects_preset:
             yield options.declared(each, options.TREE)
 
 

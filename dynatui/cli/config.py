@@ -12,12 +12,13 @@ from typing import Any
 import typer
 from typer.core import TyperOption
 
-from decoder.methods import METHODS
+from decoder.methods import METHODS, defaults
 from decoder.run.config import RunConfig
 from dynatui.cli import request, settings
 from dynatui.cli.parameters import CONTEXT, Declared, switch
+from dynatui.cli.presets import PRESET
 from dynatui.cli.settings import KEYS, key_of, kinds, options_of
-from dynatui.cli.toml_file import KINDS, toml
+from dynatui.cli.toml_file import KINDS, Setting, toml
 from dynatui.keymap import KEYMAP
 from dynatui.terminal import streams
 
@@ -25,6 +26,7 @@ _WIDEST = 40
 _HEAD = """\
 # Settings of dynatui. Remove the # before a name to set the option.
 # Precedence: a flag (--tau-h 0.8), a variable (DYNATUI_TAU_H=0.8), this file, the default shown here.
+# The preset and DynaTree's knobs have other defaults if the temperature is above 0.
 """
 
 
@@ -55,19 +57,27 @@ _OF_THE_SCREEN = ("seed",)
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source, as text; raises ConfigError if a setting is invalid."""
+    """Every setting with its value and its source, as text; raises ConfigError if a setting is invalid.
+
+    A default that depends on the temperature is a comment. If the text is used as a settings file, such a default
+    therefore still depends on the temperature of each run.
+    """
     set_values = settings.applied(live)
     with settings.named(set_values):
         given = live.params | settings.fill(live, set_values)
         run = request.run_config(given)
     names = {key: option.name for key, option in options_of(live.command).items()}
     values = {key: _effective(key, given.get(name), run) for key, name in names.items()}
-    written = {key: f"{key} = {toml(value)}" for key, value in values.items() if value is not None}
+    sources = {key: _source(key, set_values.get(name), given.get(PRESET), run) for key, name in names.items()}
+    written = {
+        key: f"{'# ' if sources[key] == _by_temperature(run) else ''}{key} = {toml(value)}"
+        for key, value in values.items()
+        if value is not None
+    }
     width = min(_WIDEST, max(map(len, written.values())))
-    places = {name: setting.place for name, setting in set_values.items()}
     lines = "".join(
-        f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
-        for key, name in names.items()
+        f"{written[key].ljust(width)}  # {sources[key]}\n" if key in written else f"# {key} is not set\n"
+        for key in names
     )
     usual = KEYMAP.settings()
     bound = [f"{name} = {_caps(caps)}\n" for name, caps in settings.keymap().settings().items() if caps != usual[name]]
@@ -114,6 +124,19 @@ def _caps(caps: Sequence[str]) -> str:
     return toml(caps[0] if len(caps) == 1 else list(caps))
 
 
+def _source(key: str, setting: Setting | None, preset: str | None, run: RunConfig) -> str:
+    """Source of an option's value: the place where it is set, the preset in the settings, or a default."""
+    if setting is not None:
+        return setting.place
+    if not any(method.presets and option.name == key for method in METHODS.values() for option in method.options):
+        return "default"
+    return _by_temperature(run) if preset is None else f"preset {preset}"
+
+
+def _by_temperature(run: RunConfig) -> str:
+    return f"default at temperature {run.sampling.temperature:g}"
+
+
 def _effective(key: str, given: object, config: RunConfig) -> object:
     """The value in force for an option: the given value, or else the value in the run's configuration."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
@@ -124,7 +147,9 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         value = getattr(config, key, None) if missing else given
         return ",".join(value) if isinstance(value, tuple) else value
     owner, option = owners[0]
+    if option.selects_preset:
+        return option.value(defaults(config.sampling.temperature)[owner]) if missing else given
     # The given value may lack some parameters, so the shown value is made from the configuration, which has them all.
-    if option.write and option.default is None:
+    if option.write:
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

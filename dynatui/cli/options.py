@@ -233,7 +233,6 @@ def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] =
         f"{each.flag}/--no-{each.flag.removeprefix('--')}" if each.kind is bool else f"{each.flag} {each.metavar}",
         each.help,
         each.kind,
-        default=each.default,
         parse=partial(_whole_number, each) if each.instead else None,
         complete=(lambda _: (*each.choices, *more())) if each.choices else None,
         panel=panel,

@@ -18,6 +18,7 @@ from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.option import Option
 from decoder.run.config import RunConfig
+from decoder.tuning.space import shipped_preset
 from dynatui.clean import clean_line
 from dynatui.cli import settings
 from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
@@ -71,7 +72,7 @@ def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[
     """The options; if they name a user's preset, the values of that preset replace the name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
-    return {**options, PRESET: None, **{key: setting.value for key, setting in preset.items()}}
+    return {**options, PRESET: shipped_preset(temperature=0), **{key: setting.value for key, setting in preset.items()}}
 
 
 def prepare(name: str, *, force: bool) -> None:

@@ -17,6 +17,7 @@ from decoder.knobs import TunableParameters
 from decoder.methods import options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
 from decoder.run.config import RunConfig
+from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.cli import options, presets, settings
 from dynatui.cli.parameters import Group
 from dynatui.keymap import Keymap
@@ -105,7 +106,9 @@ def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
 
 def _run_config(values: Mapping[str, Any]) -> RunConfig:
     given = {name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")}
-    sets = {name: _parameters(own, options_of(name), values) for name, own in RunConfig().parameters.items()}
+    sampling = _parameters(Sampling(), options_of(SAMPLING), values)
+    usual = RunConfig(parameters={SAMPLING: sampling}).parameters
+    sets = {name: _parameters(rules, options_of(name), values) for name, rules in usual.items()}
     return RunConfig(parameters=sets, drafting=values.get("drafting"), **_given(**given))
 
 

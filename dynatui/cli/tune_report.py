@@ -12,7 +12,7 @@ from decoder.tables.data import UNKNOWN, Column, Spec, Table, of_rows
 from decoder.tables.text import WIDTH, counted
 from decoder.tables.text import text as table_text
 from decoder.tuning.outcome import Conditions, Tuned
-from decoder.tuning.space import SHIPPED as PRESET
+from decoder.tuning.space import shipped_preset
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN
 from decoder.version import VERSION
 from dynatui.clean import clean_line
@@ -30,7 +30,7 @@ def text(result: Tuned, name: str) -> str:
 def comments(result: Tuned) -> list[str]:
     """Comment lines for the preset file: how the preset was found, and its measured speed."""
     gain = result.verdict.gain
-    measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "speed unknown"
+    measured = f"{times(gain)} times as fast as the preset {preset(result.conditions)}" if gain else "speed unknown"
     return [
         f"Found by dynatui tune {VERSION}, {result.finished_at}.",
         f"{pair(result.conditions)}, {how(result.conditions)}.",
@@ -60,6 +60,11 @@ def how(conditions: Conditions) -> str:
 def pair(conditions: Conditions) -> str:
     """Models, device and dtype of a measurement, as text."""
     return clean_line(f"{conditions.target} with {conditions.draft} on {conditions.device} in {conditions.dtype}")
+
+
+def preset(conditions: Conditions) -> str:
+    """Name of the preset with which the results of the search are compared."""
+    return shipped_preset(conditions.sampling.temperature)
 
 
 def _heading(result: Tuned) -> Iterator[str]:
@@ -102,7 +107,7 @@ def _table(result: Tuned, name: str) -> Table:
     specs: list[Spec[str]] = [
         (Column("", width=NAME), label),
         (Column("tokens/s", "number", 1, 9), speed),
-        over(PRESET, SHIPPED),
+        over(preset(result.conditions), SHIPPED),
         over(AUTO, AUTO),
         over(PLAIN, PLAIN),
     ]
@@ -111,7 +116,7 @@ def _table(result: Tuned, name: str) -> Table:
 
 def _label(key: str, result: Tuned, name: str) -> str:
     chains = {CHAIN: f"linear {result.chain.k}", SHIPPED_CHAIN: f"linear {Linear().k}"}
-    return {FOUND: name, SHIPPED: PRESET, **chains}.get(key, key)
+    return {FOUND: name, SHIPPED: preset(result.conditions), **chains}.get(key, key)
 
 
 def _options(result: Tuned, name: str) -> list[str]:
@@ -129,17 +134,17 @@ def _verdict(result: Tuned, name: str) -> Iterator[str]:
 
 
 def _gain(result: Tuned, name: str) -> str:
-    verdict, measured = result.verdict, times(result.verdict.gain)
+    verdict, measured, shipped = result.verdict, times(result.verdict.gain), preset(result.conditions)
     if result.found is None:
-        return f"The search found nothing faster than the preset {PRESET}; nothing was written."
+        return f"The search found nothing faster than the preset {shipped}; nothing was written."
     if verdict.better:
-        return f"{name} is faster than the preset {PRESET}: {measured} times as fast."
+        return f"{name} is faster than the preset {shipped}: {measured} times as fast."
     if verdict.keeps:
-        return f"{name} is as fast as the preset {PRESET}, within noise: {measured} times as fast."
+        return f"{name} is as fast as the preset {shipped}, within noise: {measured} times as fast."
     if FOUND in result.checked.wrong:
         return "The result of the search cannot be used; nothing was written."
     return (
-        f"The result of the search is not faster than the preset {PRESET} on other texts: {measured} times as fast; "
+        f"The result of the search is not faster than the preset {shipped} on other texts: {measured} times as fast; "
         "nothing was written."
     )
 
@@ -157,4 +162,4 @@ def _advice(result: Tuned, name: str) -> str:
         case "found":
             return f"Use --methods dynatree --preset {name}, the fastest by more than noise."
         case _:
-            return f"Use --methods dynatree --preset {PRESET}, the fastest by more than noise."
+            return f"Use --methods dynatree --preset {preset(result.conditions)}, the fastest by more than noise."

@@ -15,14 +15,15 @@ from rich.live import Live
 from rich.text import Text
 
 from decoder.run.config import RunConfig
+from decoder.sampling.settings import Sampling
 from decoder.tables.text import counted
 from decoder.tuning.outcome import TuneProgress
 from decoder.tuning.race import ratio
 from decoder.tuning.search import INITIAL, Leader, Setting
-from decoder.tuning.space import SHIPPED, TREE
+from decoder.tuning.space import TREE_METHOD
 from dynatui.cli.time_left import SELDOM_S, words
-from dynatui.cli.tune_report import pair, times
-from dynatui.record.command_line import rule_options
+from dynatui.cli.tune_report import pair, preset, times
+from dynatui.record.command_line import options_of_set
 from dynatui.terminal import streams
 
 BAR = 30
@@ -68,23 +69,23 @@ def line(progress: TuneProgress) -> str:
     state, left = progress.state, words(progress.left_s)
     if progress.checking:
         return f"checking on other texts: {progress.checked} done, {left} left"
-    best = state.leaders[TREE.method]
-    return f"searching: {_trials(progress)}; best so far: {_origin(best)}; {left} left, then the check"
+    best = _origin(state.leaders[TREE_METHOD], preset(progress.conditions))
+    return f"searching: {_trials(progress)}; best so far: {best}; {left} left, then the check"
 
 
 def screen(progress: TuneProgress, width: int) -> list[str]:
     """The progress as lines of at most `width` columns, few enough for a terminal of 24 lines."""
-    state = progress.state
+    state, sampling = progress.state, progress.conditions.sampling
     tree, *others = state.leaders.values()
     lines = [
         pair(progress.conditions),
         *_phase(progress),
         _about("trials", _trials(progress)),
         "",
-        _about("best so far", _origin(tree)),
+        _about("best so far", _origin(tree, preset(progress.conditions))),
         _about("", _over_plain(tree)),
-        *(_about("", part) for part in wrap(_knobs(tree.setting), max(1, width - LABEL))),
-        *(_about(other.setting.method, f"{_knobs(other.setting)}, {_over_plain(other)}") for other in others),
+        *(_about("", part) for part in wrap(_knobs(tree.setting, sampling), max(1, width - LABEL))),
+        *(_about(other.setting.method, f"{_knobs(other.setting, sampling)}, {_over_plain(other)}") for other in others),
         "",
         _about("now", _now(progress)),
         "",
@@ -117,10 +118,10 @@ def _trials(progress: TuneProgress) -> str:
     return f"{counted(state.trials, 'setting')} tried, {state.pruned} stopped early{wrong}"
 
 
-def _origin(leader: Leader) -> str:
+def _origin(leader: Leader, shipped: str) -> str:
     if leader.trial == INITIAL:
-        return f"the preset {SHIPPED}"
-    return f"setting {leader.trial}, {math.exp(leader.worth):.2f} times the preset {SHIPPED}, on the search's texts"
+        return f"the preset {shipped}"
+    return f"setting {leader.trial}, {math.exp(leader.worth):.2f} times the preset {shipped}, on the search's texts"
 
 
 def _over_plain(leader: Leader) -> str:
@@ -129,10 +130,12 @@ def _over_plain(leader: Leader) -> str:
     return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
 
 
-def _knobs(setting: Setting) -> str:
-    """A setting as options of the command line."""
-    run = RunConfig() if setting.rules is None else RunConfig().with_rules(setting.method, setting.rules)
-    return " ".join(rule_options(run)) or "as shipped"
+def _knobs(setting: Setting, sampling: Sampling) -> str:
+    """A setting as options of the command line; only options whose default is another value with this sampling."""
+    run = RunConfig(sampling=sampling)
+    if setting.rules is not None:
+        run = run.with_rules(setting.method, setting.rules)
+    return " ".join(options_of_set(run, setting.method)) or "as shipped"
 
 
 def _now(progress: TuneProgress) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from decoder.knobs import RulesName
-from decoder.methods import base, options_of
+from decoder.methods import base, defaults, options_of
 from decoder.methods.option import differing, option_words
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
@@ -116,14 +116,20 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
     default are omitted.
     """
     for name in sorted(config.parameters, key=_rank):
-        rules = config.rules(name)
-        changed = differing(rules, base(name, rules))
-        for option in options_of(name):
-            differs = changed & {*option.parameters}
-            if option.default is not None:
-                differs = option.value(rules) != option.default
-            if differs or option.name in always:
-                yield from option_words(option.name, option.value(rules))
+        yield from options_of_set(config, name, always)
+
+
+def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] = ()) -> Iterator[str]:
+    """Options of one parameter set; options with the value of the preset or the default are omitted."""
+    rules, usual = config.rules(name), defaults(config.sampling.temperature)[name]
+    changed = differing(rules, base(name, rules))
+    for option in options_of(name):
+        if option.selects_preset:
+            differs = option.value(rules) != option.value(usual)
+        else:
+            differs = not changed.isdisjoint(option.parameters)
+        if differs or option.name in always:
+            yield from option_words(option.name, option.value(rules))
 
 
 def _rank(name: RulesName) -> int:

@@ -4,7 +4,7 @@ A live run and a replay feed the same class, so their output is the same. Result
 to standard error. Knows nothing of models or of the source of events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -15,7 +15,9 @@ from decoder.analysis.stalls import stall_notes
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
 from dynatui.clean import clean_line
+from dynatui.knobs import preset_of
 from dynatui.number_format import memory_by_rank
+from dynatui.state.lane import begun
 from dynatui.terminal import streams
 
 COLUMNS = (
@@ -82,14 +84,8 @@ class Transcript:
         self._race = self._race.apply(event)
         match event:
             case Run():
-                self.note(
-                    f"{event.target} with {event.draft} on {event.place} in {event.arithmetic}: "
-                    f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new tokens"
-                )
-                if event.path:
-                    self.note(f"rounds: {event.path}, {event.path_reason}")
-                if event.temperature > 0:
-                    self.note(f"sampled: {_sampled(event)}")
+                for line in _introduction(event):
+                    self.note(line)
             case Round(method=method, text=text) if method == self._first_method:
                 self._texts.append(text)
                 if not self._as_json:
@@ -140,6 +136,20 @@ class Transcript:
             for name, entry in figures.items()
         }
         return Report(**fields, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
+
+
+def _introduction(run: Run) -> Iterator[str]:
+    yield (
+        f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}: "
+        f"{len(run.prompt_tokens)} prompt tokens, at most {run.max_new_tokens} new tokens"
+    )
+    if run.path:
+        yield f"rounds: {run.path}, {run.path_reason}"
+    if run.temperature > 0:
+        yield f"sampled: {_sampled(run)}"
+    for method in run.methods:
+        if preset := preset_of(method, begun(method, run)):
+            yield f"{method}: preset {preset}"
 
 
 def _sampled(run: Run) -> str:

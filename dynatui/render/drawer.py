@@ -156,8 +156,7 @@ def _choices(scene: Scene, knob: KnobInfo) -> str:
 
 def _title(scene: Scene, width: int) -> Row:
     keys = f"{_key_pair(scene, 'slider')} choose, {_key_pair(scene, 'nudge')} turn, digits type a value"
-    name = f"All knobs of {scene.state.watched}" if scene.state.watched else "All knobs"
-    return knobs_title(scene, ((name, "title"),), keys, "", width - 8)
+    return knobs_title(scene, "All knobs", keys, "", width - 8)
 
 
 def _key_pair(scene: Scene, action: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP, Keymap
-from dynatui.knobs import info, rules_in_force, sliders_of, turns
+from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.drawn import drawing_line
 from dynatui.render.effect import consequence_line
@@ -82,9 +82,8 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
     keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
-    return frame(knobs_title(scene, name, keys, when, width - 6), body, (width, height))
+    return frame(knobs_title(scene, "Knobs", keys, when, width - 6), body, (width, height))
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
@@ -124,8 +123,12 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
-def knobs_title(scene: Scene, name: Row, keys: str, when: str, width: int) -> Row:
-    """Title: the method with the knobs, what limits the method's trees, and, if there is room, how to turn knobs."""
+def knobs_title(scene: Scene, subject: str, keys: str, when: str, width: int) -> Row:
+    """Title: the method with the knobs, its preset, what limits its trees, and, if there is room, how to turn knobs."""
+    watched = scene.state.watched
+    preset = preset_of(watched, scene.state.lane)
+    owner = (f" of {watched}" if watched else "") + (f" (preset {preset})" if preset else "")
+    name: Row = ((subject + owner, "title"),)
     how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
     wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))

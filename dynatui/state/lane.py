@@ -150,6 +150,8 @@ class LaneState(msgspec.Struct, frozen=True):
     """Like `shares`, but looked-up nodes do not count; the history rule uses these values."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as it was set last, by the user or by the history rule."""
+    user_settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
+    """Value of every knob as the user set it last, or else at the start of the run."""
     knobs: Knobs | None = None
     """Exact values of the knobs that the events of rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
@@ -214,10 +216,11 @@ class LaneState(msgspec.Struct, frozen=True):
 def begun(method: str, run: Run) -> LaneState:
     """The state of a method at the start of a run."""
     parameters = run.methods.get(method, {})
-    history = parameters.get("history")
+    history, settings = parameters.get("history"), _knobs_of(method, parameters) | sampling_of(run)
     return LaneState(
         parameters=parameters,
-        settings=_knobs_of(method, parameters) | sampling_of(run),
+        settings=settings,
+        user_settings=settings,
         history=history if isinstance(history, bool) else None,
     )
 
@@ -287,6 +290,7 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
     )
     return structs.replace(
         lane,
+        user_settings={**lane.user_settings, event.name: event.new} if by_user else lane.user_settings,
         turns=_with(lane.turns, change) if by_user else lane.turns,
         last_turn=event.round if by_user else lane.last_turn,
         draft_depths=() if by_user else lane.draft_depths,

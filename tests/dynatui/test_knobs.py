@@ -1,7 +1,7 @@
 """The table of knobs agrees with the configuration, the command line and recordings."""
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Literal
 
 import pytest
 from msgspec import structs
@@ -10,13 +10,13 @@ from decoder.events import Knob, Knobs
 from decoder.knobs import KnobName, bounds
 from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
-from decoder.methods.dynatree import DynaTree
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from dynatui.cli import main as cli
-from dynatui.knobs import info, rules_in_force, sliders_of
+from dynatui.knobs import info, preset_of, rules_in_force, sliders_of
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import run, tree_round
 
@@ -123,6 +123,47 @@ def test_the_rules_in_force_are_those_of_the_run_with_its_knobs_as_they_are_now(
 def test_absurd_parameters_of_a_recording_are_no_fault(absurd: dict[str, Any]) -> None:
     found = rules_in_force(_state(PARAMETERS | absurd))
     assert found is None or isinstance(found, DynaTree)
+
+
+def _turn(name: KnobName, value: float, source: Literal["user", "history"] = "user") -> Knob:
+    return Knob(method="dynatree", round=1, name=name, old=0, new=value, source=source)
+
+
+def _preset(rules: DynaTree, *knobs: Knob) -> str:
+    """The preset that is shown after these turns in a run that began with `rules`."""
+    return preset_of("dynatree", _state(asdict(rules), *knobs).lane)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_preset_in_force_has_the_name_of_its_values(name: str) -> None:
+    assert _preset(PRESETS[name]) == name
+    assert _preset(PRESETS[name], _turn("temperature", 0.9)) == name
+
+
+def test_a_turned_knob_belongs_to_no_preset_until_it_is_turned_back() -> None:
+    rules = PRESETS["tuned"]
+    assert _preset(rules, _turn("n_max", rules.n_max + 1)) == ""
+    assert _preset(rules, _turn("n_max", rules.n_max + 1), _turn("n_max", rules.n_max)) == "tuned"
+
+
+def test_knobs_turned_to_the_values_of_another_preset_have_its_name() -> None:
+    assert (
+        _preset(PRESETS["tuned"], *(_turn(name, PRESETS["paper"].knob(name)) for name in PRESETS["paper"].ends()))
+        == "paper"
+    )
+
+
+def test_the_history_rule_of_a_preset_does_not_leave_the_preset() -> None:
+    assert _preset(PRESETS["paper"], _turn("d0", 4.5, "history"), _turn("tau_h", 0.85, "history")) == "paper"
+
+
+def test_parameters_that_no_knob_turns_belong_to_a_preset_too() -> None:
+    assert _preset(replace(PRESETS["tuned"], window=PRESETS["tuned"].window + 1)) == ""
+
+
+def test_a_method_without_presets_has_none() -> None:
+    lane = apply(RunState(), run(("linear", "ar"))).lane
+    assert [preset_of(method, lane) for method in ("linear", "ar", "")] == [""] * 3
 
 
 def test_a_method_without_knobs_has_no_rules() -> None:

@@ -19,7 +19,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
-from decoder.sampling.settings import Sampling
+from decoder.sampling.settings import SAMPLING, Sampling
 
 KNOBS = tuple(all_knobs())
 
@@ -246,9 +246,27 @@ def test_no_number_of_nodes_is_refused(rules: Callable[..., TunableParameters]) 
         rules(n_max=0)
 
 
-def test_a_run_begins_with_the_first_preset() -> None:
-    assert next(iter(PRESETS.items())) == ("tuned", RunConfig().of(DynaTree))
-    assert list(PRESETS) == ["tuned", "paper", "sampled"]
+def test_the_default_preset_of_a_run_depends_on_its_temperature() -> None:
+    assert RunConfig().of(DynaTree) == PRESETS["tuned"]
+    assert RunConfig(temperature=0.6).of(DynaTree) == PRESETS["sampled"]
+    assert RunConfig(parameters={SAMPLING: Sampling(0.6)}).of(DynaTree) == PRESETS["sampled"]
+
+
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=list(PRESETS))
+def test_given_parameters_are_kept_at_any_temperature(rules: DynaTree) -> None:
+    for temperature in (0.0, 0.6):
+        assert RunConfig(temperature=temperature, dynatree=rules).of(DynaTree) == rules
+
+
+def test_a_turn_of_the_temperature_keeps_the_preset() -> None:
+    warmer, greedy = (RunConfig(temperature=start).turned("temperature", 0.8 - start, SAMPLING) for start in (0.0, 0.8))
+    assert (warmer.sampling.temperature, warmer.of(DynaTree)) == (0.8, PRESETS["tuned"])
+    assert (greedy.sampling.temperature, greedy.of(DynaTree)) == (0, PRESETS["sampled"])
+
+
+def test_parameters_of_another_type_are_refused() -> None:
+    with pytest.raises(ConfigError, match="the parameters of sampling have the type Linear"):
+        RunConfig(parameters={SAMPLING: Linear()})
 
 
 def test_the_preset_paper_is_what_was_published() -> None:

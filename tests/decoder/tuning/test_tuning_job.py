@@ -15,12 +15,13 @@ from decoder.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
 from decoder.tuning.outcome import Tuned, TuneProgress
 from decoder.tuning.passages import FEWEST
 from decoder.tuning.search import Setting
-from decoder.tuning.space import TREE
+from decoder.tuning.space import trees
 from decoder.tuning.turns import Turns
 from decoder.tuning.verdict import AUTO, CHAIN, PLAIN, SHIPPED
 from tests.decoder.makers import TinyModels
 
 PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))
+TREE = trees(0)
 SHORT = RunConfig(max_new_tokens=6)
 
 

@@ -11,7 +11,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.tree_rules import Rules
 from decoder.tuning.search import INITIAL, MOST_TEXTS, Block, PassageResult, Search, Setting, State
-from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
+from decoder.tuning.space import CHAIN, LONGEST_CHAIN, trees
 from decoder.tuning.study import Study
 
 TEXTS = 16
@@ -67,7 +67,7 @@ def after(blocks: int) -> Callable[[], bool]:
 
 
 def searched(machine: Machine, blocks: int) -> tuple[Search, list[State]]:
-    search = Search([Study(TREE, 0), Study(CHAIN, 0)], machine, TEXTS, 0)
+    search = Search([Study(trees(0), 0), Study(CHAIN, 0)], machine, TEXTS, 0)
     return search, list(search.run(after(blocks)))
 
 

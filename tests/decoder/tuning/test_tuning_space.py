@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.linear import Linear
-from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
+from decoder.run.config import RunConfig
+from decoder.tree_rules import Rules
+from decoder.tuning.space import CHAIN, LONGEST_CHAIN, shipped_preset, trees
+
+TREE = trees(0)
 
 
 class Given:
@@ -59,11 +64,20 @@ def test_every_suggestion_is_a_possible_setting(seed: int) -> None:
 
 
 def test_every_start_is_within_the_bounds_and_the_shipped_setting_is_the_first() -> None:
-    trees = [TREE.rules(Given(dict(start))) for start in TREE.starts]
-    assert trees[0] == TREE.shipped == PRESETS["tuned"]
-    assert PRESETS["sampled"] in trees
+    assert first_trees(0)[0] == TREE.shipped
     chains = [CHAIN.rules(Given(dict(start))) for start in CHAIN.starts]
     assert chains[0] == CHAIN.shipped == Linear()
+
+
+@pytest.mark.parametrize("temperature", [0, 0.6])
+def test_a_search_starts_from_the_default_of_a_run_at_its_temperature(temperature: float) -> None:
+    usual = RunConfig(temperature=temperature).of(DynaTree)
+    assert first_trees(temperature)[0] == trees(temperature).shipped == usual == PRESETS[shipped_preset(temperature)]
+    assert {PRESETS["tuned"], PRESETS["sampled"]} <= {*first_trees(temperature)}
+
+
+def first_trees(temperature: float) -> list[Rules]:
+    return [trees(temperature).rules(Given(dict(start))) for start in trees(temperature).starts]
 
 
 def test_all_chains_are_among_the_starts() -> None:

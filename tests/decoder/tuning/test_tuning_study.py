@@ -11,8 +11,10 @@ import pytest
 from decoder.errors import ConfigError, DatabaseError
 from decoder.methods.dynatree import DynaTree
 from decoder.tuning import study as module
-from decoder.tuning.space import CHAIN, TREE
+from decoder.tuning.space import CHAIN, trees
 from decoder.tuning.study import FEWEST, Study, database
+
+TREE = trees(0)
 
 
 def played(study: Study, trials: int) -> list[Any]:

@@ -8,14 +8,14 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
 from decoder.tuning.outcome import Conditions, Tuned, TuneProgress
 from decoder.tuning.search import Current, Leader, Setting, State
-from decoder.tuning.space import TREE
+from decoder.tuning.space import trees
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
 WHERE = Conditions("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16, 3)
 TREE_FOUND = DynaTree(d0=3.0, tau_l=0.2, rho_stop=0.01, rho_deep=0.2, tau=0, history=False, n_max=6, selection="best")
 SHARES = {"n_max": 0.5, "rho_stop": 0.2, "tau_h": 0.1, "d0": 0.08, "tau_l": 0.05, "d_max": 0.04, "rho_deep": 0.03}
 SHIPPED_ONES = {
-    "dynatree": Leader(Setting("dynatree", TREE.shipped)),
+    "dynatree": Leader(Setting("dynatree", trees(0).shipped)),
     "linear": Leader(Setting("linear", Linear())),
 }
 FOUND_ONES = {

@@ -105,15 +105,24 @@ def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
     assert (config.of(Linear), config.of(Fixed)) == (Linear(k=7), Fixed(depth=3, branching=4))
 
 
-def test_without_options_a_run_has_the_tuned_knobs_and_the_usual_methods(screen: FakeScreen) -> None:
+def test_without_options_a_run_has_the_knobs_for_sampled_tokens_and_the_usual_methods(screen: FakeScreen) -> None:
     config = asked(screen).config
     assert config == RunConfig(temperature=0.6, seed=7)
-    assert config.of(DynaTree) == PRESETS["tuned"]
+    assert config.of(DynaTree) == PRESETS["sampled"]
     assert config.methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
 
+def test_the_default_preset_depends_on_the_temperature_but_a_named_preset_does_not(screen: FakeScreen) -> None:
+    for temperature, preset in (("0", "tuned"), ("0.8", "sampled")):
+        assert asked(screen, "--temperature", temperature).config.of(DynaTree) == PRESETS[preset]
+        for name, rules in PRESETS.items():
+            assert asked(screen, "--temperature", temperature, "--preset", name).config.of(DynaTree) == rules
+
+
 def test_options_of_a_tree_are_dynatree_s_alone(screen: FakeScreen) -> None:
-    config = asked(screen, "--tau", "0.02", "--n-max", "64", "--d0", "3", "--fixed", "3,4,0.1,99").config
+    config = asked(
+        screen, "--preset", "tuned", "--tau", "0.02", "--n-max", "64", "--d0", "3", "--fixed", "3,4,0.1,99"
+    ).config
     assert (config.of(DynaTree).tau, config.of(DynaTree).n_max, config.of(DynaTree).d0) == (0.02, 64, 3)
     assert (config.of(Fixed), config.of(Auto)) == (Fixed(3, 4, 0.1, 99), Auto())
 
@@ -121,7 +130,7 @@ def test_options_of_a_tree_are_dynatree_s_alone(screen: FakeScreen) -> None:
 def test_auto_has_bounds_of_its_own(screen: FakeScreen) -> None:
     config = asked(screen, "--auto", "d0=6, tau_h=.8, b_max=4, history=off").config
     assert config.of(Auto) == Auto(d0=6, tau_h=0.8, branching=(1, 2, 4), history=False)
-    assert config.of(DynaTree) == PRESETS["tuned"]
+    assert config.of(DynaTree) == RunConfig(temperature=0.6).of(DynaTree)
 
 
 def test_who_asks_for_an_automatic_number_of_nodes_is_told_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +15,7 @@ from msgspec import structs
 
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Run, Summary
+from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
@@ -376,6 +378,21 @@ def test_a_sampled_run_says_how_and_json_carries_it() -> None:
     assert "sampled" not in replayed(*events).err.getvalue()
     (told,) = replayed(begins, *events[1:], as_json=True).objects()
     assert [told[name] for name in ("seed", "temperature", "top_k", "top_p")] == [7, 0.6, 40, 0.9]
+
+
+def test_the_transcript_names_the_preset_of_each_method_that_has_one() -> None:
+    first, *rest = story("one")
+    for name, rules in PRESETS.items():
+        methods = {"dynatree": asdict(rules), "ar": {}}
+        told = replayed(structs.replace(cast("Run", first), methods=methods), *rest).err.getvalue()
+        assert f"dynatree: preset {name}\n" in told
+        assert told.count(": preset ") == 1
+
+
+def test_the_transcript_names_no_preset_of_other_values() -> None:
+    first, *rest = story("one")
+    methods = {"dynatree": asdict(replace(PRESETS["tuned"], n_max=99))}
+    assert ": preset " not in replayed(structs.replace(cast("Run", first), methods=methods), *rest).err.getvalue()
 
 
 def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> None:

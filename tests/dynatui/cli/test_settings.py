@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.methods.dynatree import DynaTree
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.run.config import RunConfig
 from dynatui.cli import main as cli
@@ -146,11 +146,11 @@ def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(
 
 def test_an_empty_variable_sets_nothing(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNATUI_TAU_H", "")
-    assert tau_h(asked(screen)) == DynaTree.tau_h
+    assert tau_h(asked(screen, "--preset", "tuned")) == PRESETS["tuned"].tau_h
 
 
 def test_another_file_can_be_named(screen: FakeScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.toml").write_text("d0 = 3\n", encoding="utf-8")
+    (tmp_path / "mine.toml").write_text("preset = 'tuned'\nd0 = 3\n", encoding="utf-8")
     monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "mine.toml"))
     assert asked(screen).config.of(DynaTree).d0 == 3.0
 
@@ -294,7 +294,7 @@ def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
-    assert refused(capsys, "--d0", "12") == "dynatui: D0 is 12; give 1 to 7 (D_max - 1)\n"
+    assert refused(capsys, "--preset", "tuned", "--d0", "12") == "dynatui: D0 is 12; give 1 to 7 (D_max - 1)\n"
 
 
 @pytest.mark.usefixtures("screen")
@@ -350,7 +350,7 @@ def test_config_prints_every_setting_and_where_it_comes_from(
     lines = {line.split(" ")[0]: line for line in text.splitlines() if not line.startswith("#")}
     assert [part.strip() for part in lines["tau_h"].split("#")] == ["tau_h = 0.8", f"{path}: line 2"]
     assert lines["seed"].endswith("# DYNATUI_SEED")
-    assert lines["d0"].endswith("# default")
+    assert lines["k"].endswith("# default")
     assert "# target is not set\n" in text
     assert set(tomllib.loads(text)) <= set(settings.options_of(cli.command()))
     assert tomllib.loads(text)["prompt"] == ["\x1b[2J", "b"]
@@ -373,10 +373,36 @@ def test_what_config_prints_of_the_defaults_sets_the_defaults(
     before = asked(screen)
     assert cli.main(["config"]) == 0
     told = capsys.readouterr().out
-    assert f"n_max = {before.config.of(DynaTree).n_max} " in told
+    assert "k = 5 " in told
     write(told)
     assert asked(screen).config == before.config
-    assert before.config.of(Fixed).tau == Fixed.tau > before.config.of(DynaTree).tau
+
+
+@pytest.mark.parametrize(("temperature", "preset"), [("0", "tuned"), ("0.8", "sampled")])
+def test_config_shows_the_default_preset_for_the_temperature_and_its_values_without_setting_them(
+    temperature: str, preset: str, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(f"temperature = {temperature}\ntau_h = 0.97\n")
+    assert cli.main(["config"]) == 0
+    text = capsys.readouterr().out
+    source = f"# default at temperature {temperature}"
+    shown = {line.partition(" = ")[0]: line for line in text.splitlines() if line.endswith(source)}
+    assert shown["# preset"].startswith(f'# preset = "{preset}" ')
+    assert shown["# n_max"].startswith(f"# n_max = {PRESETS[preset].n_max} ")
+    assert "tau_h" in tomllib.loads(text)
+    assert not {"preset", "n_max"} & tomllib.loads(text).keys()
+
+
+def test_config_shows_the_values_of_a_preset_in_the_settings_with_its_name(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write('preset = "paper"\n')
+    assert cli.main(["config"]) == 0
+    text = capsys.readouterr().out
+    lines = {line.split(" ")[0]: line for line in text.splitlines()}
+    assert lines["preset"].endswith(f"# {path}: line 1")
+    assert lines["n_max"].startswith(f"n_max = {PRESETS['paper'].n_max} ")
+    assert lines["n_max"].endswith("# preset paper")
 
 
 def test_config_names_a_variable_that_sets_nothing(
@@ -423,7 +449,7 @@ def test_the_file_to_begin_with_sets_nothing(
 def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
     screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = asked(screen)
+    before = asked(screen, "--temperature", "0")
     assert cli.main(["config", "--print-default"]) == 0
     lines = capsys.readouterr().out.partition("[keys]")[0].splitlines()
     assert all(
@@ -433,7 +459,7 @@ def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
     values = [line[1:] for line in lines if line[:2].strip("#").isidentifier()]
     assert len(values) > 20
     write("\n".join(values))
-    assert replace(asked(screen), set_for_good=before.set_for_good) == before
+    assert replace(asked(screen, "--temperature", "0"), set_for_good=before.set_for_good) == before
 
 
 def bound(session: Session, cap: str) -> str | None:

@@ -49,6 +49,13 @@ def test_nothing_found_is_said() -> None:
     )
 
 
+def test_a_sampled_tuning_is_compared_with_the_default_preset_for_sampled_tokens() -> None:
+    sampled = replace(tuned(gain=1.2), conditions=replace(WHERE, sampling=Sampling(0.6)))
+    assert "mine is faster than the preset sampled: 1.20 (1.19-1.25) times as fast." in text(sampled, "mine")
+    assert "x sampled" in text(sampled, "mine")
+    assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
+
+
 def test_auto_is_advised_where_nothing_beats_it() -> None:
     assert verdict(gain=1.1, auto=1.5).endswith("Nothing is faster than auto by more than noise; use --methods auto.")
 

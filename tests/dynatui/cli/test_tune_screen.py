@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from decoder.analysis.interval import Interval
-from decoder.tuning.search import Setting
+from decoder.sampling.settings import Sampling
+from decoder.tuning.search import Leader, Setting
+from decoder.tuning.space import trees
 from dynatui.cli.tune_screen import Lines, line, screen, watching
-from tests.dynatui.cli.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, progress
+from tests.dynatui.cli.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, WHERE, progress
 
 
 def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
@@ -51,6 +53,14 @@ def test_the_beginning_is_shown_too() -> None:
     assert "              ? times plain decoding" in shown
     assert "linear        as shipped, ? times plain decoding" in shown
     assert "what matters  not known yet: too few settings were tried" in shown
+
+
+def test_a_sampled_search_begins_with_the_default_preset_for_sampled_tokens() -> None:
+    conditions = replace(WHERE, sampling=Sampling(0.6))
+    leaders = SHIPPED_ONES | {"dynatree": Leader(Setting("dynatree", trees(0.6).shipped))}
+    shown = screen(replace(progress(leaders=leaders), conditions=conditions), 80)
+    assert "best so far   the preset sampled" in shown
+    assert "              as shipped" in shown
 
 
 def test_settings_that_wrote_another_text_are_counted() -> None:

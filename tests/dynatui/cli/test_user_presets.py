@@ -74,9 +74,11 @@ def test_a_file_may_name_a_preset_of_the_user_s_for_good(screen: FakeScreen, tmp
     assert config_of(screen, "--preset", "paper").of(DynaTree) == PRESETS["paper"]
 
 
-def test_what_a_preset_leaves_open_is_as_usual(screen: FakeScreen) -> None:
+@pytest.mark.parametrize("temperature", ["0", "0.6"])
+def test_what_a_preset_leaves_open_is_as_in_tuned_at_any_temperature(screen: FakeScreen, temperature: str) -> None:
     by_hand("d0 = 4\n")
-    assert config_of(screen, "--preset", "mine").of(DynaTree) == PRESETS["tuned"].turned("d0", 4)
+    found = config_of(screen, "--preset", "mine", "--temperature", temperature)
+    assert found.of(DynaTree) == PRESETS["tuned"].turned("d0", 4)
 
 
 def test_settings_in_force_show_what_the_preset_sets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

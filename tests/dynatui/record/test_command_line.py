@@ -15,6 +15,7 @@ from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
+from decoder.sampling.settings import SAMPLING
 from dynatui.clean import clean_line
 from dynatui.cli import headless
 from dynatui.cli import main as cli
@@ -119,6 +120,24 @@ def test_seed_and_temperature_of_the_embedded_pair_are_always_written_for_the_sc
     warm = RunConfig(temperature=0.6, top_k=40, top_p=0.9)
     assert command_line(Session(OWN, config=warm)) == "dynatui --seed 0 --temperature 0.6 --top-k 40 --top-p 0.9"
     assert command_line(Session(OWN, PAIR, warm)).endswith("small --temperature 0.6 --top-k 40 --top-p 0.9")
+
+
+@pytest.mark.parametrize(
+    ("begun", "turned", "words"),
+    [
+        (0.0, 0.0, ""),
+        (0.6, 0.6, " --temperature 0.6"),
+        (0.0, 0.6, " --temperature 0.6 --preset tuned"),
+        (0.6, 0.0, " --preset sampled"),
+    ],
+)
+def test_the_preset_is_written_if_another_one_is_the_default_at_the_present_temperature(
+    started: list[Session], begun: float, turned: float, words: str
+) -> None:
+    config = RunConfig(temperature=begun).turned("temperature", turned, SAMPLING)
+    line = command_line(Session(OWN, PAIR, config))
+    assert line == f"dynatui --target big --draft small{words}"
+    assert _again(line, started).config == config
 
 
 def test_only_what_differs_is_written() -> None:

@@ -1,7 +1,7 @@
 """Tests of the drawer with sliders of all knobs, and of the value that a click on a slider sets."""
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from msgspec import structs
 from decoder.events import Knob, Limit
 from decoder.knobs import KnobName
 from decoder.methods.auto import Auto
-from decoder.methods.dynatree import DynaTree
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.run.config import RunConfig
 from dynatui.knobs import info, owner, rules_in_force, rules_of
 from dynatui.render import cards, drawer, sliders
@@ -100,6 +100,16 @@ def test_a_slider_says_what_it_is_in_force_where_and_how_far_it_goes() -> None:
         assert expected in row, expected
     assert " best " in row_of(raced(), "selection")
     assert " on " in row_of(raced(), "history")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_titles_of_knobs_name_the_preset_in_force(name: str) -> None:
+    begins = structs.replace(run(), methods={"dynatree": asdict(PRESETS[name])})
+    turn = Knob(method="dynatree", round=1, name="n_max", old=0, new=99, source="user")
+    started, turned = Scene(state_of([begins])), Scene(state_of([begins, turn]))
+    for panel in (sliders.knobs, drawer.drawer):
+        assert f"nobs of dynatree (preset {name}) ─" in lines(panel(started, 100, 30))[0]
+        assert "nobs of dynatree ─" in lines(panel(turned, 100, 30))[0]
 
 
 @pytest.mark.parametrize(

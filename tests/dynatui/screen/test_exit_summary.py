@@ -263,9 +263,12 @@ def test_settings_that_differ_in_temperature_are_others_and_say_so() -> None:
     warm = structs.replace(begun(), temperature=0.6)
     warmer = turned_temperature("dynatree", 25, 0.6, 0.8)
     records = [warm, *rounds(range(25), 0.04), warmer, *rounds(range(25, 50), 0.02, t=1.0)]
-    assert best(records)[0] == "best measured knobs of dynatree: --temperature 0.8 --d0 5"
+    assert best(records)[0] == "best measured knobs of dynatree: --temperature 0.8 --preset tuned --d0 5"
     assert "of 2 settings" in best(records)[2]
-    assert best([warm, *rounds(range(25))])[0] == "best measured knobs of dynatree: --temperature 0.6 --d0 5"
+    assert (
+        best([warm, *rounds(range(25))])[0]
+        == "best measured knobs of dynatree: --temperature 0.6 --preset tuned --d0 5"
+    )
 
 
 def test_a_method_without_knobs_of_its_own_has_no_best_ones() -> None:

@@ -302,6 +302,16 @@ def test_the_defaults_of_a_method_and_of_what_all_share_are_undone_at_once() -> 
     assert engine.config == turned
 
 
+def test_the_defaults_are_the_preset_and_the_temperature_of_the_start() -> None:
+    editor, engine = warm("dynatree", "ar")
+    started = engine.config
+    editor.set({"temperature": 0}, watching("dynatree"))
+    assert engine.config.of(DynaTree) == started.of(DynaTree) == PRESETS["sampled"]
+    assert editor.next_preset(watching("dynatree")) == "tuned"
+    assert editor.defaults(watching("dynatree"))
+    assert engine.config == started
+
+
 KEYS = st.sampled_from(["rounds", "h", "[", "]", "{", "}", "-", "=", "s", "0", "u", "H", "rounds", "h"])
 
 

@@ -130,8 +130,8 @@ def gain(screen: str) -> float:
 
 def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
-    two = ("--methods", "dynatree,ar", "--max-new-tokens", "999")
-    terminal = start("-m", "dynatui", "--record", str(path), *two, size=(120, 40))
+    options = ("--preset", "tuned", "--methods", "dynatree,ar", "--max-new-tokens", "999")
+    terminal = start("-m", "dynatui", "--record", str(path), *options, size=(120, 40))
     live = Live(terminal, path)
     screens = [
         live.play(22),
@@ -182,7 +182,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
 def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_path: Path) -> None:
     path, prompt = tmp_path / "live.jsonl", tmp_path / "prompt.txt"
     prompt.write_text("The captain went down to the harbour, and there he saw\n")
-    options = ("--prompt-file", str(prompt), "--record", str(path), "--max-new-tokens", "999")
+    options = ("--preset", "tuned", "--prompt-file", str(prompt), "--record", str(path), "--max-new-tokens", "999")
     terminal = start_new("-m", "dynatui", *options, size=(120, 40))
     live = Live(terminal, path)
     terminal.wait_for("Tree ─ round")
