@@ -69,8 +69,10 @@ def test_every_method_writes_what_plain_sampling_writes(
 
 def test_some_of_these_trees_were_accepted(tiny_models: TinyModels) -> None:
     """Otherwise the tests above would prove little."""
-    played = play(alone(tiny_models, "neox"), RunConfig(EXACT, LIMIT))
-    for name in set(EXACT) - {"ar"}:
+    # Whether `auto` drafts depends on the times of passes; with a tiny target, drafting may not pay.
+    engines = dict.fromkeys(set(EXACT) - {"ar", "auto"}, alone(tiny_models, "neox")) | {"auto": of_target(None)}
+    for name, engine in engines.items():
+        played = play(engine, RunConfig((name,), LIMIT), PROMPT)
         assert sum(len(event.accepted) for event in played.rounds(name)) > 0, name
 
 
