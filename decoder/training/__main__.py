@@ -19,14 +19,18 @@ from decoder.training import card, corpus, loop, overlap, recipe
 from decoder.training.head import TrainedHead, head_loss
 from decoder.training.samples import sample_texts, sampled_texts
 
-STAGES = ("tokenizer", "target", "draft", "distil", "overlap", "card")
+TRAINED = ("target", "draft", "distil", "overlap")
+"""Stages of the embedded pair that train a model, in order; the model card lists them."""
+STAGES = ("tokenizer", *TRAINED, "card")
 """Stages that make the embedded pair, in order."""
 ON_SAMPLES = ("samples", "overlap", "head")
 """Stages that first sample missing texts from the target. On these texts and the books, `overlap` trains the distilled
 draft further, and `head` trains a drafting head; `samples` trains nothing.
 """
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""Folders of the shipped models that contain the results of stages; keys are the names of the stages."""
+"""Folders of shipped models that later stages use in place of missing results, by the stage of the result. The shipped
+draft is the result of `overlap`; in place of the distilled draft, it is trained further.
+"""
 
 
 def main() -> None:
@@ -73,7 +77,7 @@ def run(stage: str, options: argparse.Namespace) -> None:
         target, draft = options.out / EMBEDDED_TARGET.name, options.out / EMBEDDED_DRAFT.name
         publish(options.work / "target", target, tokenizer)
         publish(options.work / "overlap", draft, tokenizer)
-        stage_facts = {name: json.loads((options.work / f"{name}.json").read_text()) for name in STAGES[1:-1]}
+        stage_facts = {name: json.loads((options.work / f"{name}.json").read_text()) for name in TRAINED}
         card.write(options.out / "README.md", target, draft, options.data / "books_test", stage_facts, device)
         return
     books = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")

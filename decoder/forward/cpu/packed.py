@@ -21,11 +21,11 @@ TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
 """Sizes of the speed trials. The weights exceed a core's caches; `TRIAL_ROWS` is the number of rows in the verification
 of a small tree.
 """
-ROW_GAIN = 0.95
+SECOND_LAYOUT_GAIN = 0.95
 """Weights are kept in a second layout only if a product of one row then takes less than this fraction of its time."""
-ROW_NUMBERS = 1 << 22
-"""Maximum number of weights of a matrix that is kept in two layouts. The time of products with larger matrices is worth
-several threads, which read packed weights faster.
+SECOND_LAYOUT_WEIGHTS = 1 << 22
+"""Maximum number of weights of a matrix that is kept in two layouts. Models with larger matrices are faster on several
+threads, which read only packed weights.
 """
 
 
@@ -89,8 +89,6 @@ class TwoLayoutLinear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        if dtype is not torch.float32:
-            raise NotImplementedError
         self._packed = OneDnnLinear(weight, bias, dtype)
         self._transposed = weight.to(dtype).t().contiguous()
         self._bias = None if bias is None else bias.to(dtype)
@@ -103,7 +101,7 @@ class TwoLayoutLinear:
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        if len(rows) > 1 or torch.get_num_threads() > 1 or residual.dtype is not torch.float32:
+        if len(rows) > 1 or torch.get_num_threads() > 1:
             return self._packed.added_to(residual, rows)
         total = residual.addmm_(rows, self._transposed)
         return total if self._bias is None else total.add_(self._bias)
@@ -163,7 +161,7 @@ Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
     """A linear layer in the fastest form on this CPU, with weights in `dtype` or in a more precise dtype."""
-    two_layouts = dtype is torch.float32 and weight.numel() <= ROW_NUMBERS and second_layout_pays()
+    two_layouts = dtype is torch.float32 and weight.numel() <= SECOND_LAYOUT_WEIGHTS and second_layout_pays()
     makers: tuple[Maker, ...] = (FbgemmLinear, *((TwoLayoutLinear,) if two_layouts else ()), OneDnnLinear)
     for maker in makers:
         if works(maker, dtype):
@@ -209,7 +207,7 @@ def second_layout_pays() -> bool:
     if not (works(TwoLayoutLinear, torch.float32) and works(OneDnnLinear, torch.float32)):
         return False
     two_layouts_s, packed_s = _trial_s((TwoLayoutLinear, torch.float32), (OneDnnLinear, torch.float32), 1)
-    return two_layouts_s < ROW_GAIN * packed_s
+    return two_layouts_s < SECOND_LAYOUT_GAIN * packed_s
 
 
 @torch.inference_mode()

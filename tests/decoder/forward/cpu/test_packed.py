@@ -180,7 +180,7 @@ def test_a_second_layout_is_kept_only_where_one_row_is_much_faster(
 
 def test_a_large_matrix_has_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "second_layout_pays", lambda: True)
-    monkeypatch.setattr(packed, "ROW_NUMBERS", 8 * 16 - 1)
+    monkeypatch.setattr(packed, "SECOND_LAYOUT_WEIGHTS", 8 * 16 - 1)
     assert not isinstance(pack(*weights(8, 16), torch.float32), TwoLayoutLinear)
 
 
