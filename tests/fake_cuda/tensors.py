@@ -135,10 +135,9 @@ class Device:
         if func in READS or (func in BY_INDEX and _by_mask(args)):
             self.waits(f"{func} reads numbers back")
             self.log.append("read")
-        copies = to_host or func is ATEN.copy_.default and not all(isinstance(each, CudaTensor) for each in given)
-        if (copies or to_cuda) and self.capture and any(not isinstance(each, CudaTensor) for each in given):
-            raise CudaError(f"{func} copies from or to the host within a capture")
-        if copies:
+        from_host = any(not isinstance(tensor, CudaTensor) for tensor in given)
+        if to_host or (from_host and func in (ATEN.copy_.default, ATEN._to_copy.default)):
+            self.waits(f"{func} copies from or to the host")
             self._copy(func, args, kwargs)
         inner = _inner(args)
         inner_kwargs = {name: _inner(value) for name, value in kwargs.items()}
@@ -169,10 +168,12 @@ class Device:
         return result
 
     def _copy(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        on_its_own = kwargs.get("non_blocking") or (func is ATEN.copy_.default and len(args) > 2 and args[2])
-        from_host = func is ATEN.copy_.default and isinstance(args[0], CudaTensor)
-        # A copy from pageable memory of the host is staged first, so the host does not wait for earlier work.
-        self.log.append("copy" if on_its_own else "upload" if from_host else "read")
+        """Logs a copy between the host and the device."""
+        in_place = func is ATEN.copy_.default
+        non_blocking = kwargs.get("non_blocking") or (in_place and len(args) > 2 and args[2])
+        to_device = isinstance(args[0], CudaTensor) if in_place else not isinstance(args[0], CudaTensor)
+        # For a blocking copy to the device, the host waits for no earlier work.
+        self.log.append("copy" if non_blocking else "upload" if to_device else "read")
 
     def _check(self, func: Any, given: Sequence[Tensor], *, to_host: bool) -> None:
         if to_host or func in (ATEN.copy_.default, ATEN._to_copy.default):
