@@ -1,8 +1,8 @@
 """Tensors of a CUDA device that does not exist, on a torch without CUDA: every operator checks devices, and counts.
 
-A `CudaTensor` claims to be on `cuda:0` and holds a tensor on the CPU, which has the values, or on the meta device, where
-only shapes, strides and dtypes are checked, so that models of any size fit. All work passes `Device.run`, which refuses
-operands on different devices, and logs launches, copies and reads that would make the host wait for the device.
+A `CudaTensor` claims to be on `cuda:0` and holds a tensor on the CPU, which has the values, or on the meta device,
+where only shapes, strides and dtypes are checked, so that models of any size fit. All work passes `Device.run`, which
+refuses operands on different devices, and logs launches, copies and reads that would make the host wait for the device.
 
 Knows neither models nor rounds.
 """
@@ -52,7 +52,7 @@ class CudaTensor(Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, inner: Tensor) -> "CudaTensor":
+    def __new__(cls: type, inner: Tensor) -> "CudaTensor":
         made: CudaTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # not in torch's stubs
             cls,
             inner.size(),
