@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.decoder.session.cuda_graph.operations import Recorder
+from tests.fake_cuda.recording import Recorder
 from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, Device, Launch, intercepted
 
 MEMORY = 140 << 30
