@@ -62,7 +62,7 @@ class _NoReads(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):
     """Writes the source of a function that replays the operations: an interpreter would take most of a test's time."""
 
     def __init__(self) -> None:
@@ -82,8 +82,10 @@ class _Recorder(TorchDispatchMode):
         """Other storages that were written to, with their previous contents."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.run(func, args, kwargs or {})
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs and records one operation."""
-        kwargs = kwargs or {}
         _refuse(func, args)
         for place, name in _written(func):
             for tensor in _tensors(args[place] if place < len(args) else kwargs.get(name)):
@@ -182,7 +184,7 @@ def record(work: Callable[[], object]) -> Record:
     Raises:
         NotCapturableError: A device would refuse it.
     """
-    recorder = _Recorder()
+    recorder = Recorder()
     with without_gradients(), _NoReads(), recorder:
         work()
     recorder.undo()

@@ -1,0 +1,262 @@
+"""torch.cuda of the fake device: streams, events and graphs that log every request.
+
+Work runs at once, so nothing is ever waited for in fact. A graph replays the operators that were recorded during its
+capture; without values, a replay computes nothing.
+"""
+
+import ctypes
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tests.fake_cuda.recording import Recorder
+from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, Device, Launch, intercepted
+
+MEMORY = 140 << 30
+
+
+@contextmanager
+def fake_cuda(*, values: bool = True) -> Iterator[Device]:
+    """Within: torch has one CUDA device, in this thread and in threads that start.
+
+    Args:
+        values: Whether tensors have values; if not, only shapes are computed, and models of any size fit.
+    """
+    device = Device(CPU if values else torch.device("meta"))
+    _register_guard()
+    driver = _driver(device)
+    start = threading.Thread.run
+
+    def run(thread: threading.Thread) -> None:
+        with intercepted(device):
+            start(thread)
+
+    patched: list[tuple[Any, str, Any]] = [
+        *((torch.cuda, name, value) for name, value in driver.items()),
+        (functional, "scaled_dot_product_attention", attention),
+        (threading.Thread, "run", run),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patched]
+    with ExitStack() as stack:
+        for owner, name, value in before:
+            stack.callback(setattr, owner, name, value)
+        for owner, name, value in patched:
+            setattr(owner, name, value)
+        # Otherwise a moved parameter keeps its Python object, which has no inner tensor.
+        stack.callback(
+            torch.__future__.set_swap_module_params_on_conversion,
+            torch.__future__.get_swap_module_params_on_conversion(),
+        )
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(intercepted(device))
+        yield device
+
+
+def _register_guard() -> None:
+    """Gives CUDA a device guard that does nothing; torch without CUDA has none, and asks for it in views by index.
+
+    Torch has such a guard for machines with CUDA's libraries but without a device, and takes it in place of a guard
+    that counts no devices. So for this one call there is a guard whose methods all return 0.
+    """
+    library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libc10.so"))
+    guards = (ctypes.c_void_p * 2).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+    if guards[1] is not None:
+        return
+    zero = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: 0)
+    methods = (ctypes.c_void_p * 64)(*[ctypes.cast(zero, ctypes.c_void_p).value] * 64)
+    guard = ctypes.c_void_p(ctypes.addressof(methods))
+    guards[1] = ctypes.addressof(guard)
+    torch._C._ensureCUDADeviceGuardSet()
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002 - torch's signature
+    scale: float | None = None,
+    enable_gqa: bool = False,  # noqa: FBT001, FBT002 - torch's signature
+) -> Tensor:
+    """Attention by the kernel that torch chooses on CUDA under a mask, without cuDNN, after this kernel's own checks.
+
+    On the host's tensors, torch's own function.
+    """
+    if query.device.type != "cuda":
+        return _attention(
+            query, key, value, attn_mask, dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        key, value = (each.repeat_interleave(query.shape[-3] // key.shape[-3], -3) for each in (key, value))
+    for tensor in (query, key, value):
+        _check_aligned(tensor)
+    if attn_mask is not None:
+        if attn_mask.dtype not in (query.dtype, torch.bool):
+            raise CudaError(f"attention: a mask of {attn_mask.dtype} beside queries of {query.dtype}")
+        if attn_mask.dtype is torch.bool:
+            attn_mask = torch.zeros(attn_mask.shape, dtype=query.dtype, device=query.device).masked_fill_(
+                ~attn_mask, -torch.inf
+            )
+        attn_mask = attn_mask.expand(*query.shape[:-1], key.shape[-2])
+    if query.dim() == 3:
+        mask = None if attn_mask is None else attn_mask[None]
+        return _efficient(query[None], key[None], value[None], mask, is_causal, scale)[0]
+    return _efficient(query, key, value, attn_mask, is_causal, scale)
+
+
+_attention = functional.scaled_dot_product_attention
+
+
+def _efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,  # noqa: FBT001 - torch's order
+    scale: float | None,
+) -> Tensor:
+    found: Tensor = ATEN._scaled_dot_product_efficient_attention(
+        query, key, value, mask, False, 0.0, is_causal, scale=scale
+    )[0]
+    return found
+
+
+def _check_aligned(tensor: Tensor) -> None:
+    """Checks what the memory-efficient kernel requires of an operand, in units of 16 bytes."""
+    unit = max(1, 16 // tensor.element_size())
+    if tensor.stride(-1) != 1:
+        raise CudaError(f"attention: the last dimension of {tuple(tensor.shape)} is not dense: {tensor.stride()}")
+    aligned = [tensor.storage_offset(), *(stride for stride in tensor.stride()[:-1])]
+    if tensor.element_size() < 4 and any(number % unit for number in aligned):
+        raise CudaError(f"attention: {tuple(tensor.shape)} with strides {tensor.stride()} is not aligned")
+
+
+class Graph:
+    """A captured graph."""
+
+    device: ClassVar[Device]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.replayed: Any = None
+        self.launches: list[Launch] = []
+
+    def replay(self) -> None:
+        """Repeats the recorded operators."""
+        self.device.waits("another graph is replayed")
+        self.device.log.append("replay")
+        self.device.replayed.append(self)
+        if self.replayed:
+            self.replayed()
+
+
+class Stream:
+    """A stream; all work runs at once, so streams need no order."""
+
+    device: ClassVar[Device]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """See `torch.cuda.Stream`."""
+
+    def wait_stream(self, _: object) -> None:
+        """See `torch.cuda.Stream`."""
+
+    def synchronize(self) -> None:
+        """See `torch.cuda.Stream`."""
+        self.device.waits("the host waits for a stream")
+        self.device.log.append("wait for all")
+
+
+class Event:
+    """An event, which is reached at once."""
+
+    device: ClassVar[Device]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.reached_s = 0.0
+
+    def record(self, _: object = None) -> None:
+        """See `torch.cuda.Event`."""
+        self.device.waits("an event is recorded")
+        self.reached_s = time.perf_counter()
+        self.device.log.append("event")
+
+    def synchronize(self) -> None:
+        """See `torch.cuda.Event`."""
+        self.device.waits("the host waits for an event")
+        self.device.log.append("wait")
+
+    def elapsed_time(self, later: "Event") -> float:
+        """Milliseconds between two events."""
+        return 1000 * max(1e-6, later.reached_s - self.reached_s)
+
+
+def _driver(device: Device) -> dict[str, Any]:
+    """Replacements of attributes of torch.cuda."""
+    classes: dict[str, Any] = {
+        name: type(name, (parent,), {"device": device})
+        for name, parent in (("CUDAGraph", Graph), ("Stream", Stream), ("Event", Event))
+    }
+
+    @contextmanager
+    def capture(graph: Graph, **_: Any) -> Iterator[None]:
+        # torch.cuda.graph waits for the device before it begins.
+        device.log.append("wait for all")
+        device.graphs.append(graph)
+        recorder = Recorder() if device.memory == CPU else None
+        device.capture = Capture(recorder.run if recorder else _plain)
+        try:
+            yield
+        finally:
+            graph.launches, device.capture = device.capture.launches, None
+            if recorder:
+                recorder.undo()
+        if recorder:
+            graph.replayed = recorder.record()
+
+    @contextmanager
+    def nothing(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    def synchronize(*_: Any) -> None:
+        device.waits("the host waits for the device")
+        device.log.append("wait for all")
+
+    own = classes["Stream"]()
+    properties = SimpleNamespace(name="a fake device", total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
+    return {
+        **classes,
+        "stream": nothing,
+        "device": nothing,
+        "graph": capture,
+        "current_stream": lambda *_: own,
+        "graph_pool_handle": lambda: (0, 1),
+        "synchronize": synchronize,
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "_lazy_init": lambda: None,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "mem_get_info": lambda *_: (MEMORY, MEMORY),
+        "memory_reserved": lambda *_: 0,
+        "empty_cache": lambda: None,
+        "reset_peak_memory_stats": lambda *_: None,
+        "max_memory_allocated": lambda *_: 0,
+        "get_device_name": lambda *_: properties.name,
+        "get_device_properties": lambda *_: properties,
+        "get_device_capability": lambda *_: (9, 0),
+    }
+
+
+def _plain(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs)

@@ -1,0 +1,287 @@
+"""Tensors of a CUDA device that does not exist, on a torch without CUDA: every operator checks devices, and counts.
+
+A `CudaTensor` claims to be on `cuda:0` and holds a tensor on the CPU, which has the values, or on the meta device,
+where only shapes, strides and dtypes are checked, so that models of any size fit. All work passes `Device.run`, which
+refuses operands on different devices, and logs launches, copies and reads that would make the host wait for the device.
+
+Knows neither models nor rounds.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+CUDA = torch.device("cuda", 0)
+CPU = torch.device("cpu")
+ATEN = torch.ops.aten
+UNFILLED = frozenset(
+    {
+        "aten::empty",
+        "aten::empty_like",
+        "aten::empty_strided",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+        "aten::lift_fresh",
+        "aten::detach",
+        "aten::alias",
+        "aten::_unsafe_view",
+    }
+)
+"""Operators that launch no kernel although their results are no views: they allocate memory, or rename a tensor."""
+READS = frozenset({ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default})
+"""Operators whose result is a number on the host."""
+ATTENTION_ON_CPU = ATEN._scaled_dot_product_flash_attention_for_cpu.default
+BY_INDEX = frozenset({ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default})
+
+
+class CudaError(RuntimeError):
+    """What a CUDA device would refuse."""
+
+
+class CudaTensor(Tensor):
+    """A tensor that claims to be on the CUDA device; `inner` is the tensor that stands for its memory."""
+
+    inner: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls: type, inner: Tensor) -> "CudaTensor":
+        made: CudaTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # not in torch's stubs
+            cls,
+            inner.size(),
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            device=CUDA,
+        )
+        made.inner = inner
+        return made
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        del tensor_contents
+        return f"CudaTensor({self.inner})"
+
+    def tolist(self) -> Any:
+        """The values; torch refuses this for subclasses."""
+        return self.cpu().tolist()
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise CudaError(f"{func} on a CUDA tensor outside of the fake device")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An operator that launches at least one kernel."""
+
+    name: str
+    shapes: Sequence[tuple[int, ...]]
+    dtypes: Sequence[torch.dtype]
+    results: Sequence[tuple[int, ...]]
+    result_bytes: int
+
+
+Record = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
+"""(operator, arguments, keyword arguments), all on the memory's device -> result."""
+
+
+@dataclass
+class Device:
+    """The fake device of one test: its log, and where its memory is."""
+
+    memory: torch.device = CPU
+    """The CPU if tensors have values, the meta device if not."""
+    log: list[str] = field(default_factory=list)
+    """Requests of the host in order: `replay`, `copy`, `event`, `wait`, `read`, ..."""
+    launches: list[Launch] = field(default_factory=list)
+    """Operators run directly, outside of captures."""
+    capture: "Capture | None" = None
+    """The capture that is in progress."""
+    graphs: list[Any] = field(default_factory=list)
+    """All captured graphs."""
+    replayed: list[Any] = field(default_factory=list)
+    """Graphs in the order of their replays."""
+
+    def counts(self) -> Counter[str]:
+        """Number of requests by kind."""
+        return Counter(self.log)
+
+    def clear(self) -> None:
+        """Empties the logs."""
+        self.log.clear()
+        self.launches.clear()
+        self.replayed.clear()
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Runs one operator on tensors of the device or of the host, as CUDA would."""
+        kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
+        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        asked = kwargs.get("device")
+        to_cuda = asked is not None and torch.device(asked).type == "cuda"
+        of_cuda = any(isinstance(tensor, CudaTensor) for tensor in given)
+        if not of_cuda and not to_cuda:
+            if self.capture:
+                raise CudaError(f"{func} runs on the host within a capture")
+            return func(*args, **kwargs)
+        to_host = asked is not None and not to_cuda
+        self._check(func, given, to_host=to_host)
+        if func in READS or (func in BY_INDEX and _by_mask(args)):
+            self.waits(f"{func} reads numbers back")
+            self.log.append("read")
+        from_host = any(not isinstance(tensor, CudaTensor) for tensor in given)
+        if to_host or (from_host and func in (ATEN.copy_.default, ATEN._to_copy.default)):
+            self.waits(f"{func} copies from or to the host")
+            self._copy(func, args, kwargs)
+        inner = _inner(args)
+        inner_kwargs = {name: _inner(value) for name, value in kwargs.items()}
+        if asked is not None:
+            inner_kwargs["device"] = self.memory if to_cuda else CPU
+        result = self._computed(func, inner, inner_kwargs)
+        self._note(func, given, result)
+        return result if to_host else _wrapped(result, given)
+
+    def waits(self, why: str) -> None:
+        """Refuses what makes the host wait if a capture is in progress."""
+        if self.capture:
+            raise CudaError(f"within a capture, {why}")
+
+    def _computed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if func is ATEN._local_scalar_dense.default and args[0].is_meta:
+            return args[0].new_ones((), device=CPU).item()
+        if self.memory.type == "meta" and func is ATEN.copy_.default and not args[0].is_meta:
+            return args[0]
+        if self.memory.type == "meta" and kwargs.get("device") == CPU:
+            return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        if self.memory == CPU:
+            func, args, kwargs = _on_cpu(func, args, kwargs)
+        result = self.capture.record(func, args, kwargs) if self.capture else func(*args, **kwargs)
+        if func is ATTENTION_ON_CPU:
+            # The CUDA operator also returns the state of the dropout's random generator.
+            return (*result, *torch.zeros(2, dtype=torch.int64))
+        return result
+
+    def _copy(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Logs a copy between the host and the device."""
+        in_place = func is ATEN.copy_.default
+        non_blocking = kwargs.get("non_blocking") or (in_place and len(args) > 2 and args[2])
+        to_device = isinstance(args[0], CudaTensor) if in_place else not isinstance(args[0], CudaTensor)
+        # For a blocking copy to the device, the host waits for no earlier work.
+        self.log.append("copy" if non_blocking else "upload" if to_device else "read")
+
+    def _check(self, func: Any, given: Sequence[Tensor], *, to_host: bool) -> None:
+        if to_host or func in (ATEN.copy_.default, ATEN._to_copy.default):
+            return
+        for tensor in given:
+            # Outside of captures, torch uploads numbers and indices.
+            uploaded = not self.capture and (tensor.dim() == 0 or func in BY_INDEX)
+            if not isinstance(tensor, CudaTensor) and not uploaded:
+                raise CudaError(f"{func}: operands on cuda:0 and on {tensor.device}")
+
+    def _note(self, func: Any, given: Sequence[Tensor], result: Any) -> None:
+        if not launches(func):
+            return
+        made = list(_tensors(result))
+        launch = Launch(
+            func._schema.name.removeprefix("aten::"),
+            [tuple(tensor.shape) for tensor in given],
+            [tensor.dtype for tensor in given],
+            [tuple(tensor.shape) for tensor in made],
+            sum(tensor.numel() * tensor.element_size() for tensor in made),
+        )
+        (self.capture.launches if self.capture else self.launches).append(launch)
+
+
+@dataclass
+class Capture:
+    """A capture in progress: the operators so far, and what runs them."""
+
+    record: Record
+    launches: list[Launch] = field(default_factory=list)
+
+
+@cache
+def _is_composite(func: Any) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+@cache
+def launches(func: Any) -> bool:
+    """Whether an operator launches a kernel; views and allocations do not."""
+    schema = func._schema
+    is_view = any(each.alias_info and not each.alias_info.is_write for each in schema.returns)
+    return not is_view and schema.name not in UNFILLED and not schema.name.startswith("prim")
+
+
+class _Intercept(TorchDispatchMode):
+    def __init__(self, device: Device) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
+        self._device = device
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # In inference mode, operators arrive here before torch has decomposed them.
+        if _is_composite(func):
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
+        return self._device.run(func, args, kwargs or {})
+
+
+@contextmanager
+def intercepted(device: Device) -> Iterator[None]:
+    """Sends all operators of this thread to the device."""
+    # Otherwise torch.tensor(..., device="cuda") copies below the level at which operators are intercepted.
+    before = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    try:
+        with _Intercept(device):
+            yield
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)
+
+
+def _inner(value: Any) -> Any:
+    """An argument with the tensors that stand for the memory of the device."""
+    if isinstance(value, CudaTensor):
+        return value.inner
+    return [_inner(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors of an argument or a result."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _by_mask(args: Sequence[Any]) -> bool:
+    return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
+
+
+def _wrapped(result: Any, given: Sequence[Tensor]) -> Any:
+    """The result with tensors of the device; a tensor that was given, and written to, is returned itself."""
+    own = {id(_inner(tensor)): tensor for tensor in given}
+
+    def wrap(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return own[id(value)] if id(value) in own else CudaTensor(value)
+        return type(value)(map(wrap, value)) if isinstance(value, list | tuple) else value
+
+    # A view of a tensor from outside of inference mode is no inference tensor.
+    with torch.inference_mode(mode=False):
+        return wrap(result)
+
+
+def _on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """The operator, with its arguments, that computes on a CPU what a CUDA operator computes."""
+    if func is not ATEN._scaled_dot_product_efficient_attention.default:
+        return func, args, kwargs
+    query, key, value, mask, _, *rest = args
+    return ATTENTION_ON_CPU, (query, key, value, *rest), {"attn_mask": mask, **kwargs}
