@@ -135,6 +135,10 @@ class Arithmetic:
     """Dtype of matrices."""
     pack: Maker = pack
     """Function that packs a matrix for the device."""
+    ones: int = 0
+    """Number of constant columns in the hidden rows of a layer with parallel residual: a 1 and zeros. The bias of the
+    layer's second product is the 1's weight, so that one operation adds bias, product and residual. 0: no such columns.
+    """
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
@@ -189,6 +193,17 @@ def summed(*parts: Matrix) -> Matrix:
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
+def _with_ones(count: int, up: Matrix, attention: Matrix, down: Matrix, back: Matrix) -> tuple[Matrix, Matrix]:
+    """The two products of a layer with parallel residual, with `count` constant columns after the MLP's; see
+    `Arithmetic.ones`.
+    """
+    one = torch.eye(1, count, dtype=up.weight.dtype, device=up.weight.device)
+    constant = Matrix(up.weight.new_zeros(count, up.weight.shape[1]), one[0])
+    bias, none = down.bias + back.bias, torch.zeros_like(down.bias)
+    weights = down.weight, bias[:, None] * one, back.weight
+    return stacked(up, constant, attention), summed(*(Matrix(weight, none) for weight in weights))
+
+
 def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
     """Builds the native model from the weights of `source`, which are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
@@ -208,8 +223,10 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
         back = read(f"{at}.{family.outward}")
         up, down = stacked(*behind(NORMS[1], family.up)), read(f"{at}.{family.down}")
         if arch.use_parallel_residual:
-            inward, outward = (matrix.packed(arithmetic) for matrix in (stacked(up, attention), summed(down, back)))
-            return Parallel(norm, heads, activation, arch.intermediate_size, inward, outward)
+            inner, ones = arch.intermediate_size, arithmetic.ones
+            plain = stacked(up, attention), summed(down, back)
+            both = _with_ones(ones, up, attention, down, back) if ones else plain
+            return Parallel(norm, heads, activation, inner, inner + ones, *(part.packed(arithmetic) for part in both))
         return Sequential(norm, heads, activation, *(part.packed(arithmetic) for part in (attention, back, up, down)))
 
     return NativeModel(
