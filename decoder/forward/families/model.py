@@ -110,17 +110,15 @@ class Parallel:
     activation: Activation
     inner: int
     """Number of columns of the MLP's hidden rows."""
-    first: int
-    """First column of the queries; columns between the MLP's and the queries go to `outward` as they are."""
     inward: Linear
     outward: Linear
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
         product = self.inward(self.norm(rows))
-        attended(product, self.first, rows.dtype, self.heads, given, index)
+        attended(product, self.inner, rows.dtype, self.heads, given, index)
         self.activation.in_place(product.narrow(1, 0, self.inner))
-        return self.outward.added_to(rows, product.narrow(1, 0, self.first + self.heads.queries))
+        return self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))
 
 
 @dataclass(frozen=True)

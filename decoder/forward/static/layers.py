@@ -214,9 +214,8 @@ class Fused:
         layer, activated = self.layer, self.layer.activation.formula
         product = layer.inward(layer.norm(rows))
         if isinstance(layer, Parallel):
-            attended = self._attended(product[:, layer.first :], given, index)
-            between = product[:, layer.inner : layer.first]
-            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), between, attended), 1))
+            attended = self._attended(product[:, layer.inner :], given, index)
+            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), attended), 1))
         rows = rows + layer.outward(self._attended(product, given, index))
         return rows + layer.down(activated(layer.up(layer.norm(rows))))
 
