@@ -98,7 +98,8 @@ class NativeStatic:
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N V"]:
         """Logits of N rows; `biases` has, for each layer type, the bias on the scores of the first M slots."""
-        model, visible = self._model, next(iter(biases.values())).shape[1]
+        model, turning = self._model, self._turning
+        visible = next(iter(biases.values())).shape[1]
         given = Pass(
             rotation=rotation,
             new=[_Place(store, layer, slots) for layer in range(len(store))],
@@ -106,7 +107,7 @@ class NativeStatic:
             values=store[:, 1, :, :visible].unbind(0),
             biases=[biases[kind] for kind in model.windows.layers],
             attention=fused_by_head,
-            turns=self._turning and self._turning.matrices(rotation.expand(len(tokens), -1, -1, -1)),
+            turns=turning.matrices(rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
         )
         return model.head(model.normalise(model.through(tokens, given, model.embedding.dtype)))
 
