@@ -78,6 +78,14 @@ class Place(Protocol):
         """Writes the rows."""
 
 
+class Turns(Protocol):
+    """Rotations in a dtype that has no complex numbers."""
+
+    @property
+    def matrices(self) -> Float[Tensor, "N D 2D"]:
+        """The matrix of each row, by which a head becomes [rotated head | head]."""
+
+
 class Pass(NamedTuple):
     """State shared by all layers of one forward pass."""
 
@@ -91,10 +99,8 @@ class Pass(NamedTuple):
     rows.
     """
     attention: Attention
-    turns: Float[Tensor, "N D 2D"] | None = None
-    """Matrices by which each row's heads become [rotated head | head], used in place of `rotation` in dtypes that have
-    no complex numbers; None: `rotation` is used.
-    """
+    turns: Turns | None = None
+    """Form of `rotation` for rows whose dtype has no complex numbers."""
 
 
 def prepare(

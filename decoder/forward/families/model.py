@@ -155,7 +155,8 @@ def attended(
     if given.turns is not None:
         # Queries and keys are read from the first half of each product, values from the second half: with values in the
         # same tensor, keys and values are stored by one operation.
-        rows, start, step = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.turns).flatten(1), 0, 2 * head
+        both = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.turns.matrices)
+        rows, start, step = both.flatten(1), 0, 2 * head
     else:
         rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
     count, width = rows.shape

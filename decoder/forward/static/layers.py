@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -107,7 +108,7 @@ class NativeStatic:
             values=store[:, 1, :, :visible].unbind(0),
             biases=[biases[kind] for kind in model.windows.layers],
             attention=fused_by_head,
-            turns=turning.matrices(rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
+            turns=TurnedRows(turning, rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
         )
         return model.head(model.normalise(model.through(tokens, given, model.embedding.dtype)))
 
@@ -146,7 +147,7 @@ class NativeStatic:
 
 
 class Turning:
-    """Makes the matrices `Pass.turns` of rotations, in a dtype that has no complex numbers."""
+    """Makes matrices of rotations, in a dtype that has no complex numbers."""
 
     def __init__(self, heads: Heads, dtype: torch.dtype, device: torch.device) -> None:
         width, turned = heads.width, torch.arange(heads.rotated, device=device)
@@ -160,9 +161,22 @@ class Turning:
         self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
 
     def matrices(self, rotation: Complex[Tensor, "N 1 1 R"]) -> Float[Tensor, "N D 2D"]:
-        """Matrices of N rotations; a row's head times its matrix is [rotated head | head]."""
+        """See `decoder.forward.families.attention.Turns`."""
         numbers = torch.view_as_real(rotation).flatten(1).to(self._same.dtype)
         return torch.addmm(self._same.flatten(), numbers, self._signs.flatten(1)).view(-1, *self._same.shape)
+
+
+@dataclass(frozen=True)
+class TurnedRows:
+    """The `Turns` of a pass, made once for all layers, and only if a layer needs them."""
+
+    turning: Turning
+    rotation: Complex[Tensor, "N 1 1 R"]
+
+    @cached_property
+    def matrices(self) -> Float[Tensor, "N D 2D"]:
+        """See `decoder.forward.families.attention.Turns`."""
+        return self.turning.matrices(self.rotation)
 
 
 def windowed(
