@@ -1,8 +1,8 @@
 """Rotary positions and tree attention of all native families, with keys and values stored in one tensor.
 
 The two dimensions of a rotated pair are adjacent here, so that a rotation is one complex product; in Hugging Face's
-modules they are half a head apart. Queries and keys have the same order of dimensions, so scores are unchanged. Query
-heads that share a key-value head are stacked as further rows, so keys and values are never repeated.
+modules they are half a head apart. Queries and keys have the same order of dimensions, so scores are unchanged. On a
+CPU, query heads that share a key-value head are stacked as further rows, so keys and values are never repeated.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +33,14 @@ faster for up to FEW rows.
 """
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
-    [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
-    Float[Tensor, "H GN D"],
+    [Float[Tensor, "H *GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
+    Float[Tensor, "H *GN D"],
 ]
-"""(scaled queries, keys, values, bias on the last M keys) -> weighted sum of the values for each query."""
+"""(scaled queries, keys, values, bias on the last M keys) -> weighted sum of the values for each query.
+
+Queries have the shape (H, G, N, D), or (H, N, D) if each key-value head has one query head. `fused_by_head` takes the
+bias of N rows, the other functions take it once for each of the G query heads.
+"""
 
 
 class Rotation:
@@ -74,6 +78,14 @@ class Place(Protocol):
         """Writes the rows."""
 
 
+class Turns(Protocol):
+    """Rotations in a dtype that has no complex numbers."""
+
+    @property
+    def matrices(self) -> Float[Tensor, "N D 2D"]:
+        """The matrix of each row, by which a head becomes [rotated head | head]."""
+
+
 class Pass(NamedTuple):
     """State shared by all layers of one forward pass."""
 
@@ -87,6 +99,8 @@ class Pass(NamedTuple):
     rows.
     """
     attention: Attention
+    turns: Turns | None = None
+    """Form of `rotation` for rows whose dtype has no complex numbers."""
 
 
 def prepare(
@@ -144,18 +158,20 @@ def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Flo
     return bias.repeat(groups, 1) if groups > 1 else bias
 
 
-def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
+def attend(queries: Float[Tensor, "H *GN D"], given: Pass, index: int) -> Float[Tensor, "H *GN D"]:
     """Attention output of layer `index`: scaled queries attend to the rows that the layer reads."""
     return given.attention(queries, given.keys[index], given.values[index], given.biases[index])
 
 
 def gathered(
-    queries: Float[Tensor, "H GN D"],
+    queries: Float[Tensor, "H *GN D"],
     keys: Float[Tensor, "H D S"],
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
     """`Attention` in the dtype of the inputs, by the implementation that is fastest for their sizes."""
+    if queries.dim() > keys.dim():
+        queries = queries.flatten(1, 2)
     rows, count = queries.shape[1], keys.shape[2]
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)
@@ -203,3 +219,20 @@ def fused(
         queries.to(values.dtype)[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
     return attended[0]
+
+
+def fused_by_head(
+    queries: Float[Tensor, "H *GN D"],
+    keys: Float[Tensor, "H D S"],
+    values: Float[Tensor, "H S D"],
+    bias: Float[Tensor, "N M"] | None,
+) -> Float[Tensor, "H G N D"]:
+    """`Attention` as one fused call that takes queries and bias without copies: query heads are not stacked as rows.
+
+    On a GPU, each query head is then a block of its own, which reads shared keys from the cache.
+    """
+    asking = queries if queries.dim() == 4 else queries[:, None]
+    shared = (len(keys), asking.shape[1], -1, -1)
+    return functional.scaled_dot_product_attention(
+        asking, keys.transpose(1, 2)[:, None].expand(shared), values[:, None].expand(shared), bias, scale=1.0
+    )

@@ -150,27 +150,37 @@ def attended(
     The parts are read through single strided views, since a chain of views would take longer than the attention of a
     small model.
     """
-    same = product.dtype is dtype
-    rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
-    (count, width), head = rows.shape, heads.width
-    if heads.rotated:
+    head = step = heads.width
+    same = product.dtype is dtype and given.turns is None
+    if given.turns is not None:
+        # Queries and keys are read from the first half of each product, values from the second half: with values in the
+        # same tensor, keys and values are stored by one operation.
+        both = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.turns.matrices)
+        rows, start, step = both.flatten(1), 0, 2 * head
+    else:
+        rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
+    count, width = rows.shape
+    if heads.rotated and given.turns is None:
         turned = (count, 1, (heads.groups + 1) * heads.heads, heads.rotated // 2, 2)
         torch.view_as_complex(rows.as_strided(turned, (width, width, head, 2, 1), start)).mul_(given.rotation)
-    columns = heads.heads * head
-    kept = rows.as_strided((2, heads.heads, count, head), (columns, head, width, 1), start + heads.queries)
+    columns = heads.heads * step + step - head
+    first_key = start + heads.groups * heads.heads * step
+    kept = rows.as_strided((2, heads.heads, count, head), (columns, step, width, 1), first_key)
     given.new[index].copy_(kept)
-    queries = _queries(rows, start, heads)
-    result = attend(queries if heads.groups == 1 else queries.flatten(1, 2), given, index)
-    (queries if same else _queries(product, first, heads)).copy_(result.view(queries.shape))
+    queries = _queries(rows, start, step, heads)
+    result = attend(queries, given, index)
+    (queries if same else _queries(product, first, head, heads)).copy_(result.view(queries.shape))
 
 
-def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:
-    """View of the queries, shape (H, G, N, D); shape (H, N, D) if each key-value head has one query head."""
+def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads) -> Tensor:
+    """View of the queries, of which every `step` columns hold one head; shape (H, G, N, D), or (H, N, D) if each
+    key-value head has one query head.
+    """
     count, width = product.shape
     if heads.groups == 1:
-        return product.as_strided((heads.heads, count, heads.width), (heads.width, width, 1), first)
+        return product.as_strided((heads.heads, count, heads.width), (step, width, 1), first)
     size = heads.heads, heads.groups, count, heads.width
-    return product.as_strided(size, (heads.groups * heads.width, heads.width, width, 1), first)
+    return product.as_strided(size, (heads.groups * step, step, width, 1), first)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Names of the norms before attention and before the MLP, the same in all families."""
+FIXED = 16.0
+"""A number that every kind of GELU maps to itself exactly, in every dtype, and by which products are scaled exactly."""
 COPIES = 3
 """Number of float32 copies of the largest layer that exist while the layer is read: two for folding norms, and one for
 the packed result.
@@ -135,6 +137,10 @@ class Arithmetic:
     """Dtype of matrices."""
     pack: Maker = pack
     """Function that packs a matrix for the device."""
+    constants: int = 0
+    """Number of constant columns that are added to the MLP's hidden rows in layers with parallel residual. The first of
+    them carries the bias of the layer's second product, so that one operation adds product, bias and residual.
+    """
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
@@ -165,6 +171,11 @@ class Matrix:
             bias = bias + weight @ shift
         return cls(weight * weights[f"{norm}.weight"].detach().to(dtype), bias)
 
+    @property
+    def unbiased(self) -> "Matrix":
+        """The same weight with a bias of zeros."""
+        return Matrix(self.weight, torch.zeros_like(self.bias))
+
     def scaled(self, factor: float) -> "Matrix":
         """Weight and bias times a factor."""
         return Matrix(self.weight * factor, self.bias * factor)
@@ -189,6 +200,15 @@ def summed(*parts: Matrix) -> Matrix:
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
+def _carried(bias: Float[Tensor, "X"], count: int) -> tuple[Matrix, Matrix]:
+    """The two products of an MLP that adds `bias` to every row by `count` hidden columns, without a bias in the second
+    product: the first hidden column is `FIXED`, the others are 0.
+    """
+    column = FIXED * torch.eye(1, count, dtype=bias.dtype, device=bias.device)
+    up = Matrix(bias.new_zeros(count, len(bias)), column[0])
+    return up, Matrix(bias[:, None] * column / FIXED**2, torch.zeros_like(bias))
+
+
 def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
     """Builds the native model from the weights of `source`, which are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
@@ -208,8 +228,12 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
         back = read(f"{at}.{family.outward}")
         up, down = stacked(*behind(NORMS[1], family.up)), read(f"{at}.{family.down}")
         if arch.use_parallel_residual:
-            inward, outward = (matrix.packed(arithmetic) for matrix in (stacked(up, attention), summed(down, back)))
-            return Parallel(norm, heads, activation, arch.intermediate_size, inward, outward)
+            inward, outward = [up], [down, back]
+            if arithmetic.constants:
+                constant, carrier = _carried(down.bias + back.bias, arithmetic.constants)
+                inward, outward = [up, constant], [down.unbiased, carrier, back.unbiased]
+            matrices = (part.packed(arithmetic) for part in (stacked(*inward, attention), summed(*outward)))
+            return Parallel(norm, heads, activation, arch.intermediate_size + arithmetic.constants, *matrices)
         return Sequential(norm, heads, activation, *(part.packed(arithmetic) for part in (attention, back, up, down)))
 
     return NativeModel(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -9,13 +10,15 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.attention import Pass, attend, fused
-from decoder.forward.families.model import NativeModel, Parallel, Sequential
+from decoder.forward.families.attention import Pass, attend, fused_by_head
+from decoder.forward.families.model import Heads, NativeModel, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import FULL, LIMITS, Windows
 
 ALIGNED = 8
-"""Attention kernels require that a mask's number of columns is a multiple of this number."""
+"""Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
+precision are fastest if the columns of each matrix begin at such multiples.
+"""
 
 
 class _Place:
@@ -36,9 +39,9 @@ class NativeStatic:
 
     def __init__(self, model: NativeModel, context: int) -> None:
         self._model, self._context = model, context
-        # Rotations are complex products, which torch lacks in bfloat16. So rows of a bfloat16 model are float32, and
-        # only the inputs of matrix products are bfloat16.
-        self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
+        # Rotations are complex products in place, which torch lacks in bfloat16.
+        dtype, device = model.embedding.dtype, model.embedding.device
+        self._turning = Turning(model.heads, dtype, device) if dtype is torch.bfloat16 else None
         self._rotations: dict[int, Tensor] = {}
         """Tables of rotations; keys are store capacities. All tables are kept, since a CUDA graph reads the table that
         it was captured with.
@@ -96,18 +99,18 @@ class NativeStatic:
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N V"]:
         """Logits of N rows; `biases` has, for each layer type, the bias on the scores of the first M slots."""
-        model, groups = self._model, self._model.heads.groups
+        model, turning = self._model, self._turning
         visible = next(iter(biases.values())).shape[1]
-        repeated = {kind: bias.repeat(groups, 1) if groups > 1 else bias for kind, bias in biases.items()}
         given = Pass(
             rotation=rotation,
             new=[_Place(store, layer, slots) for layer in range(len(store))],
             keys=store[:, 0, :, :visible].transpose(2, 3).unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
-            biases=[repeated[kind] for kind in model.windows.layers],
-            attention=fused,
+            biases=[biases[kind] for kind in model.windows.layers],
+            attention=fused_by_head,
+            turns=TurnedRows(turning, rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
         )
-        return model.head(model.normalise(model.through(tokens, given, self._rows)))
+        return model.head(model.normalise(model.through(tokens, given, model.embedding.dtype)))
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -141,6 +144,39 @@ class NativeStatic:
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
+
+
+class Turning:
+    """Makes matrices of rotations, in a dtype that has no complex numbers."""
+
+    def __init__(self, heads: Heads, dtype: torch.dtype, device: torch.device) -> None:
+        width, turned = heads.width, torch.arange(heads.rotated, device=device)
+        self._same = torch.eye(width, dtype=dtype, device=device).repeat(1, 2)
+        """The part of the matrices that does not depend on positions: ones for each number that is kept."""
+        self._same[turned, turned] = 0
+        self._signs = torch.zeros((heads.rotated, width, 2 * width), dtype=dtype, device=device)
+        """Where each cosine and each sine goes in a matrix, and with which sign."""
+        cosines, sines = turned[::2], turned[1::2]
+        self._signs[cosines, cosines, cosines] = self._signs[cosines, sines, sines] = 1
+        self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
+
+    def matrices(self, rotation: Complex[Tensor, "N 1 1 R"]) -> Float[Tensor, "N D 2D"]:
+        """See `decoder.forward.families.attention.Turns`."""
+        numbers = torch.view_as_real(rotation).flatten(1).to(self._same.dtype)
+        return torch.addmm(self._same.flatten(), numbers, self._signs.flatten(1)).view(-1, *self._same.shape)
+
+
+@dataclass(frozen=True)
+class TurnedRows:
+    """The `Turns` of a pass, made once for all layers, and only if a layer needs them."""
+
+    turning: Turning
+    rotation: Complex[Tensor, "N 1 1 R"]
+
+    @cached_property
+    def matrices(self) -> Float[Tensor, "N D 2D"]:
+        """See `decoder.forward.families.attention.Turns`."""
+        return self.turning.matrices(self.rotation)
 
 
 def windowed(
@@ -203,9 +239,9 @@ class Fused:
         kept, asking = heads.heads, heads.heads * heads.groups
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
         given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
-        queries = turned(queries, given.rotation, heads.rotated).reshape(kept, -1, heads.width)
-        attended = attend(queries, given, index).view(asking, count, heads.width)
-        return attended.transpose(0, 1).reshape(count, -1).to(product.dtype)
+        queries = turned(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
+        attended = attend(queries, given, index).flatten(0, 1)
+        return attended.transpose(0, 1).reshape(count, -1)
 
 
 def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:

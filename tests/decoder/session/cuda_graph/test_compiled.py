@@ -144,7 +144,7 @@ def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels)
 
 
 @pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
-@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.3), ("float16", 0.1)])
 def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a test parameter
     module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
     native = static_forward(LanguageModel.of_module(module, "neox"))
