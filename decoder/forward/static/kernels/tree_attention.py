@@ -1,0 +1,316 @@
+"""Attention of a native layer in two Triton kernels, without the KV cache's unused slots.
+
+The plain reference is `decoder.forward.families.model.attended`, followed by `gelu` in layers with parallel residual.
+The kernels replace about seven: rotary positions, write of keys and values, attention, copy of its output, activation.
+
+The first kernel divides the slots before the pass's own among several programs for each head (split-KV); one more
+program attends to the pass's own rows, whose keys it rotates and writes. The second kernel merges the programs' results
+by their log-sum-exp. So no program reads a slot that another one writes, and the work grows with the text and not with
+the columns of the mask, which CUDA graphs round up.
+
+Nothing here reads a value on the host or depends on the text's length, so CUDA graphs can capture it. This module must
+know nothing of trees, graphs or sessions: the mask is the bias of the plain function. It can be imported only where
+Triton is installed.
+"""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from decoder.forward.families.attention import Pass
+from decoder.forward.families.model import Activation, Heads, Layer, Parallel, Sequential, attended, gelu
+from decoder.forward.static.layers import LayerSlots, NativeStatic
+
+MOST_ROWS = 256
+"""Rows from which on the plain function is called: torch's own kernels are made for prompts."""
+ROWS, KEYS, WARPS = 64, 32, 8
+"""Largest tile of queries x keys, and its warps: the largest tile without register spills for heads of 128 on sm_80."""
+COLUMNS = 1024
+"""Number of the MLP's columns that one program activates."""
+SPLIT = 128
+"""Least number of slots for which another split is made."""
+PROGRAMS = 256
+"""Number of programs beyond which slots are not split further: about two for each multiprocessor."""
+HIDDEN: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).min)
+"""Start of a running maximum; finite, so that no difference of two maxima is NaN."""
+
+
+@triton.jit
+def _rotated(
+    rows: tl.tensor, live: tl.tensor, turns: tl.tensor, D: tl.constexpr, PADDED: tl.constexpr, TURNED: tl.constexpr
+) -> tl.tensor:
+    """Heads at the addresses `rows`, whose first TURNED dimensions are rotated by the pairs (cosine, sine) at `turns`.
+
+    The result has the dtype in which keys are stored.
+    """
+    d = tl.arange(0, PADDED)
+    there = live[:, None] & (d < D)[None, :]
+    heads = tl.load(rows[:, None] + d[None, :], there, other=0.0)
+    if TURNED > 0:
+        turned = there & (d < TURNED)[None, :]
+        partners = tl.load(rows[:, None] + (d ^ 1)[None, :], turned, other=0.0).to(tl.float32)
+        pairs = turns[:, None] + (d // 2 * 2)[None, :]
+        cosine = tl.load(pairs, turned, other=1.0).to(tl.float32)
+        sine = tl.load(pairs + 1, turned, other=0.0).to(tl.float32)
+        sign = tl.where(d % 2 == 0, -1.0, 1.0)[None, :]
+        heads = (heads.to(tl.float32) * cosine + partners * sine * sign).to(heads.dtype)
+    return heads
+
+
+@triton.jit
+def _attended(
+    queries: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    bias: tl.tensor,
+    most: tl.tensor,
+    total: tl.tensor,
+    mean: tl.tensor,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Adds a block of keys to a running softmax: largest score, sum of weights, sum of weighted values."""
+    scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") + bias
+    higher = tl.maximum(most, tl.max(scores, 1))
+    weights = tl.exp(scores - higher[:, None])
+    kept = tl.exp(most - higher)
+    added = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+    return higher, total * kept + tl.sum(weights, 1), mean * kept[:, None] + added
+
+
+@triton.jit(do_not_specialize=["count", "visible"])
+def attend_by_parts(
+    product: tl.tensor,
+    row_stride: tl.tensor,
+    first: tl.tensor,
+    store: tl.tensor,
+    kind_stride: tl.tensor,
+    head_stride: tl.tensor,
+    rotation: tl.tensor,
+    turn_stride: tl.tensor,
+    slots: tl.tensor,
+    bias: tl.tensor,
+    bias_stride: tl.tensor,
+    part_mean: tl.tensor,
+    part_most: tl.tensor,
+    part_total: tl.tensor,
+    count: tl.tensor,
+    visible: tl.tensor,
+    H: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    TURNED: tl.constexpr,
+    ROWS: tl.constexpr,
+    KEYS: tl.constexpr,
+    MOST: tl.constexpr,
+) -> None:
+    """Attention of one head's block of rows to one part of the slots; see `attend`. The last part is the pass's own.
+
+    A key-value head's G query heads are further rows, so row r is token r % count.
+    """
+    head, block, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    parts = tl.num_programs(2)
+    rows = block * ROWS + tl.arange(0, ROWS)
+    live = rows < count * G
+    token, group = rows % count, rows // count
+    d, s = tl.arange(0, PADDED), tl.arange(0, KEYS)
+    dense = (d < D)[None, :]
+    # Columns are [queries | keys | values], each head after head.
+    asking = product + token * row_stride + first + (head * G + group) * D
+    queries = _rotated(asking, live, rotation + token * turn_stride, D, PADDED, TURNED)
+    keys, values = store + head * head_stride, store + kind_stride + head * head_stride
+    biases = bias + token * bias_stride
+
+    most = tl.full([ROWS], HIDDEN, tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mean = tl.zeros([ROWS, PADDED], tl.float32)
+    if part < parts - 1:
+        n = tl.arange(0, MOST)
+        own = tl.load(slots + n, n < count, other=visible).to(tl.int32)
+        end = tl.min(tl.minimum(own, visible), 0)
+        for start in range(part * KEYS, end, (parts - 1) * KEYS):
+            slot = start + s
+            there = (slot < end)[:, None] & dense
+            key = tl.load(keys + slot[:, None] * D + d[None, :], there, other=0.0)
+            value = tl.load(values + slot[:, None] * D + d[None, :], there, other=0.0)
+            read = live[:, None] & (slot < end)[None, :]
+            hidden = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            most, total, mean = _attended(queries, key, value, hidden, most, total, mean)
+    else:
+        for start in range(0, count, KEYS):
+            n = start + s
+            new = n < count
+            there = new[:, None] & dense
+            kept = product + n * row_stride + first + (H * G + head) * D
+            key = _rotated(kept, new, rotation + n * turn_stride, D, PADDED, TURNED)
+            value = tl.load(kept[:, None] + H * D + d[None, :], there, other=0.0)
+            slot = tl.load(slots + n, new, other=0).to(tl.int32)
+            if block == 0:
+                tl.store(keys + slot[:, None] * D + d[None, :], key, there)
+                tl.store(values + slot[:, None] * D + d[None, :], value, there)
+            read = live[:, None] & (new & (slot < visible))[None, :]
+            hidden = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            most, total, mean = _attended(queries, key, value, hidden, most, total, mean)
+
+    out = (head * parts + part) * (count * G) + rows
+    tl.store(part_mean + out[:, None] * D + d[None, :], mean, live[:, None] & dense)
+    tl.store(part_most + out, most, live)
+    tl.store(part_total + out, total, live)
+
+
+@triton.jit(do_not_specialize=["count"])
+def merge_and_activate(
+    product: tl.tensor,
+    row_stride: tl.tensor,
+    first: tl.tensor,
+    part_mean: tl.tensor,
+    part_most: tl.tensor,
+    part_total: tl.tensor,
+    count: tl.tensor,
+    HEADS: tl.constexpr,
+    G: tl.constexpr,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    PARTS: tl.constexpr,
+    PADDED_PARTS: tl.constexpr,
+    TANH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> None:
+    """Programs (token, head) write the attention of one query head over its queries; programs (token, HEADS + b)
+    apply GELU to block b of the columns before `first`.
+    """
+    token, head = tl.program_id(0), tl.program_id(1)
+    row = product + token * row_stride
+    if head < HEADS:
+        part, d = tl.arange(0, PADDED_PARTS), tl.arange(0, PADDED)
+        given = part < PARTS
+        at = (head // G * PARTS + part) * (count * G) + head % G * count + token
+        most = tl.load(part_most + at, given, other=HIDDEN)
+        weights = tl.where(given, tl.exp(most - tl.max(most, 0)), 0.0)
+        total = tl.sum(weights * tl.load(part_total + at, given, other=0.0), 0)
+        dense = d < D
+        mean = tl.load(part_mean + at[:, None] * D + d[None, :], given[:, None] & dense[None, :], other=0.0)
+        output = tl.sum(weights[:, None] * mean, 0) / total
+        tl.store(row + first + head * D + d, output.to(product.dtype.element_ty), dense)
+    else:
+        column = (head - HEADS) * COLUMNS + tl.arange(0, COLUMNS)
+        inside = column < first
+        x = tl.load(row + column, inside, other=0.0).to(tl.float32)
+        if TANH:
+            # 0.5 (1 + tanh(u)) is the sigmoid of 2u.
+            gate = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+        else:
+            gate = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+        tl.store(row + column, (x * gate).to(product.dtype.element_ty), inside)
+
+
+def splits(programs: int, slots: int) -> int:
+    """Number of parts, a power of two, into which `slots` slots are divided if each part takes `programs` programs."""
+    wanted = max(1, min(slots // SPLIT, PROGRAMS // programs))
+    return 1 << wanted.bit_length() - 1
+
+
+def attend(product: Tensor, first: int, heads: Heads, given: Pass, index: int, approximate: str | None) -> None:
+    """`attended` by kernels; also applies GELU to the columns before `first`, unless `approximate` is None.
+
+    Every row must see a slot. A visible slot must be one of the pass's own, or come before all of them; so it is
+    in text, trees and drafts, since a row sees only what was written before.
+    """
+    place, count = cast(LayerSlots, given.new[index]), len(product)
+    rows, bias, turns = place.rows, given.biases[index], torch.view_as_real(given.rotation)
+    asking = heads.heads * heads.groups
+    tile = min(ROWS, max(16, triton.next_power_of_2(count * heads.groups)))
+    blocks, visible = triton.cdiv(count * heads.groups, tile), given.values[index].shape[1]
+    parts = splits(heads.heads * blocks, visible) + 1
+    found = product.new_empty((heads.heads, parts, count * heads.groups, heads.width), dtype=torch.float32)
+    most, total = found.new_empty((2, *found.shape[:3])).unbind()
+    padded = max(16, triton.next_power_of_2(heads.width))
+    attend_by_parts[heads.heads, blocks, parts](
+        product,
+        product.stride(0),
+        first,
+        rows,
+        rows.stride(0),
+        rows.stride(1),
+        turns,
+        turns.stride(0),
+        place.slots,
+        bias,
+        bias.stride(0),
+        found,
+        most,
+        total,
+        count,
+        visible,
+        H=heads.heads,
+        G=heads.groups,
+        D=heads.width,
+        PADDED=padded,
+        TURNED=heads.rotated,
+        ROWS=tile,
+        KEYS=KEYS,
+        MOST=MOST_ROWS,
+        num_warps=WARPS if tile == ROWS else 4,
+        num_stages=1,
+    )
+    activated = triton.cdiv(first, COLUMNS) if approximate else 0
+    merge_and_activate[count, asking + activated](
+        product,
+        product.stride(0),
+        first,
+        found,
+        most,
+        total,
+        count,
+        HEADS=asking,
+        G=heads.groups,
+        D=heads.width,
+        PADDED=padded,
+        PARTS=parts,
+        PADDED_PARTS=triton.next_power_of_2(parts),
+        TANH=approximate == "tanh",
+        COLUMNS=COLUMNS,
+    )
+
+
+@dataclass(frozen=True)
+class TreeAttention:
+    """The attention of a layer (`Attended`) by kernels, or by the plain function for many rows."""
+
+    approximate: str | None
+    """Approximation of the GELU that is applied to the MLP's columns too; None: no activation."""
+
+    def __call__(
+        self, product: Tensor, first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
+    ) -> None:
+        """See `decoder.forward.families.model.attended`."""
+        if len(product) <= MOST_ROWS:
+            attend(product, first, heads, given, index, self.approximate)
+            return
+        attended(product, first, dtype, heads, given, index)
+        if self.approximate is not None:
+            gelu(product.narrow(1, 0, first), self.approximate)
+
+
+def with_kernels(form: NativeStatic) -> NativeStatic:
+    """The same model, whose layers use the kernels; it shares the weights."""
+    return form.with_layers(_with_kernels)
+
+
+def _with_kernels(layer: Layer) -> Layer:
+    if isinstance(layer, Parallel):
+        approximate = layer.activation.approximate
+        activation = layer.activation if approximate is None else ACTIVATED
+        return replace(layer, attended=TreeAttention(approximate), activation=activation)
+    return replace(layer, attended=TreeAttention(None)) if isinstance(layer, Sequential) else layer
+
+
+def _same(columns: Tensor) -> Tensor:
+    return columns
+
+
+ACTIVATED = Activation(_same, _same)
+"""Activation of columns to which the kernels have applied it."""
