@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime import interpreter
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, mangle_type
 
 SHARED_LIMITS = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
 """Largest shared memory of a block in bytes by compute capability (CUDA C++ Programming Guide, technical
@@ -62,32 +62,53 @@ class Figures:
     """Bytes of a block's shared memory."""
 
 
-def compiled(
-    kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], capability: int, folder: Path, **options: int
-) -> Figures:
-    """Compiles a kernel for a compute capability; `types` are the types of the arguments that are not constants.
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel."""
 
-    Pointers and strides are taken to be multiples of 16, as a launch finds them.
-    """
-    aligned = [(place,) for place, name in enumerate(kernel.arg_names) if aligned_by_16(name, types.get(name, ""))]
-    source = ASTSource(
-        fn=kernel,
-        signature={name: types.get(name, "constexpr") for name in kernel.arg_names},
-        constexprs=dict(constants),
-        attrs={place: [["tt.divisibility", 16]] for place in aligned},
-    )
-    with triton.knobs.cache.scope():
-        triton.knobs.cache.dir = str(folder)
-        result = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={**options, "enable_fp_fusion": True})
-    binary = folder / f"{kernel.__name__}.cubin"
-    binary.write_bytes(result.asm["cubin"])
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    told = subprocess.run([tool, "--dump-resource-usage", binary], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+)", told)
-    assert found, told
-    return Figures(int(found[1]), int(found[2]), result.metadata.shared)
+    kernel: Any
+    arguments: Mapping[str, Any]
+    """All arguments by name."""
+    options: Mapping[str, Any]
+    """The compiler's options."""
+
+    def compiled(self, capability: int, folder: Path) -> Figures:
+        """Compiles the kernel for a compute capability as the launch would on such a device; writes into `folder`."""
+        signature: dict[str, str] = {}
+        aligned = []
+        for place, parameter in enumerate(self.kernel.params):
+            given = self.arguments[parameter.name]
+            signature[parameter.name] = "constexpr" if parameter.is_constexpr else mangle_type(given)
+            if hasattr(given, "data_ptr") or not (parameter.is_constexpr or parameter.do_not_specialize or given % 16):
+                aligned.append(place)
+        constants = {name: self.arguments[name] for name, kind in signature.items() if kind == "constexpr"}
+        attributes = {(place,): [["tt.divisibility", 16]] for place in aligned}
+        source = ASTSource(self.kernel, signature, constants, attributes)
+        with triton.knobs.cache.scope():
+            triton.knobs.cache.dir = str(folder)
+            made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(self.options))
+        binary = folder / f"{self.kernel.__name__}.cubin"
+        binary.write_bytes(made.asm["cubin"])
+        tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+        told = subprocess.run([tool, "--dump-resource-usage", binary], capture_output=True, text=True, check=True)
+        found = re.search(r"REG:(\d+) STACK:(\d+)", told.stdout)
+        assert found, told.stdout
+        return Figures(int(found[1]), int(found[2]), made.metadata.shared)
 
 
-def aligned_by_16(name: str, kind: str) -> bool:
-    """Whether an argument is taken to be a multiple of 16."""
-    return kind.startswith("*") or name.endswith("stride")
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Kernels launched in this context are not run; the list has their launches."""
+    launches: list[Launch] = []
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        del grid, warmup
+        options = {name: value for name, value in kwargs.items() if name not in kernel.arg_names}
+        launches.append(Launch(kernel, kernel.signature.bind(*args, **_without(kwargs, options)).arguments, options))
+
+    with patch.object(JITFunction, "run", run):
+        yield launches
+
+
+def _without(values: Mapping[str, Any], left_out: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in left_out}

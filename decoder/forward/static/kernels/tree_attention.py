@@ -19,6 +19,7 @@ from typing import cast
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.families.attention import Pass
@@ -26,15 +27,20 @@ from decoder.forward.families.model import Activation, Heads, Layer, Parallel, S
 from decoder.forward.static.layers import LayerSlots, NativeStatic
 
 MOST_ROWS = 256
-"""Rows from which on the plain function is called: torch's own kernels are made for prompts."""
-ROWS, KEYS, WARPS = 64, 32, 8
-"""Largest tile of queries x keys, and its warps: the largest tile without register spills for heads of 128 on sm_80."""
+"""Largest number of rows for which the kernels are used; prompts have more rows."""
+TILE, TILE_OF_FLOAT32 = (64, 32), (32, 16)
+"""Largest numbers of queries and keys that a program multiplies at once: the largest without register spills for heads
+of 128 dimensions, which `LAUNCH` then computes by 8 warps.
+"""
+LAUNCH = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
 COLUMNS = 1024
 """Number of the MLP's columns that one program activates."""
-SPLIT = 128
-"""Least number of slots for which another split is made."""
-PROGRAMS = 256
-"""Number of programs beyond which slots are not split further: about two for each multiprocessor."""
+LEAST_PART = 128
+"""Least number of slots for which the slots are divided into one more part."""
+PROGRAMS = 128
+"""Number of programs up to which slots are divided into more parts. An H100 has 132 multiprocessors, each of which has
+the registers for one program of the largest tile.
+"""
 HIDDEN: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).min)
 """Start of a running maximum; finite, so that no difference of two maxima is NaN."""
 
@@ -161,7 +167,7 @@ def attend_by_parts(
     tl.store(part_total + out, total, live)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "parts"])
 def merge_and_activate(
     product: tl.tensor,
     row_stride: tl.tensor,
@@ -170,12 +176,12 @@ def merge_and_activate(
     part_most: tl.tensor,
     part_total: tl.tensor,
     count: tl.tensor,
+    parts: tl.tensor,
     HEADS: tl.constexpr,
     G: tl.constexpr,
     D: tl.constexpr,
     PADDED: tl.constexpr,
     PARTS: tl.constexpr,
-    PADDED_PARTS: tl.constexpr,
     TANH: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
@@ -185,9 +191,9 @@ def merge_and_activate(
     token, head = tl.program_id(0), tl.program_id(1)
     row = product + token * row_stride
     if head < HEADS:
-        part, d = tl.arange(0, PADDED_PARTS), tl.arange(0, PADDED)
-        given = part < PARTS
-        at = (head // G * PARTS + part) * (count * G) + head % G * count + token
+        part, d = tl.arange(0, PARTS), tl.arange(0, PADDED)
+        given = part < parts
+        at = (head // G * parts + part) * (count * G) + head % G * count + token
         most = tl.load(part_most + at, given, other=HIDDEN)
         weights = tl.where(given, tl.exp(most - tl.max(most, 0)), 0.0)
         total = tl.sum(weights * tl.load(part_total + at, given, other=0.0), 0)
@@ -207,72 +213,70 @@ def merge_and_activate(
         tl.store(row + column, (x * gate).to(product.dtype.element_ty), inside)
 
 
-def splits(programs: int, slots: int) -> int:
-    """Number of parts, a power of two, into which `slots` slots are divided if each part takes `programs` programs."""
-    wanted = max(1, min(slots // SPLIT, PROGRAMS // programs))
-    return 1 << wanted.bit_length() - 1
+def divided(programs: int, slots: int) -> int:
+    """Number of parts into which `slots` slots are divided, if each part needs this number of programs."""
+    return max(1, min(slots // LEAST_PART, PROGRAMS // programs - 1))
 
 
-def attend(product: Tensor, first: int, heads: Heads, given: Pass, index: int, approximate: str | None) -> None:
+def attend(
+    product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pass, index: int, approximate: str | None
+) -> None:
     """`attended` by kernels; also applies GELU to the columns before `first`, unless `approximate` is None.
 
-    Every row must see a slot. A visible slot must be one of the pass's own, or come before all of them; so it is
-    in text, trees and drafts, since a row sees only what was written before.
+    Every row must see a slot. A slot that a row sees must be one of the pass's own or come before all of these, which
+    is so in texts, drafts and trees: a row sees only what was written before it or with it.
     """
-    place, count = cast(LayerSlots, given.new[index]), len(product)
-    rows, bias, turns = place.rows, given.biases[index], torch.view_as_real(given.rotation)
-    asking = heads.heads * heads.groups
-    tile = min(ROWS, max(16, triton.next_power_of_2(count * heads.groups)))
-    blocks, visible = triton.cdiv(count * heads.groups, tile), given.values[index].shape[1]
-    parts = splits(heads.heads * blocks, visible) + 1
-    found = product.new_empty((heads.heads, parts, count * heads.groups, heads.width), dtype=torch.float32)
-    most, total = found.new_empty((2, *found.shape[:3])).unbind()
-    padded = max(16, triton.next_power_of_2(heads.width))
+    place, bias = cast(LayerSlots, given.new[index]), cast(Tensor, given.biases[index])
+    store, turns = place.rows, torch.view_as_real(given.rotation)
+    count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
+    most, keys = TILE_OF_FLOAT32 if product.dtype is torch.float32 else TILE
+    tile = min(most, max(16, triton.next_power_of_2(rows)))
+    blocks, visible = triton.cdiv(rows, tile), given.values[index].shape[1]
+    parts = divided(heads.heads * blocks, visible) + 1
+    means = product.new_empty((heads.heads, parts, rows, heads.width), dtype=torch.float32)
+    maxima, totals = means.new_empty((2, heads.heads, parts, rows)).unbind()
+    sizes = {"G": heads.groups, "D": heads.width, "PADDED": max(16, triton.next_power_of_2(heads.width))}
     attend_by_parts[heads.heads, blocks, parts](
         product,
         product.stride(0),
         first,
-        rows,
-        rows.stride(0),
-        rows.stride(1),
+        store,
+        store.stride(0),
+        store.stride(1),
         turns,
         turns.stride(0),
         place.slots,
         bias,
         bias.stride(0),
-        found,
-        most,
-        total,
+        means,
+        maxima,
+        totals,
         count,
         visible,
         H=heads.heads,
-        G=heads.groups,
-        D=heads.width,
-        PADDED=padded,
         TURNED=heads.rotated,
         ROWS=tile,
-        KEYS=KEYS,
+        KEYS=keys,
         MOST=MOST_ROWS,
-        num_warps=WARPS if tile == ROWS else 4,
-        num_stages=1,
+        **sizes,
+        **LAUNCH,
     )
-    activated = triton.cdiv(first, COLUMNS) if approximate else 0
-    merge_and_activate[count, asking + activated](
+    activating = triton.cdiv(first, COLUMNS) if approximate else 0
+    merge_and_activate[count, asking + activating](
         product,
         product.stride(0),
         first,
-        found,
-        most,
-        total,
+        means,
+        maxima,
+        totals,
         count,
+        parts,
         HEADS=asking,
-        G=heads.groups,
-        D=heads.width,
-        PADDED=padded,
-        PARTS=parts,
-        PADDED_PARTS=triton.next_power_of_2(parts),
+        PARTS=triton.next_power_of_2(parts),
         TANH=approximate == "tanh",
         COLUMNS=COLUMNS,
+        **sizes,
+        **LAUNCH,
     )
 
 
