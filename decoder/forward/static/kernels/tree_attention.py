@@ -28,7 +28,7 @@ from decoder.forward.static.layers import LayerSlots, NativeStatic
 
 MOST_ROWS = 256
 """Largest number of rows for which the kernels are used; prompts have more rows."""
-TILE, TILE_OF_FLOAT32 = (64, 32), (32, 16)
+TILE, TILE_OF_FLOAT32 = (64, 32), (16, 16)
 """Largest numbers of queries and keys that a program multiplies at once: the largest without register spills for heads
 of 128 dimensions, which `LAUNCH` then computes by 8 warps.
 """

@@ -78,13 +78,14 @@ def drawn(
     angles = torch.rand((tokens, heads.rotated // 2), generator=generator) * 6
     seen = torch.rand((tokens, drafted + tokens), generator=generator) < 0.3
     seen[:, drafted:].logical_or_(torch.eye(tokens, dtype=torch.bool))
+    turns = torch.float32 if dtype is torch.bfloat16 else dtype
     capacity = end + 24
     return Inputs(
         heads,
         inner,
         normal(tokens, inner + (heads.groups + 2) * heads.heads * heads.width),
         normal(1, 2, heads.heads, capacity, heads.width),
-        torch.complex(angles.cos().to(dtype), angles.sin().to(dtype)),
+        torch.complex(angles.cos().to(turns), angles.sin().to(turns)),
         torch.arange(before, end),
         visibility(torch.tensor(text), seen, capacity - BEYOND, dtype),
     )
@@ -204,36 +205,32 @@ def test_a_prompt_s_rows_are_computed_by_the_plain_functions(
 
 @torch.no_grad()
 def passes(form: NativeStatic) -> Iterator[tuple[Tensor, Tensor]]:
-    """Logits and store after a text of 20 tokens, and after a tree of 5 nodes behind it."""
-    store = form.new_store(64)
-    parents = [0, 0, 0, 1, 3]
-    above = torch.eye(5, dtype=torch.bool)
-    for node in range(1, 5):
-        above[node] |= above[parents[node]]
+    """Logits and store after a text of 12 tokens, and after a tree of 5 nodes behind it."""
+    store = form.new_store(32)
+    above = torch.tensor([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]])
     depths = torch.tensor([0, 1, 1, 2, 3])
-    for first, count, seen, positions in (
-        (0, 20, torch.ones((20, 20), dtype=torch.bool).tril(), torch.arange(20)),
-        (20, 5, above, 20 + depths),
+    for first, seen, positions in (
+        (0, torch.ones((12, 12), dtype=torch.bool).tril(), torch.arange(12)),
+        (12, above > 0, 12 + depths),
     ):
-        places = torch.arange(first, first + count)
-        bias = visibility(torch.tensor(first), seen, 56, store.dtype)
+        places = first + torch.arange(len(positions))
+        bias = visibility(torch.tensor(first), seen, 24, store.dtype)
         logits = form.computed(store, places * 7 % 90, form.rotation(store, positions), places, bias)
         yield logits, store.clone()
 
 
-@DTYPES
 @pytest.mark.parametrize(
-    "name",
+    ("name", "dtype"),
     [
-        "neox",
-        "neox, one after the other",
-        "neox, all rotated",
-        "neox, odd heads",
-        "llama",
-        "llama, one head for all",
-        "mistral, windows of 8",
-        "qwen2, windows in half of its layers",
+        ("neox", torch.float16),
+        ("neox, all rotated", torch.float32),
+        ("neox, one after the other", torch.float32),
+        ("neox, odd heads", torch.float32),
+        ("llama", torch.float16),
+        ("llama, one head for all", torch.float32),
+        ("qwen2, windows in half of its layers", torch.float32),
     ],
+    ids=str,
 )
 def test_text_and_tree_have_the_logits_and_the_store_of_the_plain_layers(name: str, dtype: torch.dtype) -> None:
     form = static_forward(LanguageModel.of_module(made(name, dtype), name))
@@ -248,22 +245,11 @@ def test_text_and_tree_have_the_logits_and_the_store_of_the_plain_layers(name: s
 
 def launches(heads: Heads, tokens: int, dtype: torch.dtype) -> tuple[Launch, Launch]:
     """The two launches of a layer's attention."""
-    inputs = drawn(heads, 200, 0, tokens, dtype, inner=2048)
+    inputs = drawn(heads, 256 - tokens, 0, tokens, dtype, inner=2048)
     with recorded() as found:
         tree_attention.attend(inputs.product, inputs.inner, heads, inputs.given(inputs.store), 0, inputs.approximate)
     attention, merge = found
     return attention, merge
-
-
-MOST = {
-    (80, torch.float16): Figures(registers=248, stack=0, shared=32 << 10),
-    (90, torch.float16): Figures(registers=176, stack=0, shared=40 << 10),
-    (100, torch.float16): Figures(registers=144, stack=0, shared=40 << 10),
-    (80, torch.float32): Figures(registers=136, stack=0, shared=40 << 10),
-    (90, torch.float32): Figures(registers=136, stack=0, shared=40 << 10),
-    (100, torch.float32): Figures(registers=136, stack=0, shared=40 << 10),
-}
-"""Largest figures of the attention kernel's largest tile, by compute capability and dtype."""
 
 
 def assert_within(figures: Figures, most: Figures, capability: int) -> None:
@@ -272,17 +258,26 @@ def assert_within(figures: Figures, most: Figures, capability: int) -> None:
     assert figures.shared <= most.shared < SHARED_LIMITS[capability]
 
 
-@pytest.mark.parametrize(("capability", "dtype"), MOST, ids=str)
-@pytest.mark.parametrize("heads", [PYTHIA, LLAMA], ids=str)
+@pytest.mark.parametrize(
+    ("capability", "heads", "dtype", "most"),
+    [
+        (80, PYTHIA, torch.float16, Figures(registers=255, stack=0, shared=32 << 10)),
+        (90, PYTHIA, torch.float16, Figures(registers=192, stack=0, shared=40 << 10)),
+        (90, LLAMA, torch.bfloat16, Figures(registers=192, stack=0, shared=40 << 10)),
+        (90, PYTHIA, torch.float32, Figures(registers=128, stack=0, shared=40 << 10)),
+        (100, PYTHIA, torch.float16, Figures(registers=128, stack=0, shared=40 << 10)),
+    ],
+    ids=str,
+)
 def test_the_largest_tile_spills_no_register(
-    heads: Heads, capability: int, dtype: torch.dtype, tmp_path: Path
+    capability: int, heads: Heads, dtype: torch.dtype, most: Figures, tmp_path: Path
 ) -> None:
     attention, _ = launches(heads, 64, dtype)
-    assert_within(attention.compiled(capability, tmp_path), MOST[capability, dtype], capability)
+    assert_within(attention.compiled(capability, tmp_path), most, capability)
 
 
 @pytest.mark.parametrize("capability", SHARED_LIMITS)
-def test_a_single_row_s_kernels_and_the_merge_need_little(capability: int, tmp_path: Path) -> None:
-    attention, merge = launches(PYTHIA, 1, torch.bfloat16)
+def test_the_kernels_of_a_single_row_need_little(capability: int, tmp_path: Path) -> None:
+    attention, merge = launches(PYTHIA, 1, torch.float16)
     assert_within(attention.compiled(capability, tmp_path), Figures(128, 0, 16 << 10), capability)
-    assert_within(merge.compiled(capability, tmp_path), Figures(64, 0, 8 << 10), capability)
+    assert_within(merge.compiled(capability, tmp_path), Figures(40, 0, 4 << 10), capability)
