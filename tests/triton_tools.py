@@ -46,7 +46,11 @@ def interpreted() -> Iterator[None]:
     scope = interpreter._patch_lang(tl.max.fn)
     try:
         # As on a device, an overflow gives an infinity without a warning.
-        with np.errstate(over="ignore"), patch.object(JITFunction, "run", run), patch.object(JITFunction, "__call__", call):
+        with (
+            np.errstate(over="ignore"),
+            patch.object(JITFunction, "run", run),
+            patch.object(JITFunction, "__call__", call),
+        ):
             yield
     finally:
         scope.restore()

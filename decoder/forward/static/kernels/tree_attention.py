@@ -47,21 +47,25 @@ HIDDEN: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).min)
 
 @triton.jit
 def _rotated(
-    rows: tl.tensor, live: tl.tensor, turns: tl.tensor, D: tl.constexpr, PADDED: tl.constexpr, TURNED: tl.constexpr
+    rows: tl.tensor,
+    live: tl.tensor,
+    rotations: tl.tensor,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    rotated: tl.constexpr,
 ) -> tl.tensor:
-    """Heads at the addresses `rows`, whose first TURNED dimensions are rotated by the pairs (cosine, sine) at `turns`.
-
-    The result has the dtype in which keys are stored.
+    """Heads at the addresses `rows`, with their first `rotated` dimensions rotated by the pairs (cosine, sine) at the
+    addresses `rotations`; rounded to the product's dtype.
     """
-    d = tl.arange(0, PADDED)
-    there = live[:, None] & (d < D)[None, :]
+    d = tl.arange(0, padded)
+    there = live[:, None] & (d < width)[None, :]
     heads = tl.load(rows[:, None] + d[None, :], there, other=0.0)
-    if TURNED > 0:
-        turned = there & (d < TURNED)[None, :]
-        partners = tl.load(rows[:, None] + (d ^ 1)[None, :], turned, other=0.0).to(tl.float32)
-        pairs = turns[:, None] + (d // 2 * 2)[None, :]
-        cosine = tl.load(pairs, turned, other=1.0).to(tl.float32)
-        sine = tl.load(pairs + 1, turned, other=0.0).to(tl.float32)
+    if rotated > 0:
+        turning = live[:, None] & (d < rotated)[None, :]
+        partners = tl.load(rows[:, None] + (d ^ 1)[None, :], turning, other=0.0).to(tl.float32)
+        pairs = rotations[:, None] + (d // 2 * 2)[None, :]
+        cosine = tl.load(pairs, turning, other=1.0).to(tl.float32)
+        sine = tl.load(pairs + 1, turning, other=0.0).to(tl.float32)
         sign = tl.where(d % 2 == 0, -1.0, 1.0)[None, :]
         heads = (heads.to(tl.float32) * cosine + partners * sine * sign).to(heads.dtype)
     return heads
@@ -104,65 +108,66 @@ def attend_by_parts(
     part_total: tl.tensor,
     count: tl.tensor,
     visible: tl.tensor,
-    H: tl.constexpr,
-    G: tl.constexpr,
-    D: tl.constexpr,
-    PADDED: tl.constexpr,
-    TURNED: tl.constexpr,
-    ROWS: tl.constexpr,
-    KEYS: tl.constexpr,
-    MOST: tl.constexpr,
+    heads: tl.constexpr,
+    groups: tl.constexpr,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    rotated: tl.constexpr,
+    tile: tl.constexpr,
+    step: tl.constexpr,
+    most_rows: tl.constexpr,
 ) -> None:
-    """Attention of one head's block of rows to one part of the slots; see `attend`. The last part is the pass's own.
+    """Attention of one head's `tile` rows to one part of the slots, `step` slots at a time; see `attend`. The last part
+    is the pass's own rows.
 
-    A key-value head's G query heads are further rows, so row r is token r % count.
+    The query heads of a key-value head are further rows: row r is token r % count.
     """
     head, block, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     parts = tl.num_programs(2)
-    rows = block * ROWS + tl.arange(0, ROWS)
-    live = rows < count * G
+    rows = block * tile + tl.arange(0, tile)
+    live = rows < count * groups
     token, group = rows % count, rows // count
-    d, s = tl.arange(0, PADDED), tl.arange(0, KEYS)
-    dense = (d < D)[None, :]
+    d, s = tl.arange(0, padded), tl.arange(0, step)
+    dense = (d < width)[None, :]
     # Columns are [queries | keys | values], each head after head.
-    asking = product + token * row_stride + first + (head * G + group) * D
-    queries = _rotated(asking, live, rotation + token * turn_stride, D, PADDED, TURNED)
+    asking = product + token * row_stride + first + (head * groups + group) * width
+    queries = _rotated(asking, live, rotation + token * turn_stride, width, padded, rotated)
     keys, values = store + head * head_stride, store + kind_stride + head * head_stride
     biases = bias + token * bias_stride
 
-    most = tl.full([ROWS], HIDDEN, tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    mean = tl.zeros([ROWS, PADDED], tl.float32)
+    most = tl.full([tile], HIDDEN, tl.float32)
+    total = tl.zeros([tile], tl.float32)
+    mean = tl.zeros([tile, padded], tl.float32)
     if part < parts - 1:
-        n = tl.arange(0, MOST)
+        n = tl.arange(0, most_rows)
         own = tl.load(slots + n, n < count, other=visible).to(tl.int32)
         end = tl.min(tl.minimum(own, visible), 0)
-        for start in range(part * KEYS, end, (parts - 1) * KEYS):
+        for start in range(part * step, end, (parts - 1) * step):
             slot = start + s
             there = (slot < end)[:, None] & dense
-            key = tl.load(keys + slot[:, None] * D + d[None, :], there, other=0.0)
-            value = tl.load(values + slot[:, None] * D + d[None, :], there, other=0.0)
+            key = tl.load(keys + slot[:, None] * width + d[None, :], there, other=0.0)
+            value = tl.load(values + slot[:, None] * width + d[None, :], there, other=0.0)
             read = live[:, None] & (slot < end)[None, :]
-            hidden = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
-            most, total, mean = _attended(queries, key, value, hidden, most, total, mean)
+            added = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            most, total, mean = _attended(queries, key, value, added, most, total, mean)
     else:
-        for start in range(0, count, KEYS):
+        for start in range(0, count, step):
             n = start + s
             new = n < count
             there = new[:, None] & dense
-            kept = product + n * row_stride + first + (H * G + head) * D
-            key = _rotated(kept, new, rotation + n * turn_stride, D, PADDED, TURNED)
-            value = tl.load(kept[:, None] + H * D + d[None, :], there, other=0.0)
+            kept = product + n * row_stride + first + (heads * groups + head) * width
+            key = _rotated(kept, new, rotation + n * turn_stride, width, padded, rotated)
+            value = tl.load(kept[:, None] + heads * width + d[None, :], there, other=0.0)
             slot = tl.load(slots + n, new, other=0).to(tl.int32)
             if block == 0:
-                tl.store(keys + slot[:, None] * D + d[None, :], key, there)
-                tl.store(values + slot[:, None] * D + d[None, :], value, there)
+                tl.store(keys + slot[:, None] * width + d[None, :], key, there)
+                tl.store(values + slot[:, None] * width + d[None, :], value, there)
             read = live[:, None] & (new & (slot < visible))[None, :]
-            hidden = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
-            most, total, mean = _attended(queries, key, value, hidden, most, total, mean)
+            added = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            most, total, mean = _attended(queries, key, value, added, most, total, mean)
 
-    out = (head * parts + part) * (count * G) + rows
-    tl.store(part_mean + out[:, None] * D + d[None, :], mean, live[:, None] & dense)
+    out = (head * parts + part) * (count * groups) + rows
+    tl.store(part_mean + out[:, None] * width + d[None, :], mean, live[:, None] & dense)
     tl.store(part_most + out, most, live)
     tl.store(part_total + out, total, live)
 
@@ -177,35 +182,34 @@ def merge_and_activate(
     part_total: tl.tensor,
     count: tl.tensor,
     parts: tl.tensor,
-    HEADS: tl.constexpr,
-    G: tl.constexpr,
-    D: tl.constexpr,
-    PADDED: tl.constexpr,
-    PARTS: tl.constexpr,
-    TANH: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    asking: tl.constexpr,
+    groups: tl.constexpr,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    padded_parts: tl.constexpr,
+    tanh: tl.constexpr,
+    columns: tl.constexpr,
 ) -> None:
-    """Programs (token, head) write the attention of one query head over its queries; programs (token, HEADS + b)
-    apply GELU to block b of the columns before `first`.
+    """Programs (token, head) write the attention of one of the `asking` query heads over its queries; programs
+    (token, asking + b) apply GELU to block b of the columns before `first`.
     """
     token, head = tl.program_id(0), tl.program_id(1)
     row = product + token * row_stride
-    if head < HEADS:
-        part, d = tl.arange(0, PARTS), tl.arange(0, PADDED)
-        given = part < parts
-        at = (head // G * parts + part) * (count * G) + head % G * count + token
+    if head < asking:
+        part, d = tl.arange(0, padded_parts), tl.arange(0, padded)
+        given, dense = part < parts, d < width
+        at = (head // groups * parts + part) * (count * groups) + head % groups * count + token
         most = tl.load(part_most + at, given, other=HIDDEN)
         weights = tl.where(given, tl.exp(most - tl.max(most, 0)), 0.0)
         total = tl.sum(weights * tl.load(part_total + at, given, other=0.0), 0)
-        dense = d < D
-        mean = tl.load(part_mean + at[:, None] * D + d[None, :], given[:, None] & dense[None, :], other=0.0)
+        mean = tl.load(part_mean + at[:, None] * width + d[None, :], given[:, None] & dense[None, :], other=0.0)
         output = tl.sum(weights[:, None] * mean, 0) / total
-        tl.store(row + first + head * D + d, output.to(product.dtype.element_ty), dense)
+        tl.store(row + first + head * width + d, output.to(product.dtype.element_ty), dense)
     else:
-        column = (head - HEADS) * COLUMNS + tl.arange(0, COLUMNS)
+        column = (head - asking) * columns + tl.arange(0, columns)
         inside = column < first
         x = tl.load(row + column, inside, other=0.0).to(tl.float32)
-        if TANH:
+        if tanh:
             # 0.5 (1 + tanh(u)) is the sigmoid of 2u.
             gate = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
         else:
@@ -229,13 +233,13 @@ def attend(
     place, bias = cast(LayerSlots, given.new[index]), cast(Tensor, given.biases[index])
     store, turns = place.rows, torch.view_as_real(given.rotation)
     count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
-    most, keys = TILE_OF_FLOAT32 if product.dtype is torch.float32 else TILE
+    most, step = TILE_OF_FLOAT32 if product.dtype is torch.float32 else TILE
     tile = min(most, max(16, triton.next_power_of_2(rows)))
     blocks, visible = triton.cdiv(rows, tile), given.values[index].shape[1]
     parts = divided(heads.heads * blocks, visible) + 1
     means = product.new_empty((heads.heads, parts, rows, heads.width), dtype=torch.float32)
     maxima, totals = means.new_empty((2, heads.heads, parts, rows)).unbind()
-    sizes = {"G": heads.groups, "D": heads.width, "PADDED": max(16, triton.next_power_of_2(heads.width))}
+    sizes = {"groups": heads.groups, "width": heads.width, "padded": max(16, triton.next_power_of_2(heads.width))}
     attend_by_parts[heads.heads, blocks, parts](
         product,
         product.stride(0),
@@ -253,11 +257,11 @@ def attend(
         totals,
         count,
         visible,
-        H=heads.heads,
-        TURNED=heads.rotated,
-        ROWS=tile,
-        KEYS=keys,
-        MOST=MOST_ROWS,
+        heads=heads.heads,
+        rotated=heads.rotated,
+        tile=tile,
+        step=step,
+        most_rows=MOST_ROWS,
         **sizes,
         **LAUNCH,
     )
@@ -271,10 +275,10 @@ def attend(
         totals,
         count,
         parts,
-        HEADS=asking,
-        PARTS=triton.next_power_of_2(parts),
-        TANH=approximate == "tanh",
-        COLUMNS=COLUMNS,
+        asking=asking,
+        padded_parts=triton.next_power_of_2(parts),
+        tanh=approximate == "tanh",
+        columns=COLUMNS,
         **sizes,
         **LAUNCH,
     )
@@ -287,9 +291,7 @@ class TreeAttention:
     approximate: str | None
     """Approximation of the GELU that is applied to the MLP's columns too; None: no activation."""
 
-    def __call__(
-        self, product: Tensor, first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
-    ) -> None:
+    def __call__(self, product: Tensor, first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int) -> None:
         """See `decoder.forward.families.model.attended`."""
         if len(product) <= MOST_ROWS:
             attend(product, first, heads, given, index, self.approximate)

@@ -103,12 +103,12 @@ def check(inputs: Inputs) -> None:
 @pytest.mark.parametrize(
     ("heads", "text", "drafted", "tokens"),
     [
-        (PYTHIA, 70, 0, 64),
-        (Heads(2, 1, 64, 16), 150, 25, 16),
-        (LLAMA, 40, 9, 9),
+        (Heads(1, 1, 80, 20), 40, 0, 24),
+        (Heads(2, 1, 64, 16), 60, 25, 9),
+        (Heads(1, 4, 128, 128), 20, 9, 17),
         (Heads(1, 2, 96, 96), 33, 0, 3),
-        (Heads(3, 1, 112, 28), 5, 31, 2),
-        (Heads(1, 3, 20, 6), 1, 0, 40),
+        (Heads(3, 1, 112, 0), 5, 31, 2),
+        (Heads(1, 3, 20, 6), 1, 0, 14),
         (PYTHIA, 40, 3, 1),
     ],
     ids=str,
@@ -120,7 +120,7 @@ def test_attention_and_store_are_those_of_the_plain_function(
 
 
 @DTYPES
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_shapes_have_the_attention_of_the_plain_function(seed: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(seed)
 
@@ -129,7 +129,7 @@ def test_random_shapes_have_the_attention_of_the_plain_function(seed: int, dtype
 
     width = 2 * any_of(3, 24)
     heads = Heads(any_of(1, 3), any_of(1, 4), width, 2 * any_of(0, width // 2))
-    inputs = drawn(heads, any_of(1, 300), any_of(0, 40), any_of(1, 40), dtype, inner=2 * any_of(1, 30), seed=seed)
+    inputs = drawn(heads, any_of(1, 200), any_of(0, 20), any_of(1, 20), dtype, inner=2 * any_of(1, 30), seed=seed)
     check(inputs)
 
 
