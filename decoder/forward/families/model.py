@@ -6,7 +6,7 @@ one that computes [mlp | queries | keys | values], and one that takes [mlp | att
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +64,8 @@ class Activation:
     """The function; may overwrite its input."""
     formula: Callable[[Tensor], Tensor]
     """The same function without in-place operations, for a compiler."""
+    approximate: str | None = None
+    """Approximation of GELU, as torch names it; None if the function is not GELU."""
 
 
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
@@ -101,6 +103,10 @@ class Heads:
         return self.groups * self.heads * self.width
 
 
+Attended = Callable[[Tensor, int, torch.dtype, Heads, Pass, int], None]
+"""Attention of a layer; see `attended`."""
+
+
 @dataclass(frozen=True)
 class Parallel:
     """A layer with parallel residual: x + attention(norm(x)) + mlp(norm(x))."""
@@ -112,11 +118,12 @@ class Parallel:
     """Number of columns of the MLP's hidden rows."""
     inward: Linear
     outward: Linear
+    attended: Attended = field(default_factory=lambda: attended)
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
         product = self.inward(self.norm(rows))
-        attended(product, self.inner, rows.dtype, self.heads, given, index)
+        self.attended(product, self.inner, rows.dtype, self.heads, given, index)
         self.activation.in_place(product.narrow(1, 0, self.inner))
         return self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))
 
@@ -132,11 +139,12 @@ class Sequential:
     outward: Linear
     up: Linear
     down: Linear
+    attended: Attended = field(default_factory=lambda: attended)
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
         product = self.inward(self.norm(rows))
-        attended(product, 0, rows.dtype, self.heads, given, index)
+        self.attended(product, 0, rows.dtype, self.heads, given, index)
         rows = self.outward.added_to(rows, product.narrow(1, 0, self.heads.queries))
         return self.down.added_to(rows, self.activation.in_place(self.up(self.norm(rows))))
 

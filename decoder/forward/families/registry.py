@@ -70,7 +70,8 @@ class Family:
 
 
 def _gelu(approximate: str) -> Activation:
-    return Activation(partial(gelu, approximate=approximate), partial(functional.gelu, approximate=approximate))
+    in_place, formula = (partial(function, approximate=approximate) for function in (gelu, functional.gelu))
+    return Activation(in_place, formula, approximate)
 
 
 def _bias_of_llama(arch: Architecture, matrix: str) -> bool:

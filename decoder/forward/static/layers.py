@@ -1,6 +1,6 @@
 """Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as an HF module."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.families.attention import Pass, attend, fused_by_head
-from decoder.forward.families.model import Heads, NativeModel, Parallel, Sequential
+from decoder.forward.families.model import Heads, Layer, NativeModel, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import FULL, LIMITS, Windows
 
@@ -21,14 +21,21 @@ precision are fastest if the columns of each matrix begin at such multiples.
 """
 
 
-class _Place:
+class LayerSlots:
     """The slots of the store to which one layer's new keys and values are copied."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"]) -> None:
-        self._store, self._layer, self._slots = store, layer, slots
+        self._store, self._layer = store, layer
+        self.slots = slots
+
+    @property
+    def rows(self) -> Float[Tensor, "2 H S D"]:
+        """Keys and values of all slots of the layer."""
+        return self._store[self._layer]
 
     def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
-        write(self._store, self._layer, self._slots, src)
+        """See `decoder.forward.families.attention.Place`."""
+        write(self._store, self._layer, self.slots, src)
 
 
 class NativeStatic:
@@ -56,8 +63,11 @@ class NativeStatic:
 
     def for_a_compiler(self) -> "NativeStatic":
         """The same model with layers that torch.compile can compile; it shares the weights and stores."""
-        layers = [Fused(layer) if isinstance(layer, Parallel | Sequential) else layer for layer in self._model.layers]
-        return NativeStatic(replace(self._model, layers=layers), self._context)
+        return self.with_layers(lambda layer: Fused(layer) if isinstance(layer, Parallel | Sequential) else layer)
+
+    def with_layers(self, changed: Callable[[Layer], Layer]) -> "NativeStatic":
+        """The same model with each layer changed by `changed`; unchanged layers share their weights."""
+        return NativeStatic(replace(self._model, layers=[*map(changed, self._model.layers)]), self._context)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
@@ -103,7 +113,7 @@ class NativeStatic:
         visible = next(iter(biases.values())).shape[1]
         given = Pass(
             rotation=rotation,
-            new=[_Place(store, layer, slots) for layer in range(len(store))],
+            new=[LayerSlots(store, layer, slots) for layer in range(len(store))],
             keys=store[:, 0, :, :visible].transpose(2, 3).unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
             biases=[biases[kind] for kind in model.windows.layers],

@@ -1,0 +1,1 @@
+"""Triton kernels of fixed-shape passes, each beside the plain function that is its reference."""

@@ -1,0 +1,323 @@
+"""Attention of a native layer in two Triton kernels, without the KV cache's unused slots.
+
+The plain reference is `decoder.forward.families.model.attended`, followed by `gelu` in layers with parallel residual.
+The kernels replace about seven: rotary positions, write of keys and values, attention, copy of its output, activation.
+
+The first kernel divides the slots before the pass's own among several programs for each head (split-KV); one more
+program attends to the pass's own rows, whose keys it rotates and writes. The second kernel merges the programs' results
+by their log-sum-exp. So no program reads a slot that another one writes, and the work grows with the text and not with
+the columns of the mask, which CUDA graphs round up.
+
+Nothing here reads a value on the host or depends on the text's length, so CUDA graphs can capture it. This module must
+know nothing of trees, graphs or sessions: the mask is the bias of the plain function. It can be imported only where
+Triton is installed.
+"""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.forward.families.attention import Pass
+from decoder.forward.families.model import Activation, Heads, Layer, Parallel, Sequential, attended, gelu
+from decoder.forward.static.layers import LayerSlots, NativeStatic
+
+MOST_ROWS = 256
+"""Largest number of rows for which the kernels are used; prompts have more rows."""
+TILE, TILE_OF_FLOAT32 = (64, 32), (16, 16)
+"""Largest numbers of queries and keys that a program multiplies at once: the largest without register spills for heads
+of 128 dimensions, which `LAUNCH` then computes by 8 warps.
+"""
+LAUNCH = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
+COLUMNS = 1024
+"""Number of the MLP's columns that one program activates."""
+LEAST_PART = 128
+"""Least number of slots for which the slots are divided into one more part."""
+PROGRAMS = 128
+"""Number of programs up to which slots are divided into more parts. An H100 has 132 multiprocessors, each of which has
+the registers for one program of the largest tile.
+"""
+HIDDEN: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).min)
+"""Start of a running maximum; finite, so that no difference of two maxima is NaN."""
+
+
+@triton.jit
+def _rotated(
+    rows: tl.tensor,
+    live: tl.tensor,
+    rotations: tl.tensor,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    rotated: tl.constexpr,
+) -> tl.tensor:
+    """Heads at the addresses `rows`, with their first `rotated` dimensions rotated by the pairs (cosine, sine) at the
+    addresses `rotations`; rounded to the product's dtype.
+    """
+    d = tl.arange(0, padded)
+    there = live[:, None] & (d < width)[None, :]
+    heads = tl.load(rows[:, None] + d[None, :], there, other=0.0)
+    if rotated > 0:
+        turning = live[:, None] & (d < rotated)[None, :]
+        partners = tl.load(rows[:, None] + (d ^ 1)[None, :], turning, other=0.0).to(tl.float32)
+        pairs = rotations[:, None] + (d // 2 * 2)[None, :]
+        cosine = tl.load(pairs, turning, other=1.0).to(tl.float32)
+        sine = tl.load(pairs + 1, turning, other=0.0).to(tl.float32)
+        sign = tl.where(d % 2 == 0, -1.0, 1.0)[None, :]
+        heads = (heads.to(tl.float32) * cosine + partners * sine * sign).to(heads.dtype)
+    return heads
+
+
+@triton.jit
+def _attended(
+    queries: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    bias: tl.tensor,
+    most: tl.tensor,
+    total: tl.tensor,
+    mean: tl.tensor,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Adds a block of keys to a running softmax: largest score, sum of weights, sum of weighted values."""
+    scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") + bias
+    higher = tl.maximum(most, tl.max(scores, 1))
+    weights = tl.exp(scores - higher[:, None])
+    kept = tl.exp(most - higher)
+    added = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+    return higher, total * kept + tl.sum(weights, 1), mean * kept[:, None] + added
+
+
+@triton.jit(do_not_specialize=["count", "visible"])
+def attend_by_parts(
+    product: tl.tensor,
+    row_stride: tl.tensor,
+    first: tl.tensor,
+    store: tl.tensor,
+    kind_stride: tl.tensor,
+    head_stride: tl.tensor,
+    rotation: tl.tensor,
+    turn_stride: tl.tensor,
+    slots: tl.tensor,
+    bias: tl.tensor,
+    bias_stride: tl.tensor,
+    part_mean: tl.tensor,
+    part_most: tl.tensor,
+    part_total: tl.tensor,
+    count: tl.tensor,
+    visible: tl.tensor,
+    heads: tl.constexpr,
+    groups: tl.constexpr,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    rotated: tl.constexpr,
+    tile: tl.constexpr,
+    step: tl.constexpr,
+    most_rows: tl.constexpr,
+) -> None:
+    """Attention of one head's `tile` rows to one part of the slots, `step` slots at a time; see `attend`. The last part
+    is the pass's own rows.
+
+    The query heads of a key-value head are further rows: row r is token r % count.
+    """
+    head, block, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    parts = tl.num_programs(2)
+    rows = block * tile + tl.arange(0, tile)
+    live = rows < count * groups
+    token, group = rows % count, rows // count
+    d, s = tl.arange(0, padded), tl.arange(0, step)
+    dense = (d < width)[None, :]
+    # Columns are [queries | keys | values], each head after head.
+    asking = product + token * row_stride + first + (head * groups + group) * width
+    queries = _rotated(asking, live, rotation + token * turn_stride, width, padded, rotated)
+    keys, values = store + head * head_stride, store + kind_stride + head * head_stride
+    biases = bias + token * bias_stride
+
+    most = tl.full([tile], HIDDEN, tl.float32)
+    total = tl.zeros([tile], tl.float32)
+    mean = tl.zeros([tile, padded], tl.float32)
+    if part < parts - 1:
+        n = tl.arange(0, most_rows)
+        own = tl.load(slots + n, n < count, other=visible).to(tl.int32)
+        end = tl.min(tl.minimum(own, visible), 0)
+        for start in range(part * step, end, (parts - 1) * step):
+            slot = start + s
+            there = (slot < end)[:, None] & dense
+            key = tl.load(keys + slot[:, None] * width + d[None, :], there, other=0.0)
+            value = tl.load(values + slot[:, None] * width + d[None, :], there, other=0.0)
+            read = live[:, None] & (slot < end)[None, :]
+            added = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            most, total, mean = _attended(queries, key, value, added, most, total, mean)
+    else:
+        for start in range(0, count, step):
+            n = start + s
+            new = n < count
+            there = new[:, None] & dense
+            kept = product + n * row_stride + first + (heads * groups + head) * width
+            key = _rotated(kept, new, rotation + n * turn_stride, width, padded, rotated)
+            value = tl.load(kept[:, None] + heads * width + d[None, :], there, other=0.0)
+            slot = tl.load(slots + n, new, other=0).to(tl.int32)
+            if block == 0:
+                tl.store(keys + slot[:, None] * width + d[None, :], key, there)
+                tl.store(values + slot[:, None] * width + d[None, :], value, there)
+            read = live[:, None] & (new & (slot < visible))[None, :]
+            added = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            most, total, mean = _attended(queries, key, value, added, most, total, mean)
+
+    out = (head * parts + part) * (count * groups) + rows
+    tl.store(part_mean + out[:, None] * width + d[None, :], mean, live[:, None] & dense)
+    tl.store(part_most + out, most, live)
+    tl.store(part_total + out, total, live)
+
+
+@triton.jit(do_not_specialize=["count", "parts"])
+def merge_and_activate(
+    product: tl.tensor,
+    row_stride: tl.tensor,
+    first: tl.tensor,
+    part_mean: tl.tensor,
+    part_most: tl.tensor,
+    part_total: tl.tensor,
+    count: tl.tensor,
+    parts: tl.tensor,
+    asking: tl.constexpr,
+    groups: tl.constexpr,
+    width: tl.constexpr,
+    padded: tl.constexpr,
+    padded_parts: tl.constexpr,
+    tanh: tl.constexpr,
+    columns: tl.constexpr,
+) -> None:
+    """Programs (token, head) write the attention of one of the `asking` query heads over its queries; programs
+    (token, asking + b) apply GELU to block b of the columns before `first`.
+    """
+    token, head = tl.program_id(0), tl.program_id(1)
+    row = product + token * row_stride
+    if head < asking:
+        part, d = tl.arange(0, padded_parts), tl.arange(0, padded)
+        given, dense = part < parts, d < width
+        at = (head // groups * parts + part) * (count * groups) + head % groups * count + token
+        most = tl.load(part_most + at, given, other=HIDDEN)
+        weights = tl.where(given, tl.exp(most - tl.max(most, 0)), 0.0)
+        total = tl.sum(weights * tl.load(part_total + at, given, other=0.0), 0)
+        mean = tl.load(part_mean + at[:, None] * width + d[None, :], given[:, None] & dense[None, :], other=0.0)
+        output = tl.sum(weights[:, None] * mean, 0) / total
+        tl.store(row + first + head * width + d, output.to(product.dtype.element_ty), dense)
+    else:
+        column = (head - asking) * columns + tl.arange(0, columns)
+        inside = column < first
+        x = tl.load(row + column, inside, other=0.0).to(tl.float32)
+        if tanh:
+            # 0.5 (1 + tanh(u)) is the sigmoid of 2u.
+            gate = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+        else:
+            gate = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+        tl.store(row + column, (x * gate).to(product.dtype.element_ty), inside)
+
+
+def divided(programs: int, slots: int) -> int:
+    """Number of parts into which `slots` slots are divided, if each part needs this number of programs."""
+    return max(1, min(slots // LEAST_PART, PROGRAMS // programs - 1))
+
+
+def attend(
+    product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pass, index: int, approximate: str | None
+) -> None:
+    """`attended` by kernels; also applies GELU to the columns before `first`, unless `approximate` is None.
+
+    Every row must see a slot. A slot that a row sees must be one of the pass's own or come before all of these, which
+    is so in texts, drafts and trees: a row sees only what was written before it or with it.
+    """
+    place, bias = cast(LayerSlots, given.new[index]), cast(Tensor, given.biases[index])
+    # If all rows have one position, there is one rotation for all of them.
+    store, turns = place.rows, torch.view_as_real(given.rotation.expand(len(product), -1, -1, -1))
+    count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
+    most, step = TILE_OF_FLOAT32 if product.dtype is torch.float32 else TILE
+    tile = min(most, max(16, triton.next_power_of_2(rows)))
+    blocks, visible = triton.cdiv(rows, tile), given.values[index].shape[1]
+    parts = divided(heads.heads * blocks, visible) + 1
+    means = product.new_empty((heads.heads, parts, rows, heads.width), dtype=torch.float32)
+    maxima, totals = means.new_empty((2, heads.heads, parts, rows)).unbind()
+    sizes = {"groups": heads.groups, "width": heads.width, "padded": max(16, triton.next_power_of_2(heads.width))}
+    attend_by_parts[heads.heads, blocks, parts](
+        product,
+        product.stride(0),
+        first,
+        store,
+        store.stride(0),
+        store.stride(1),
+        turns,
+        turns.stride(0),
+        place.slots,
+        bias,
+        bias.stride(0),
+        means,
+        maxima,
+        totals,
+        count,
+        visible,
+        heads=heads.heads,
+        rotated=heads.rotated,
+        tile=tile,
+        step=step,
+        most_rows=MOST_ROWS,
+        **sizes,
+        **LAUNCH,
+    )
+    activating = triton.cdiv(first, COLUMNS) if approximate else 0
+    merge_and_activate[count, asking + activating](
+        product,
+        product.stride(0),
+        first,
+        means,
+        maxima,
+        totals,
+        count,
+        parts,
+        asking=asking,
+        padded_parts=triton.next_power_of_2(parts),
+        tanh=approximate == "tanh",
+        columns=COLUMNS,
+        **sizes,
+        **LAUNCH,
+    )
+
+
+@dataclass(frozen=True)
+class TreeAttention:
+    """The attention of a layer (`Attended`) by kernels, or by the plain function for many rows."""
+
+    approximate: str | None
+    """Approximation of the GELU that is applied to the MLP's columns too; None: no activation."""
+
+    def __call__(self, product: Tensor, first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int) -> None:
+        """See `decoder.forward.families.model.attended`."""
+        if len(product) <= MOST_ROWS:
+            attend(product, first, heads, given, index, self.approximate)
+            return
+        attended(product, first, dtype, heads, given, index)
+        if self.approximate is not None:
+            gelu(product.narrow(1, 0, first), self.approximate)
+
+
+def with_kernels(form: NativeStatic) -> NativeStatic:
+    """The same model, whose layers use the kernels; it shares the weights."""
+    return form.with_layers(_with_kernels)
+
+
+def _with_kernels(layer: Layer) -> Layer:
+    if isinstance(layer, Parallel):
+        approximate = layer.activation.approximate
+        activation = layer.activation if approximate is None else ACTIVATED
+        return replace(layer, attended=TreeAttention(approximate), activation=activation)
+    return replace(layer, attended=TreeAttention(None)) if isinstance(layer, Sequential) else layer
+
+
+def _same(columns: Tensor) -> Tensor:
+    return columns
+
+
+ACTIVATED = Activation(_same, _same)
+"""Activation of columns to which the kernels have applied it."""

@@ -1,0 +1,120 @@
+"""Triton kernels in tests without a GPU: run by Triton's interpreter, and compiled for given architectures.
+
+Imported only where Triton is installed. Triton itself chooses one of the two for a whole process.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime import interpreter
+from triton.runtime.jit import JITFunction, mangle_type
+
+SHARED_LIMITS = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
+"""Largest shared memory of a block in bytes by compute capability (CUDA C++ Programming Guide, technical
+specifications)."""
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Kernels launched in this context, and the functions that they call, are run by the interpreter.
+
+    Its bfloat16 products are wrong: they multiply the numbers' bits.
+    """
+    made: dict[Any, Any] = {}
+
+    def of(function: Any) -> Any:
+        return made.setdefault(function.fn, interpreter.InterpretedFunction(function.fn))
+
+    def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return of(function).run(*args, **kwargs)
+
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return of(function).rewrite()(*args, **kwargs)
+
+    # A launch patches only the modules that its kernel names, not those of Triton's own functions, such as `max`.
+    scope = interpreter._patch_lang(tl.max.fn)
+    try:
+        # As on a device, an overflow gives an infinity without a warning.
+        with (
+            np.errstate(over="ignore"),
+            patch.object(JITFunction, "run", run),
+            patch.object(JITFunction, "__call__", call),
+        ):
+            yield
+    finally:
+        scope.restore()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one thread or block of a compiled kernel needs."""
+
+    registers: int
+    """Registers of a thread."""
+    stack: int
+    """Bytes of a thread's local memory; it holds spilled registers."""
+    shared: int
+    """Bytes of a block's shared memory."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel."""
+
+    kernel: Any
+    arguments: Mapping[str, Any]
+    """All arguments by name."""
+    options: Mapping[str, Any]
+    """The compiler's options."""
+
+    def compiled(self, capability: int, folder: Path) -> Figures:
+        """Compiles the kernel for a compute capability as the launch would on such a device; writes into `folder`."""
+        signature: dict[str, str] = {}
+        aligned = []
+        for place, parameter in enumerate(self.kernel.params):
+            given = self.arguments[parameter.name]
+            signature[parameter.name] = "constexpr" if parameter.is_constexpr else mangle_type(given)
+            if hasattr(given, "data_ptr") or not (parameter.is_constexpr or parameter.do_not_specialize or given % 16):
+                aligned.append(place)
+        constants = {name: self.arguments[name] for name, kind in signature.items() if kind == "constexpr"}
+        attributes = {(place,): [["tt.divisibility", 16]] for place in aligned}
+        source = ASTSource(self.kernel, signature, constants, attributes)
+        with triton.knobs.cache.scope():
+            triton.knobs.cache.dir = str(folder)
+            made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(self.options))
+        binary = folder / f"{self.kernel.__name__}.cubin"
+        binary.write_bytes(made.asm["cubin"])
+        tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+        told = subprocess.run([tool, "--dump-resource-usage", binary], capture_output=True, text=True, check=True)
+        found = re.search(r"REG:(\d+) STACK:(\d+)", told.stdout)
+        assert found, told.stdout
+        return Figures(int(found[1]), int(found[2]), made.metadata.shared)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Kernels launched in this context are not run; the list has their launches."""
+    launches: list[Launch] = []
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        del grid, warmup
+        options = {name: value for name, value in kwargs.items() if name not in kernel.arg_names}
+        launches.append(Launch(kernel, kernel.signature.bind(*args, **_without(kwargs, options)).arguments, options))
+
+    with patch.object(JITFunction, "run", run):
+        yield launches
+
+
+def _without(values: Mapping[str, Any], left_out: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in left_out}
