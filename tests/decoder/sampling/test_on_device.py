@@ -179,8 +179,9 @@ def test_settings_that_were_put_in_force_again_for_the_same_position_are_followe
     right = device_sampling(1, schedule)
     positions, logits = torch.arange(10), some_logits(1, 10, 40)
     assert torch.equal(sampling.noise(positions, 40), right.noise(positions, 40))
-    assert torch.equal(sampling.truncation_mask(logits, positions), right.truncation_mask(logits, positions))
-    assert bool(sampling.truncation_mask(logits, positions).all())
+    excluded = sampling.truncation(positions, 40).excluded(logits)
+    assert torch.equal(excluded, right.truncation(positions, 40).excluded(logits))
+    assert not bool(excluded.any())
 
 
 def test_what_is_followed_from_a_position_on_leaves_those_before_as_they_are() -> None:
@@ -198,8 +199,8 @@ def test_of_equally_probable_tokens_the_first_are_kept_by_the_settings_of_each_p
     schedule = Schedule(Sampling(1.0, top_p=0.5))
     for place, latest in enumerate((Sampling(1.0, top_k=3), Sampling(0.5, top_k=4, top_p=0.25), Sampling(1.0)), 1):
         schedule.turn(place, latest)
-    kept = device_sampling(0, schedule).truncation_mask(torch.zeros(4, 8), torch.arange(4))
-    assert kept.tolist() == [[token < count for token in range(8)] for count in (4, 3, 1, 8)]
+    excluded = device_sampling(0, schedule).truncation(torch.arange(4), 8).excluded(torch.zeros(4, 8))
+    assert excluded.tolist() == [[token >= count for token in range(8)] for count in (4, 3, 1, 8)]
 
 
 # Choice of the token on a GPU
