@@ -15,7 +15,7 @@ from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, 
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Graphs
-from decoder.verify.coupled import CoupledDeviceVerifier
+from decoder.verify.coupled import CoupledDeviceVerifier, device_verifier
 from tests.decoder.session.cuda_graph.on_gpu import gpu
 from tests.decoder.session.cuda_graph.operations import record
 
@@ -159,6 +159,21 @@ def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, sche
         logits = some_logits(seed % 1000 + depth, 5, 40)
         found, right = chances(logits, depth), noise.probabilities(logits, [first + depth] * 5)
         torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("setting", [Sampling(0.7), Sampling(1.0, 5, 0.8)], ids=str)
+def test_logits_of_other_dtypes_are_sampled_as_in_float32(dtype: torch.dtype, setting: Sampling) -> None:
+    schedule, positions = Schedule(setting), torch.arange(3, 6)
+    logits, levels = some_logits(1, 6, 40).to(dtype), torch.tensor([1, 2, 3, 1, 2, 3])
+    verifier, sampling = device_verifier(schedule, 0), device_sampling(7, schedule)
+    choices = verifier.choose(logits, sampling, positions, levels)
+    assert torch.equal(choices, verifier.choose(logits.float(), sampling, positions, levels))
+    chances = verifier.probabilities(sampling, positions, 40)
+    assert chances is not None
+    found = chances(logits, 1)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, chances(logits.float(), 1))
 
 
 def test_what_is_greedy_adds_nothing_to_logits() -> None:
