@@ -97,7 +97,7 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
             if capture_size.kind == "draft":
                 slot.drafting(beam(rule, capture_size.size), capture_size.length)
             else:
-                slot.verification(capture_size.size, capture_size.length)
+                slot.verification(capture_size.size, capture_size.length, int(rule.growth.deepest))
             captures.append(
                 Capture(capture_size.kind, capture_size.size, capture_size.slots, slot.capturing_s - before_s)
             )

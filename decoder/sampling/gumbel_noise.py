@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.noise import TokenNoise, gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
@@ -164,7 +165,8 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
         return torch.from_numpy(np.stack([_truncation_mask(row, sampling) for row in rows.numpy()]))
-    return truncation_masks(logits, sampling.temperature, sampling.ranks, sampling.share)
+    settings = logits.new_tensor([[sampling.temperature, sampling.ranks, sampling.share]], dtype=torch.float64)
+    return ~DeviceTruncation.of(settings, logits.shape[-1]).excluded(logits)
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
@@ -181,22 +183,6 @@ def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.boo
     mask: NDArray[np.bool_] = logits > ranked[count - 1]
     mask[np.flatnonzero(logits == ranked[count - 1])[: count - int(mask.sum())]] = True
     return mask
-
-
-def truncation_masks(
-    logits: Float[Tensor, "N V"],
-    temperature: float | Float[Tensor, "N 1"],
-    ranks: float | Float[Tensor, "N 1"],
-    share: float | Float[Tensor, "N 1"],
-) -> Bool[Tensor, "N V"]:
-    """Like `truncation_mask`, but each row has its own settings, and a CUDA graph can capture all operations."""
-    ranked, order = logits.sort(dim=-1, descending=True, stable=True)
-    rank = torch.arange(logits.shape[-1], device=logits.device)
-    in_top_k = rank < ranks
-    weights = (ranked / temperature).softmax(-1, torch.float64) * in_top_k
-    before = weights.cumsum(-1) - weights
-    stays = in_top_k & (before < share * weights.sum(-1, keepdim=True)) | (rank == 0)
-    return torch.empty_like(stays).scatter_(-1, order, stays)
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:

@@ -3,11 +3,14 @@
 Computes the same values as `decoder.sampling.gumbel_noise`, in tensors of fixed shape. Knows no models and no trees.
 """
 
+import math
+
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import SHARPNESS, truncation_masks
+from decoder.sampling.device_truncation import DeviceTruncation
+from decoder.sampling.gumbel_noise import SHARPNESS
 from decoder.sampling.noise import gumbel_of, signed, streams
 from decoder.sampling.settings import Schedule
 
@@ -21,10 +24,8 @@ class DeviceSampling:
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
         """First counter of each position's random bits (see `decoder.sampling.noise.streams`)."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
-        self._ranks: Float[Tensor, S] = torch.zeros(capacity, device=device)
-        self._share: Float[Tensor, S] = torch.zeros(capacity, dtype=torch.float64, device=device)
-        self._whole: Bool[Tensor, S] = torch.ones(capacity, dtype=torch.bool, device=device)
-        """Whether truncation keeps all tokens, by position."""
+        self._truncation: Float[Tensor, "S 3"] = torch.ones((capacity, 3), dtype=torch.float64, device=device)
+        """Settings of truncation by position, as in `DeviceTruncation.of`. Greedy positions keep all tokens."""
         self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
 
     def follow(self, seed: int, schedule: Schedule, position: int) -> None:
@@ -35,9 +36,11 @@ class DeviceSampling:
         self._streams.copy_(streams(number, self._positions))
         for start, sampling in schedule.in_force(position):
             self._temperature[start:].fill_(sampling.temperature)
-            self._ranks[start:].fill_(sampling.ranks)
-            self._share[start:].fill_(sampling.share)
-            self._whole[start:].fill_(not sampling.truncates)
+            settings = sampling.temperature, sampling.ranks, sampling.share
+            if not sampling.truncates:
+                settings = 1.0, math.inf, math.inf
+            for column, setting in enumerate(settings):
+                self._truncation[start:, column].fill_(setting)
             self._sharpness[start:].fill_(1.0 if sampling.greedy else SHARPNESS)
 
     def noise(self, positions: Int[Tensor, "D"], vocabulary: int) -> Float[Tensor, "D V"]:
@@ -50,11 +53,6 @@ class DeviceSampling:
         """Factor on logits plus noise at each position: `SHARPNESS`, or 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
-    def truncation_mask(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
-        """One mask per row: the tokens that truncation keeps at the row's position. Several rows may have the same
-        position.
-        """
-        settings = (
-            setting.index_select(0, positions)[:, None] for setting in (self._temperature, self._ranks, self._share)
-        )
-        return truncation_masks(logits, *settings) | self._whole.index_select(0, positions)[:, None]
+    def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> DeviceTruncation:
+        """Truncation of rows at these positions. Several rows may have the same position."""
+        return DeviceTruncation.of(self._truncation.index_select(0, positions), vocabulary)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.sampling.gumbel_noise import TRUNCATION_PENALTY, GumbelNoise
+from decoder.sampling.gumbel_noise import SHARPNESS, TRUNCATION_PENALTY, GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
@@ -62,25 +62,33 @@ class CoupledDeviceVerifier:
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
         """See `DeviceVerifier`; computes in float32, as `GumbelNoise.choices` does."""
-        rows, depths = logits.float(), (levels - 1).clamp(min=0)
+        rows, depths = _at_most_float32(logits), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
-            mask = sampling.truncation_mask(rows, positions.index_select(0, depths))
-            scores = scores.masked_fill(~mask, -torch.inf)
+            truncation = sampling.truncation(positions.index_select(0, depths), rows.shape[1])
+            scores = scores.masked_fill(truncation.excluded(rows), -torch.inf)
         return scores.argmax(-1)
 
     def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Probabilities:
         """See `DeviceVerifier`, and `GumbelNoise.probabilities`."""
-        noise, sharpness = sampling.noise(positions, vocabulary), sampling.sharpness(positions)
+        sharpness = sampling.sharpness(positions)[:, None]
+        noise = sampling.noise(positions, vocabulary) * sharpness
+        truncation = sampling.truncation(positions, vocabulary) if self.truncates else None
 
         def at_depth(logits: Float[Tensor, "W V"], depth: int) -> Float[Tensor, "W V"]:
-            rows = logits.float()
-            scores = rows + noise[depth]
-            if self.truncates:
-                scores = scores - TRUNCATION_PENALTY * ~sampling.truncation_mask(rows, positions[depth : depth + 1])
-            return scores * sharpness[depth]
+            rows = _at_most_float32(logits)
+            scores = torch.addcmul(noise[depth], rows, sharpness[depth])
+            if truncation:
+                # Where truncation excludes tokens, the factor on the penalty is `SHARPNESS`.
+                scores.add_(truncation.row(depth).excluded(rows), alpha=-TRUNCATION_PENALTY * SHARPNESS)
+            return scores
 
         return at_depth
+
+
+def _at_most_float32(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    """Logits in float32 or half precision. Half precision stays, since sums with noise are in float32 anyway."""
+    return logits.float() if logits.dtype == torch.float64 else logits
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:

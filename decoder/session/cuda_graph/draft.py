@@ -20,9 +20,9 @@ from decoder.verify.verifier import DeviceVerifier
 
 PLACES = MOST_NODES - 1
 """Maximum number of drafted nodes of a tree."""
-WHOLE, PART = 8000, 400
-"""Row lengths below which CUDA's top-k takes one kernel instead of 22. WHOLE is the limit for an undivided row, and
-PART is the limit for each part of a divided row.
+WHOLE, PART = 8000, 128
+"""CUDA's top-k takes one kernel for rows shorter than WHOLE, and 22 for longer rows. So longer rows are divided into
+parts of PART tokens. With 128 tokens, there are about as many parts as tokens in the best parts.
 """
 
 
@@ -78,10 +78,13 @@ class Layout:
         """Number of candidates of each row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Number of parts into which the vocabulary is divided for top-k. Top-k first finds the best tokens of each
-        part, and then the best among these tokens.
+        """Number of parts of `PART` tokens into which the vocabulary is divided for top-k; 0 if it is not divided. The
+        rest of the vocabulary is shorter than a part.
         """
-        self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
+        self.rest = vocabulary - self.parts * PART
+        self.in_part: Int[Tensor, S] = whole([*range(PART)])
+        self.rest_part: Int[Tensor, One] = whole([self.parts])
+        """Index of the part that begins with the rest."""
         self.widths = [1]
         for width in shape.widths[1:]:
             self.widths.append(min(width, self.widths[-1] * self.children))
@@ -112,11 +115,10 @@ class Layout:
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Number of equal parts into which a vocabulary is divided for a faster top-k; 1 if dividing it does not help."""
-    if vocabulary < WHOLE:
-        return 1
-    sizes = (size for size in range(PART - 1, best - 1, -1) if vocabulary % size == 0)
-    return next((vocabulary // size for size in sizes if vocabulary // size * best < WHOLE), 1)
+    """Number of whole parts of a vocabulary whose `best` most probable tokens are searched for in parts; 0 if top-k is
+    faster for the undivided vocabulary.
+    """
+    return vocabulary // PART if vocabulary >= WHOLE > (best + 1) * PART else 0
 
 
 @dataclass(frozen=True)
@@ -195,17 +197,26 @@ def best_tokens(
 ) -> None:
     """Writes each row's most probable tokens and their log-probabilities. Tokens of equal probability may be in any
     order; the softmax is in float32.
+
+    The B best tokens of a divided vocabulary are in the B parts with the largest maxima, or in the rest. Otherwise one
+    of them would be in another part, and each of the B parts would have a token that is at least as good.
     """
     logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
     if count == 1:
         torch.max(logarithms, -1, keepdim=True, out=(logprobs, tokens))
-    elif layout.parts == 1:
+    elif not layout.parts:
         torch.topk(logarithms, count, out=(logprobs, tokens))
     else:
-        best, ids = logarithms.view(len(logarithms), layout.parts, -1).topk(count, sorted=False)
-        order = torch.topk(best.flatten(1), count, out=(logprobs, torch.empty_like(tokens))).indices
-        torch.gather(ids.add_(layout.part_starts).flatten(1), 1, order, out=tokens)
+        # The maxima are those of the logits, since log-probabilities have twice as many bytes in half precision.
+        maxima = logits[:, : layout.parts * PART].unflatten(1, (layout.parts, PART)).amax(-1)
+        chosen = maxima.topk(count, sorted=False).indices
+        if layout.rest:
+            chosen = torch.cat((chosen, layout.rest_part.expand(len(chosen), 1)), 1)
+        searched = torch.add(layout.in_part, chosen[:, :, None], alpha=PART).flatten(1)
+        searched = searched[:, : count * PART + layout.rest]
+        order = torch.topk(logarithms.gather(1, searched), count, out=(logprobs, torch.empty_like(tokens))).indices
+        torch.gather(searched, 1, order, out=tokens)
 
 
 def _add_children(

@@ -59,9 +59,11 @@ class PendingRounds:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length), clock)
 
-    def verification(self, nodes: int, length: int, clock: Clock) -> PendingRound:
-        """Queues the verification of a tree of at most `nodes` nodes after a text of at most `length` tokens."""
-        return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
+    def verification(self, nodes: int, length: int, clock: Clock, deepest: int = 0) -> PendingRound:
+        """Queues the verification of a tree of at most `nodes` nodes, in at most `deepest` levels below the root, after
+        a text of at most `length` tokens.
+        """
+        return self._ask(lambda: self._slot.verification(bucket(nodes), length, deepest), clock)
 
     def report(self) -> Mark:
         """Queues a copy of the report after all queued work; the next verification overwrites the device's report."""

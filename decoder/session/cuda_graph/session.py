@@ -220,7 +220,8 @@ class GraphSession:
     def _launch(self, outcome: Outcome, clock: Clock) -> float:
         """Verifies and commits the tree, queues the next work and waits once; returns the seconds of the next draft."""
         tree, draft = outcome.tree, self._draft
-        pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
+        deepest = int(self._knobs.rule.growth.deepest) if self._knobs else 0
+        pending = self._verification or self._pending.verification(len(tree), len(self._text), clock, deepest)
         length = len(self._text) + max(tree.depths) + 1
         follows, ahead, goes_on = None, None, len(self._text) + 1 < self._longest
         if goes_on:

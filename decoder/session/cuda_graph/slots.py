@@ -60,9 +60,9 @@ class GraphSlot:
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
         self._layouts: dict[Shape, Layout] = {}
-        self._in_use: dict[Shape | int, None] = {}
-        """Shapes of drafts, and numbers of rows of verifications, that this text has used so far, in the order of first
-        use.
+        self._in_use: dict[Shape | tuple[int, int], None] = {}
+        """Shapes of drafts, and numbers of rows and levels of verifications, that this text has used so far, in the
+        order of first use.
         """
 
     def mark(self) -> Mark:
@@ -103,15 +103,17 @@ class GraphSlot:
             lambda: grow(self.draft, self.state, layout, visible, verifier),
         )
 
-    def verification(self, nodes: int, length: int) -> Work:
-        """A function that verifies and commits at most `nodes` nodes after a text of at most `length` tokens."""
+    def verification(self, nodes: int, length: int, deepest: int) -> Work:
+        """A function that verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after
+        a text of at most `length` tokens.
+        """
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
-        verifier = self.verifier
-        self._in_use[nodes] = None
+        verifier, below = self.verifier, levels(nodes, deepest)
+        self._in_use[nodes, below] = None
         return self._repeatable(
             ("verification", nodes == 1, verifier),
-            (nodes, visible, verifier),
-            lambda: verify(self.target, draft, self.state, nodes, levels(nodes), visible, verifier.choose),
+            (nodes, visible, below, verifier),
+            lambda: verify(self.target, draft, self.state, nodes, below, visible, verifier.choose),
         )
 
     def capture_ahead(self, length: int) -> bool:
@@ -123,7 +125,8 @@ class GraphSlot:
             if isinstance(size, Shape):
                 self.drafting(size, length)
             else:
-                self.verification(size, length)
+                nodes, deepest = size
+                self.verification(nodes, length, deepest)
             if len(self._captured) > before:
                 return True
         return False

@@ -131,11 +131,9 @@ def bucket(nodes: int) -> int:
     return next(size for size in BUCKETS if size >= nodes)
 
 
-def levels(nodes: int) -> int:
-    """Number of levels below the root in a verification of `nodes` rows: the largest number that a tree of this size
-    can have.
-    """
-    return min(DEEPEST, nodes - 1)
+def levels(nodes: int, deepest: int) -> int:
+    """Largest number of levels below the root of a tree of `nodes` nodes that is at most `deepest` levels deep."""
+    return min(deepest, nodes - 1)
 
 
 def slots(rows: int) -> int:

@@ -13,7 +13,6 @@ from decoder.sampling.gumbel_noise import (
     SHARPNESS,
     GumbelNoise,
     truncation_mask,
-    truncation_masks,
 )
 from decoder.sampling.settings import Sampling, Schedule
 from tests import sampled_reference
@@ -58,14 +57,6 @@ def test_truncation_is_that_of_transformers(sampling: Sampling) -> None:
     logits = rows(200, 2)
     expected = torch.stack([sampled_reference.kept(row, sampling) for row in logits])
     assert torch.equal(truncation_mask(logits, sampling), expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
-def test_without_an_order_truncation_is_that_of_the_device(sampling: Sampling, dtype: torch.dtype) -> None:
-    for logits in (rows(100, 4).to(dtype), rows(100, 5).round().to(dtype), torch.zeros(1, VOCABULARY, dtype=dtype)):
-        expected = truncation_masks(logits.float(), sampling.temperature, sampling.ranks, sampling.share)
-        assert torch.equal(truncation_mask(logits, sampling), expected)
 
 
 @pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])

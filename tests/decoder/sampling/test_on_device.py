@@ -15,7 +15,7 @@ from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, 
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Graphs
-from decoder.verify.coupled import CoupledDeviceVerifier
+from decoder.verify.coupled import CoupledDeviceVerifier, device_verifier
 from tests.decoder.session.cuda_graph.on_gpu import gpu
 from tests.fake_cuda.recording import record
 
@@ -161,6 +161,21 @@ def test_chances_are_those_of_the_host(seed: int, first: int, deepest: int, sche
         torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("setting", [Sampling(0.7), Sampling(1.0, 5, 0.8)], ids=str)
+def test_logits_of_other_dtypes_are_sampled_as_in_float32(dtype: torch.dtype, setting: Sampling) -> None:
+    schedule, positions = Schedule(setting), torch.arange(3, 6)
+    logits, levels = some_logits(1, 6, 40).to(dtype), torch.tensor([1, 2, 3, 1, 2, 3])
+    verifier, sampling = device_verifier(schedule, 0), device_sampling(7, schedule)
+    choices = verifier.choose(logits, sampling, positions, levels)
+    assert torch.equal(choices, verifier.choose(logits.float(), sampling, positions, levels))
+    chances = verifier.probabilities(sampling, positions, 40)
+    assert chances is not None
+    found = chances(logits, 1)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, chances(logits.float(), 1))
+
+
 def test_what_is_greedy_adds_nothing_to_logits() -> None:
     sampling, logits = device_sampling(3, Schedule(Sampling(0.0, top_k=2, top_p=0.1))), some_logits(1, 4, 40)
     for truncates in (False, True):
@@ -179,8 +194,9 @@ def test_settings_that_were_put_in_force_again_for_the_same_position_are_followe
     right = device_sampling(1, schedule)
     positions, logits = torch.arange(10), some_logits(1, 10, 40)
     assert torch.equal(sampling.noise(positions, 40), right.noise(positions, 40))
-    assert torch.equal(sampling.truncation_mask(logits, positions), right.truncation_mask(logits, positions))
-    assert bool(sampling.truncation_mask(logits, positions).all())
+    excluded = sampling.truncation(positions, 40).excluded(logits)
+    assert torch.equal(excluded, right.truncation(positions, 40).excluded(logits))
+    assert not bool(excluded.any())
 
 
 def test_what_is_followed_from_a_position_on_leaves_those_before_as_they_are() -> None:
@@ -198,8 +214,8 @@ def test_of_equally_probable_tokens_the_first_are_kept_by_the_settings_of_each_p
     schedule = Schedule(Sampling(1.0, top_p=0.5))
     for place, latest in enumerate((Sampling(1.0, top_k=3), Sampling(0.5, top_k=4, top_p=0.25), Sampling(1.0)), 1):
         schedule.turn(place, latest)
-    kept = device_sampling(0, schedule).truncation_mask(torch.zeros(4, 8), torch.arange(4))
-    assert kept.tolist() == [[token < count for token in range(8)] for count in (4, 3, 1, 8)]
+    excluded = device_sampling(0, schedule).truncation(torch.arange(4), 8).excluded(torch.zeros(4, 8))
+    assert excluded.tolist() == [[token >= count for token in range(8)] for count in (4, 3, 1, 8)]
 
 
 # Choice of the token on a GPU

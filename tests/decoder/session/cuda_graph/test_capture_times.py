@@ -54,7 +54,7 @@ def test_a_text_of_auto_asks_for_no_other_but_where_the_draft_lacks_more(engine:
     captured: Any = session._slot._captured
     asked = {
         ("verification", size, slots) if isinstance(size, int) else ("draft", size.deepest, slots)
-        for size, slots, _ in captured
+        for size, slots, *_ in captured
     }
     assert asked <= known
     assert len(asked) > 2

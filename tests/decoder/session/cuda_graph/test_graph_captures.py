@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
@@ -20,7 +19,7 @@ from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.slots import AHEAD, captured
-from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
+from decoder.session.cuda_graph.static_shapes import levels
 from decoder.session.host import HostSession
 from decoder.system.device import Graphs
 from decoder.tree_rules import Rules
@@ -33,24 +32,21 @@ PROMPT = "The tree grows"
 CPU = torch.device("cpu")
 
 
-def verified_sizes(engine: Engine) -> list[object]:
-    (slot,) = graph_slots(engine)._free
-    return [key[0] for key in slot._captured if isinstance(key[0], int)]
-
-
-def test_trees_of_one_size_share_one_verification_however_deep_they_are(tiny_models: TinyModels) -> None:
+def test_trees_of_one_size_share_one_verification_for_each_number_of_levels_of_their_rule(
+    tiny_models: TinyModels,
+) -> None:
     pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    for rules in (Linear(7), Linear(5), Fixed(depth=2, branching=2, tau=0.0)):
+    for rules in (Linear(7), Fixed(depth=7, branching=1, tau=0.0), Linear(5), Fixed(depth=2, branching=2, tau=0.0)):
         assert {len(outcome.tree) for outcome in match(pair, prompt, 30, rules)} <= {1, 6, 7, 8}
-    sizes = verified_sizes(pair)
-    assert 8 in sizes
-    assert len(sizes) == len(set(sizes))
+    (slot,) = graph_slots(pair)._free
+    levels_of_8 = [key[2] for key in slot._captured if key[0] == 8]
+    assert levels_of_8 == [7, 5, 2]
 
 
-@pytest.mark.parametrize(("nodes", "most"), [(1, 0), (2, 1), (8, 7), (32, 31), (64, DEEPEST), (264, DEEPEST)])
-def test_a_verification_allows_for_the_deepest_tree_of_its_size(nodes: int, most: int) -> None:
-    assert levels(nodes) == most
+@pytest.mark.parametrize(("nodes", "most"), [(1, 0), (2, 1), (8, 7), (32, 12), (264, 12)])
+def test_a_verification_allows_for_the_deepest_tree_of_its_size_and_rule(nodes: int, most: int) -> None:
+    assert levels(nodes, 12) == most
 
 
 def test_a_graph_is_replayed_once_and_undone_before_a_round_has_it() -> None:
@@ -110,8 +106,8 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     monkeypatch.setattr(slot, "mark", Passed)
     monkeypatch.setattr(slots_module, "tried", lambda *_: log.append("try"))
     monkeypatch.setattr(slots_module, "captured", lambda *_: log.append("capture"))
-    slot.verification(1, 3)
-    slot.verification(1, 3)
+    slot.verification(1, 3, 0)
+    slot.verification(1, 3, 0)
     assert log == ["wait", "try", "capture", "wait"]
 
 

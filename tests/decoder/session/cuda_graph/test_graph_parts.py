@@ -130,31 +130,41 @@ def test_the_best_tokens_are_as_probable_as_the_host_s_and_are_the_host_s_where_
             assert found == children.tokens
 
 
-@pytest.mark.parametrize("count", [2, 8])
-def test_the_best_tokens_of_a_large_vocabulary_are_those_of_its_parts(count: int) -> None:
-    vocabulary = 24 * 390
-    assert parts(vocabulary, count) == 24
-    logits = torch.stack([torch.randperm(vocabulary, generator=torch.Generator().manual_seed(row)) for row in range(5)])
-    tokens, logprobs = best(logits / 100, count)
-    expected = best_children(logits / 100, count)
-    assert tokens == [children.tokens for children in expected]
-    assert logprobs == [children.logprobs for children in expected]
-
-
-@given(st.integers(2, 300_000), st.integers(2, 64))
-def test_a_vocabulary_is_cut_where_each_part_and_what_is_best_of_all_are_one_kernel_s_work(
-    vocabulary: int, count: int
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("vocabulary", [8000, 8127, 32003, 50277, 50304, 151643, 151936])
+def test_the_best_tokens_of_parts_are_distinct_and_those_of_the_whole_vocabulary(
+    vocabulary: int, dtype: torch.dtype
 ) -> None:
+    count = 8
+    assert parts(vocabulary, count)
+    logits = 3 * torch.randn((5, vocabulary), generator=torch.Generator().manual_seed(vocabulary))
+    logits[1] = 0  # all tokens are equally probable
+    logits[2, : vocabulary - 3] = -torch.inf
+    logits[3, -2:] = 20  # the best tokens are the last ones
+    logits[4, 40 : 40 + count] = 20  # the best tokens are in one part
+    logarithms = logits.to(dtype).log_softmax(-1, torch.float32)
+    tokens, logprobs = best(logits.to(dtype), count)
+    assert logprobs == logarithms.topk(count).values.tolist()
+    assert logarithms.gather(1, torch.tensor(tokens)).tolist() == logprobs
+    assert all(len(set(row)) == count for row in tokens)
+
+
+@given(st.integers(2, 300_000), st.integers(1, 100))
+def test_a_vocabulary_is_divided_where_all_that_is_searched_takes_one_kernel(vocabulary: int, count: int) -> None:
     number = parts(vocabulary, count)
-    assert vocabulary % number == 0
-    if number > 1:
+    assert number in {0, vocabulary // PART}
+    if number:
+        rest = vocabulary - number * PART
         assert vocabulary >= WHOLE
-        assert count <= vocabulary // number < PART
-        assert number * count < WHOLE
+        assert count <= number < WHOLE
+        assert 0 <= rest < PART
+        assert count * PART + rest < WHOLE
 
 
-@pytest.mark.parametrize(("vocabulary", "expected"), [(288, 1), (50304, 128), (128256, 334), (151936, 1), (50257, 1)])
-def test_known_vocabularies_are_cut_where_they_can_be(vocabulary: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("vocabulary", "expected"), [(288, 0), (50304, 393), (128256, 1002), (151936, 1187), (50277, 392)]
+)
+def test_large_vocabularies_are_divided_whatever_their_size(vocabulary: int, expected: int) -> None:
     assert parts(vocabulary, 8) == expected
 
 

@@ -90,7 +90,7 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(tiny_models: Tiny
         slot.state.nodes[3, 1:] += 3
         state = [slot.draft.store, *slot.state._tensors()]
         before = [tensor.clone() for tensor in state]
-        repeated = slot.verification(8, length)
+        repeated = slot.verification(8, length, 7)
         assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
         repeated()
         assert int(slot.state.length) > length

@@ -15,6 +15,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair
 from decoder.run import loading
+from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
@@ -149,9 +150,7 @@ def test_another_noise_than_the_host_s_is_noticed(engine: Engine, monkeypatch: p
 def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "SAMPLED", Sampling(temperature=2.0, top_k=3))
     assert refused(engine) is None
-    monkeypatch.setattr(
-        DeviceSampling, "truncation_mask", lambda _, logits, __: torch.ones_like(logits, dtype=torch.bool)
-    )
+    monkeypatch.setattr(DeviceTruncation, "excluded", lambda _, logits: torch.zeros_like(logits, dtype=torch.bool))
     assert "instead of" in (refused(engine) or "")
 
 
