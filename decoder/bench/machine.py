@@ -18,7 +18,6 @@ import transformers
 from decoder.forward.language_model import LanguageModel
 from decoder.run.pass_work import read_weights
 from decoder.system.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
-from decoder.system.waiting import waited_here_s
 from decoder.version import VERSION
 
 COPIED_BYTES = 1 << 30
@@ -95,23 +94,6 @@ def load() -> float | None:
     with suppress(OSError, AttributeError):
         return os.getloadavg()[0]
     return None
-
-
-class ComputingClock:
-    """Clock that excludes the time in which this thread waited for a processor, for timing on a busy machine."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._clock = Stopwatch(device)
-
-    def now(self) -> float:
-        """Seconds since an arbitrary moment, after the device has finished its work."""
-        waited = waited_here_s()
-        while True:
-            before, now = waited, self._clock.now()
-            waited = waited_here_s()
-            # If the thread has waited since the previous reading, it is unknown whether `now` includes this wait.
-            if waited == before:
-                return now - waited
 
 
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:

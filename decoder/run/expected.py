@@ -18,6 +18,7 @@ from decoder.models.gguf.file import GgufFile
 from decoder.models.pair import Pair
 from decoder.models.quantisation import Quantisation
 from decoder.run.pass_work import work_of_architecture, work_of_gguf, work_of_module
+from decoder.system.computing_clock import ComputingClock
 from decoder.system.deferred import imported
 
 
@@ -70,7 +71,8 @@ def speed_of(
         gpu_bytes_per_s: Bandwidth of the GPU's memory; None if unknown, or if the device is a CPU.
     """
     if device.type == "cpu":
-        return DeviceSpeed(read_bytes_per_s(work.weights_bytes), flops_per_s(dtype) if dtype else None)
+        clock = ComputingClock(device).now
+        return DeviceSpeed(read_bytes_per_s(work.weights_bytes, clock), flops_per_s(dtype, clock) if dtype else None)
     return DeviceSpeed(gpu_bytes_per_s) if gpu_bytes_per_s else None
 
 

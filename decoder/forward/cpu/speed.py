@@ -1,9 +1,9 @@
 """Speed of this CPU, measured with torch's present number of threads: bandwidth of reading, and rate of arithmetic.
 
-The best of several repetitions counts, since other processes only lengthen them. A measurement takes about 0.1 s.
+The shortest of several repetitions counts, without time in which this thread waited for a processor, since other
+processes only lengthen them. On an idle machine a measurement takes less than 0.1 s.
 """
 
-import time
 from collections.abc import Callable
 
 import torch
@@ -12,15 +12,16 @@ from decoder.forward.cpu.packed import pack
 
 LARGEST = 1 << 28
 """Largest number of bytes that are read; more than fit in a processor's caches."""
-LIMIT_S = 0.08
-"""Repetitions end after this number of seconds, but there are at least two after the warm-up."""
-FEWEST = 2
+LIMIT_S = 0.04
+"""After this number of seconds, repetitions end."""
+FEWEST = 3
+"""Least number of repetitions, after the warm-up."""
 ROWS, WIDTH = 64, 1024
 """Sizes of the measured product: rows as in a wide verification, and a square matrix of this width."""
 
 
-def read_bytes_per_s(size: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Bytes per second at which memory is read again and again, `size` bytes each time.
+def read_bytes_per_s(size: int, clock: Callable[[], float]) -> float:
+    """Bytes per second at which memory is read again and again, `size` bytes each time; `clock` gives seconds.
 
     What fits in the caches is read faster. A sum is measured, since torch has no faster way to read memory.
     """
@@ -29,8 +30,8 @@ def read_bytes_per_s(size: int, clock: Callable[[], float] = time.perf_counter) 
 
 
 @torch.inference_mode()
-def flops_per_s(dtype: torch.dtype, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Floating-point operations per second in the matrix products of models with weights in `dtype`."""
+def flops_per_s(dtype: torch.dtype, clock: Callable[[], float]) -> float:
+    """Floating-point operations per second in products of matrices with weights in `dtype`; `clock` gives seconds."""
     layer, rows = pack(torch.full((WIDTH, WIDTH), 0.01, dtype=dtype), None, dtype), torch.ones(ROWS, WIDTH)
     inputs = rows.to(dtype) if dtype.itemsize > rows.dtype.itemsize else rows
     return 2 * ROWS * WIDTH**2 / _shortest_s(lambda: layer(inputs), clock)

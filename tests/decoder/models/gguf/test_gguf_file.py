@@ -51,7 +51,9 @@ def file_of(values: Mapping[str, Any], tensors: tuple[str, ...] = ("token_embd.w
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.tokens": ["a", "b"],
     }
-    return GgufFile(Path("x.gguf"), usual | dict(values), dict.fromkeys(tensors, 1), in_float32=False, file_bytes=3 << 20)
+    return GgufFile(
+        Path("x.gguf"), usual | dict(values), dict.fromkeys(tensors, 1), in_float32=False, file_bytes=3 << 20
+    )
 
 
 def test_a_name_that_ends_in_gguf_is_a_file() -> None:
