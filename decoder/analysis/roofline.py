@@ -12,6 +12,7 @@ All rows of a pass share one reading of the weights, which is why speculative de
 waits, softmax and sampling are not counted, so a round takes longer. This module knows neither models nor devices.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from decoder.events import Expected
@@ -32,15 +33,10 @@ class PassWork:
     """Bytes of weights that a pass of one row reads."""
     weights: int = 0
     """Number of weights by which each row is multiplied; 0 if unknown."""
-    cache_bytes: int = 0
-    """Bytes of keys and values that a pass reads, for the assumed length of the text."""
+    cached_bytes: Callable[[int], int] = lambda _: 0
+    """Function from the length of the text in tokens to the bytes of keys and values that a pass reads."""
     sparse: bool = False
     """Whether rows choose different experts, so that further rows read further weights, which are not counted here."""
-
-    @property
-    def read_bytes(self) -> int:
-        """Bytes that a pass reads."""
-        return self.weights_bytes + self.cache_bytes
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,8 @@ def expected_times(
     on: DeviceSpeed,
     draft: PassWork | None = None,
     draft_on: DeviceSpeed | None = None,
+    *,
+    text: int = 0,
 ) -> Expected:
     """Lower bounds of the times of passes.
 
@@ -67,13 +65,18 @@ def expected_times(
         draft: Work of a pass of the draft; None if no model drafts, or if its work is unknown.
         draft_on: Speed of the device for the draft, if it differs from that for the target: a small model may be read
             from the processor's cache.
+        text: Length of the text in tokens.
     """
     speed = draft_on or on
     return Expected(
-        target_read_s=target.read_bytes / on.bytes_per_s,
+        target_read_s=_read_s(target, on, text),
         target_row_s=_row_s(target, on),
-        draft_pass_s=max(draft.read_bytes / speed.bytes_per_s, _row_s(draft, speed)) if draft else 0.0,
+        draft_pass_s=max(_read_s(draft, speed, text), _row_s(draft, speed)) if draft else 0.0,
     )
+
+
+def _read_s(work: PassWork, speed: DeviceSpeed, text: int) -> float:
+    return (work.weights_bytes + work.cached_bytes(text)) / speed.bytes_per_s
 
 
 def _row_s(work: PassWork, speed: DeviceSpeed) -> float:

@@ -22,41 +22,38 @@ from decoder.system.computing_clock import ComputingClock
 from decoder.system.deferred import imported
 
 
-def work_of_config(
-    config: Any, dtype: torch.dtype, text: int, quantised: Quantisation | None = None
-) -> PassWork | None:
+def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> PassWork | None:
     """Work of a pass of a model that is not loaded.
 
     Args:
         config: Its configuration, from `decoder.models.checkpoints.load_config`.
         dtype: Dtype of the weights; without effect on a GGUF file.
-        text: Length of the text in tokens.
         quantised: Its quantisation.
 
     Returns:
         None if the number of experts per token or the number of bits of a quantised weight is unknown.
     """
     if isinstance(config, GgufFile):
-        return work_of_gguf(config, text)
+        return work_of_gguf(config)
     packed = quantised if quantised and quantised.packed else None
     if packed and packed.bits is None:
         return None
     hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
     known = hf.architecture_of(config) if hf and not packed else config
     if isinstance(known, Architecture):
-        return work_of_architecture(known, dtype, text)
+        return work_of_architecture(known, dtype)
     assert hf is not None, "an unknown model needs a configuration of transformers"  # noqa: S101 - for mypy
-    return work_of_module(hf.skeleton(config, dtype), dtype, text, packed.bits if packed else None)
+    return work_of_module(hf.skeleton(config, dtype), dtype, packed.bits if packed else None)
 
 
-def work_of_model(model: LanguageModel, text: int) -> PassWork | None:
+def work_of_model(model: LanguageModel) -> PassWork | None:
     """Work of a pass of a loaded model. Besides the reasons in `work_of_config`, None if llama.cpp computes the model,
     or if it runs with quantised weights.
     """
     if model.architecture:
-        return work_of_architecture(model.architecture, model.dtype, text)
-    known = model.hf.loaded is not None and not model.hf.quantised
-    return work_of_module(model.hf.loaded, model.dtype, text) if known else None
+        return work_of_architecture(model.architecture, model.dtype)
+    module = None if model.hf.quantised else model.hf.loaded
+    return None if module is None else work_of_module(module, model.dtype)
 
 
 def speed_of(
@@ -76,25 +73,20 @@ def speed_of(
     return DeviceSpeed(gpu_bytes_per_s) if gpu_bytes_per_s else None
 
 
-def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Expected | None] | None:
-    """Function from the length of a text to the least times of a loaded pair's passes; None if these are unknown.
+def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Expected] | None:
+    """Function from the length of a text in tokens to the least times of a loaded pair's passes.
 
-    The target must run in this process alone. If only the work of the draft is unknown, draft passes take no time.
+    Returns:
+        None if the work of the target or the bandwidth of its device is unknown, or if several processes share the
+        target. If only the work of the draft is unknown, draft passes count as taking no time.
     """
-    works = {role: work for role, model in pair.models.items() if (work := work_of_model(model, 0))}
-    if "target" not in works or pair.target.ranks:
+    if pair.target.ranks:
         return None
+    works = {role: work for role, model in pair.models.items() if (work := work_of_model(model))}
     speeds = {
         role: speed_of(pair.models[role].device, pair.models[role].dtype, work, gpu_bytes_per_s)
         for role, work in works.items()
     }
-    on = speeds["target"]
-    if on is None:
+    if (on := speeds.get("target")) is None:
         return None
-
-    def expected(text: int) -> Expected | None:
-        target = work_of_model(pair.target, text)
-        draft = work_of_model(pair.draft, text) if pair.draft else None
-        return expected_times(target, on, draft, speeds.get("draft")) if target else None
-
-    return expected
+    return lambda text: expected_times(works["target"], on, works.get("draft"), speeds.get("draft"), text=text)

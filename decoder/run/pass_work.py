@@ -6,7 +6,7 @@ output head that shares the weights of the input embedding is read whole. Knows 
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,22 +27,21 @@ _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_n
 """Configuration fields with the number of experts per token, and of all experts; families use different ones."""
 
 
-def work_of_architecture(arch: Architecture, dtype: torch.dtype, text: int) -> PassWork:
-    """Work of a model of a native family with weights in `dtype`, in a text of `text` tokens."""
+def work_of_architecture(arch: Architecture, dtype: torch.dtype) -> PassWork:
+    """Work of a model of a native family with weights in `dtype`."""
     count = sum(map(math.prod, shapes(arch).values()))
     if not arch.tie_word_embeddings:
         count -= arch.vocab_size * arch.hidden_size
-    return PassWork(count * dtype.itemsize, count, _cached(arch, dtype, text))
+    return PassWork(count * dtype.itemsize, count, _cached(arch, dtype))
 
 
-def work_of_module(module: Any, dtype: torch.dtype, text: int, bits: int | None = None) -> PassWork | None:
+def work_of_module(module: Any, dtype: torch.dtype, bits: int | None = None) -> PassWork | None:
     """Work of a Hugging Face module, which may be without weights; None if it is a mixture of experts and the number of
     experts per token is unknown.
 
     Args:
         module: The module; a quantised one must be without weights, and so not quantised yet.
         dtype: Dtype of the weights and of the cache.
-        text: Length of the text in tokens.
         bits: Number of bits of a quantised weight; None if no weight is quantised.
     """
     config, width = module.config.get_text_config(), bits_per_number(module, dtype, bits)
@@ -54,12 +53,12 @@ def work_of_module(module: Any, dtype: torch.dtype, text: int, bits: int | None 
     return PassWork(
         weights_bytes=int(sum(share * weight.numel() * width(weight) / 8 for share, weight in used)),
         weights=int(sum(share * weight.numel() for share, weight in used)),
-        cache_bytes=_cached(config, dtype, text),
+        cached_bytes=_cached(config, dtype),
         sparse=chosen < 1,
     )
 
 
-def work_of_gguf(file: GgufFile, text: int) -> PassWork | None:
+def work_of_gguf(file: GgufFile) -> PassWork | None:
     """Work of a GGUF file, whose weights are read as they are stored; see `work_of_module`."""
     head, embedding = "output.weight", "token_embd.weight"
     sizes = {name: size for name, size in file.tensors.items() if name != embedding or head not in file.tensors}
@@ -68,7 +67,8 @@ def work_of_gguf(file: GgufFile, text: int) -> PassWork | None:
     if experts and not 0 < chosen <= total:
         return None
     idle = int(experts * (1 - chosen / total)) if experts else 0
-    return PassWork(sum(sizes.values()) - idle, cache_bytes=(row_bytes(file) or 0) * text, sparse=bool(idle))
+    row = row_bytes(file) or 0
+    return PassWork(sum(sizes.values()) - idle, cached_bytes=lambda text: row * text, sparse=bool(idle))
 
 
 def read_weights(module: Any) -> Iterator[tuple[str, Tensor]]:
@@ -90,6 +90,8 @@ def _chosen_experts(config: Any, *, has_experts: bool) -> float | None:
     return chosen / total if total and chosen and chosen <= total else None
 
 
-def _cached(config: Any, dtype: torch.dtype, text: int) -> int:
-    """Bytes of the keys and values that a pass reads; of layers with a window, only those in the window."""
-    return cache_bytes(config, text, dtype.itemsize)[1]
+def _cached(config: Any, dtype: torch.dtype) -> Callable[[int], int]:
+    """Function from the length of a text to the bytes of the keys and values that a pass reads; where layers attend to a
+    window, only those in the window.
+    """
+    return lambda text: cache_bytes(config, text, dtype.itemsize)[1]

@@ -48,12 +48,9 @@ class _Model:
     dtype: str
     device: str
     work: PassWork
-    """Work of a pass in an empty text."""
     speed: DeviceSpeed
     context: int
     """Context length, in tokens."""
-    work_at_end: PassWork
-    """Work of a pass in a text as long as the context."""
 
 
 def _model(case: Case, role: str, name: str) -> "_Model | str":
@@ -72,15 +69,14 @@ def _model(case: Case, role: str, name: str) -> "_Model | str":
         return "llama.cpp would spread a GGUF file over CPU and GPU"
     device = choose_device("cpu" if in_gguf else case.models.device)
     dtype, quantised = loaded_form(case, role, config)
-    context = _context(config)
-    works = [work_of_config(config, dtype, length, quantised) for length in (0, context)]
-    if works[0] is None or works[1] is None:
+    work = work_of_config(config, dtype, quantised)
+    if work is None:
         return f"it is unknown how many experts a token of the {role} uses, or how many bits its weights have"
     plain = not in_gguf and not (quantised and quantised.packed)
-    speed = speed_of(device, dtype if plain else None, works[0], memory_bytes_per_s(str(device)))
+    speed = speed_of(device, dtype if plain else None, work, memory_bytes_per_s(str(device)))
     if speed is None:
         return f"the driver does not report clock and bus width of the memory of {device}"
-    return _Model(str(dtype).removeprefix("torch."), str(device), works[0], speed, context, works[1])
+    return _Model(str(dtype).removeprefix("torch."), str(device), work, speed, _context(config))
 
 
 def _context(config: Any) -> int:
@@ -107,7 +103,7 @@ def _speed(model: _Model) -> str:
 def _times(target: _Model, draft: "_Model | str | None") -> Iterator[Finding]:
     drafting = (draft.work, draft.speed) if isinstance(draft, _Model) else ()
     expected = expected_times(target.work, target.speed, *drafting)
-    at_end = expected_times(target.work_at_end, target.speed, *drafting)
+    at_end = expected_times(target.work, target.speed, *drafting, text=target.context)
     yield Finding(
         "ok",
         f"plain decoding: at most {_rate(expected)} tokens/s, {_rate(at_end)} with a full context of {target.context} "
