@@ -91,7 +91,7 @@ def _chosen_experts(config: Any, *, has_experts: bool) -> float | None:
 
 
 def _cached(config: Any, dtype: torch.dtype) -> Callable[[int], int]:
-    """Function from the length of a text to the bytes of the keys and values that a pass reads; where layers attend to a
-    window, only those in the window.
+    """Function from the length of a text to the bytes of the keys and values that a pass reads; in layers with
+    a window, only those in the window.
     """
     return lambda text: cache_bytes(config, text, dtype.itemsize)[1]
