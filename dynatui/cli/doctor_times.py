@@ -125,4 +125,4 @@ def _round(expected: Expected, levels: int, rows: int, *, sparse: bool) -> str:
     least = f"a round of {level} and {rows} rows: at least {short(1000 * round_s(expected, levels, rows))} ms"
     if sparse:  # the experts that further rows choose are not counted, so that the tokens would be too few
         return least
-    return f"{least}, faster than plain decoding from {short(break_even(expected, levels, rows))} tokens per round on"
+    return f"{least}; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
