@@ -16,8 +16,8 @@ from dynatui.render.status import status
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, tree_round
 
-EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0, draft_pass_s=0.0001)
-LONG = "at most 500 tokens/s plain, a round of 64 rows at least 2.80 ms"
+EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0004, draft_pass_s=0.0001)
+LONG = "at most 500 tokens/s plain, a round of 64 rows at least 26.40 ms"
 SHORT = "at most 500 tokens/s plain"
 
 
