@@ -71,8 +71,6 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
      "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up. Below the bars: what limits the "
      "watched method most, and what would help."),
-    ("At most, at least", "Expected limits, from the sizes of the models and the speed of the device alone: each pass "
-     "reads all weights of its model, and computes with them for each row. What else a round does is not counted."),
     ("Stalled", "A round that lost a third of its time or more, because it waited for a processor or was stopped. The "
      "machine causes this, not the method, so rates exclude stalled rounds; if many rounds stall, rates exclude only "
      "the worst."),
