@@ -29,7 +29,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder.analysis.interval import Interval
-from decoder.bench.machine import ComputingClock, Machine
+from decoder.bench.machine import Machine
 from decoder.bench.progress import Progress, interrupted
 from decoder.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
 from decoder.bench.statistics import estimate, ratios
@@ -38,6 +38,7 @@ from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.windows import windows_of
+from decoder.system.computing_clock import ComputingClock
 from decoder.system.device import set_up
 from decoder.system.whole_files import made_folder, write_whole
 from decoder.tables.data import Cell, Column, Spec, Table, of_rows

@@ -28,6 +28,7 @@ Origin: TypeAlias = Literal["root", "draft", "lookup"]
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+SomeSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 
 
 TRANSLATED = "draft translated through text"
@@ -40,6 +41,19 @@ written, as a range, since torchrun numbers a machine's devices without gaps.
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
     """Base class of all events, with their serialisation options."""
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Lower bounds of the times of passes, from the models' sizes and the device's speed; the formulas are in
+    `decoder.analysis.roofline`.
+    """
+
+    target_read_s: SomeSeconds
+    """Seconds that a pass of the target needs to read the weights, and the keys and values of the prompt."""
+    target_row_s: Seconds = 0.0
+    """Seconds that the target's arithmetic for one row needs; 0 if the device's peak rate is unknown."""
+    draft_pass_s: Seconds = 0.0
+    """Seconds of a draft pass of one row; 0 if no model drafts, or if its size is unknown."""
 
 
 class Run(Base, tag="run", frozen=True, kw_only=True):
@@ -86,6 +100,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """All parameters of each method; keys are the names of the methods, in the order of the race."""
+    expected: Expected | msgspec.UnsetType = msgspec.UNSET
+    """Lower bounds of the times of passes; absent if unknown, and in runs without a screen."""
 
     @property
     def place(self) -> str:

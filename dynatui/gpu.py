@@ -1,4 +1,4 @@
-"""Load, memory, power and temperature of a GPU, read from NVML.
+"""Load, memory, bandwidth, power and temperature of a GPU, read from NVML.
 
 A value that NVML does not provide is None; no function raises an error, and NVML is loaded at the first reading. A
 reading takes about a millisecond; one reading per second suffices. Does not import torch; GPUs of torch devices are
@@ -14,6 +14,9 @@ from functools import cache
 from typing import Any
 
 _CUDA = re.compile("cuda(?::([0-9]{1,3}))?")
+_TRANSFERS = 2
+"""Transfers of a memory with double data rate in one cycle of the clock that NVML reports, whatever the memory's type.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,21 @@ def gpus() -> list[Gpu]:
     if nvml is None:
         return []
     return [_described(nvml, handle) for handle in _handles(nvml)]
+
+
+def memory_bytes_per_s(device: str) -> float | None:
+    """Peak bandwidth of the memory of a torch device `cuda` or `cuda:N`, in bytes per second: the highest clock rate
+    times the width of the bus. None if NVML does not report both, and for other devices.
+    """
+    match = _CUDA.fullmatch(device)
+    if match is None:
+        return None
+    nvml, handle = _find(int(match[1] or 0))
+    if handle is None:
+        return None
+    megahertz = _called(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM)
+    bits = _called(nvml.nvmlDeviceGetMemoryBusWidth, handle)
+    return megahertz * 1e6 * _TRANSFERS * bits / 8 if megahertz and bits else None
 
 
 def _meter(number: int) -> Callable[[], GpuLoad | None]:

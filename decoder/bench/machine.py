@@ -16,8 +16,8 @@ import torch
 import transformers
 
 from decoder.forward.language_model import LanguageModel
+from decoder.run.pass_work import read_weights
 from decoder.system.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
-from decoder.system.waiting import waited_here_s
 from decoder.version import VERSION
 
 COPIED_BYTES = 1 << 30
@@ -96,23 +96,6 @@ def load() -> float | None:
     return None
 
 
-class ComputingClock:
-    """Clock that excludes the time in which this thread waited for a processor, for timing on a busy machine."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._clock = Stopwatch(device)
-
-    def now(self) -> float:
-        """Seconds since an arbitrary moment, after the device has finished its work."""
-        waited = waited_here_s()
-        while True:
-            before, now = waited, self._clock.now()
-            waited = waited_here_s()
-            # If the thread has waited since the previous reading, it is unknown whether `now` includes this wait.
-            if waited == before:
-                return now - waited
-
-
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     """Bytes read and written per second by copies of a tensor of `size` bytes; median over `SERIES` series."""
     clock = Stopwatch(device)
@@ -129,15 +112,12 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads; the input embedding counts only if it is tied to the head."""
+    """Bytes of weights that one forward pass reads; an embedding counts only if it is tied to the head."""
     module = model.hf.skeleton
+    weights = [weight for _, weight in read_weights(module)]
     # In some modules, quantised matrices are buffers and not parameters.
-    weights = (*module.parameters(), *module.buffers()) if model.hf.quantised else module.parameters()
-    total: int = sum(weight.numel() * weight.element_size() for weight in weights)
-    embedding, head = module.get_input_embeddings(), module.get_output_embeddings()
-    tied = head is not None and head.weight is embedding.weight
-    unread: int = 0 if tied else sum(weight.numel() * weight.element_size() for weight in embedding.parameters())
-    return total - unread
+    weights += module.buffers() if model.hf.quantised else []
+    return sum(weight.numel() * weight.element_size() for weight in weights)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Costs of forward passes on the measuring machine, without the time in which threads waited for a processor."""
 
-from decoder.bench.machine import ComputingClock
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
+from decoder.system.computing_clock import ComputingClock
 
 SERIES = 4
 """Number of times that the same costs are measured; a measurement takes up to two seconds. The lowest measured costs

@@ -61,8 +61,8 @@ class LanguageModel:
         self.ranks: TensorParallelGroup | None = None
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
-        self._tied = traits.source is not None and traits.source.architecture.tie_word_embeddings
-        """Whether the output head is known to share the weight of the input embedding."""
+        self.architecture = traits.source.architecture if traits.source else None
+        """Architecture of a model of a native family; None for all other models."""
         self.runs_by: Forward = self._native or OnDemand(hf)
         """Forward form that computes the model's passes."""
         self.runs_without_module = self._native is not None
@@ -240,7 +240,8 @@ class LanguageModel:
     @property
     def output_head(self) -> Float[Tensor, "V X"]:
         """Weight of the output head: one row per token id; read from a file if the module is not in memory."""
-        return self.embedding if self._tied else self.hf.output_head
+        tied = self.architecture is not None and self.architecture.tie_word_embeddings
+        return self.embedding if tied else self.hf.output_head
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:

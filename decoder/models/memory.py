@@ -1,9 +1,11 @@
 """Memory that a model takes, computed from its configuration alone: its weights, and the KV cache of a text."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.families.architecture import Architecture
@@ -55,13 +57,17 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
 
 
 def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
-    """Size in bytes of a module's weights in `dtype`. If `bits` is given, matrices other than embedding and output head
-    have `bits` bits per number.
+    """Size in bytes of a module's weights in `dtype`, except those that `bits_per_number` quantises."""
+    width = bits_per_number(module, dtype, bits)
+    return sum(weight.numel() * width(weight) // 8 for weight in module.parameters())
+
+
+def bits_per_number(module: Any, dtype: torch.dtype, bits: int | None) -> Callable[[Tensor], int]:
+    """Function that returns the number of bits of a number in a weight of the module: those of `dtype`. If `bits` is
+    given, matrices other than embedding and output head have `bits` bits per number.
     """
     if bits is None:
-        count: int = sum(weight.numel() for weight in module.parameters())
-        return count * dtype.itemsize
+        return lambda _: 8 * dtype.itemsize
     ends = [part.weight for part in (module.get_input_embeddings(), module.get_output_embeddings()) if part is not None]
     whole = {id(weight) for weight in (*ends, *(weight for weight in module.parameters() if weight.dim() < 2))}
-    sizes = [(weight.numel(), 8 * dtype.itemsize if id(weight) in whole else bits) for weight in module.parameters()]
-    return sum(count * size // 8 for count, size in sizes)
+    return lambda weight: 8 * dtype.itemsize if id(weight) in whole else bits

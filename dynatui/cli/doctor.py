@@ -28,6 +28,7 @@ from dynatui.cli import config, options, request
 from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, host_memory, size
 from dynatui.cli.doctor_models import gpu_layers_words, lacks_target, models, names_of, place_of
 from dynatui.cli.doctor_spread import spreading
+from dynatui.cli.doctor_times import times
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
 from dynatui.gpu import Gpu, gpus
@@ -294,7 +295,7 @@ def recordings(_case: Case) -> Iterator[Finding]:
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
-    for probe in (terminal, versions, devices, models, processes, rounds, settings, log, recordings)
+    for probe in (terminal, versions, devices, models, processes, rounds, times, settings, log, recordings)
 }
 
 

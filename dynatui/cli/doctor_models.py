@@ -26,6 +26,8 @@ from dynatui.session import Models
 if TYPE_CHECKING:
     import torch
 
+    from decoder.models.quantisation import Quantisation
+
 _CACHED = "models--"
 _MOST_NAMED = 6
 
@@ -192,21 +194,11 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
     `stored_bytes` is the size of the weight files, or 0 if unknown; packed quantised weights take as much memory as
     their files.
     """
-    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
-    from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
-    from decoder.system.device import (  # noqa: PLC0415 - imports torch
-        choose_device,
-        choose_draft_dtype,
-        choose_dtype,
-    )
+    from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 
-    pair, device = case.models, choose_device(case.models.device)
-    dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), bfloat16_pays)
-    if role == "draft":
-        dtype = choose_draft_dtype(pair.draft_dtype, dtype)
-    quantised = quantisation_of(role, config, device)
-    dtype = quantised.dtype or dtype if quantised else dtype
+    device = choose_device(case.models.device)
+    dtype, quantised = loaded_form(case, role, config)
     memory, free = memory_of(config, dtype, quantised), _free_bytes(device)
     if quantised and quantised.packed and stored_bytes:
         memory = replace(memory, weights_bytes=stored_bytes)
@@ -224,6 +216,28 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
         sizes = " and ".join(f"{window:,}" for window in memory.windows)
         rings = f"ring buffers would take {size(memory.ring_bytes)}"
         yield Finding("ok", f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
+
+
+def loaded_form(case: Case, role: str, config: Any) -> "tuple[torch.dtype, Quantisation | None]":
+    """Dtype and quantisation in which a model of this configuration would run.
+
+    Raises:
+        ConfigError: This machine cannot load the quantised weights.
+    """
+    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
+    from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
+    from decoder.system.device import (  # noqa: PLC0415 - imports torch
+        choose_device,
+        choose_draft_dtype,
+        choose_dtype,
+    )
+
+    pair, device = case.models, choose_device(case.models.device)
+    dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), bfloat16_pays)
+    if role == "draft":
+        dtype = choose_draft_dtype(pair.draft_dtype, dtype)
+    quantised = quantisation_of(role, config, device)
+    return quantised.dtype or dtype if quantised else dtype, quantised
 
 
 def _free_bytes(device: "torch.device") -> int | None:

@@ -16,6 +16,7 @@ from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.drawn import drawing_words
+from dynatui.render.expected import expected_words
 from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.headline import headline
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
@@ -154,8 +155,8 @@ def _left_parts(scene: Scene) -> Iterator[_Part]:
 
 
 def _right_parts(scene: Scene) -> Iterator[_Part]:
-    """Models, device and arithmetic, sampling, load of the GPUs, and cost of the screen."""
-    run, meters = scene.state.run, scene.meters
+    """Models, device and arithmetic, sampling, times expected before the first round, and meters."""
+    run = scene.state.run
     if run is not None:
         by, sign = (" ← drafted through text by ", "← text ←") if run.translated else (" ← drafted by ", "←")
         long: Row = ((run.target, "strong"), (by, "dim"), (run.draft, "strong"))
@@ -167,10 +168,18 @@ def _right_parts(scene: Scene) -> Iterator[_Part]:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
         if drawing := drawing_words(scene.state, scene.pending):
             yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
+        if expected := expected_words(scene.state):
+            yield _at_right(7, "dim", *expected)
     if run is not None and run.device.startswith("cuda") and run.path not in ("", "cuda graphs"):
         # On a GPU, only CUDA graphs give the full speed, so any other decoding path is shown as a warning.
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5, "warn", *reason, f"path: {run.path}")
+    yield from _meter_parts(scene)
+
+
+def _meter_parts(scene: Scene) -> Iterator[_Part]:
+    """Load of the GPUs, and cost of the screen."""
+    meters = scene.meters
     if scene.gpus:
         yield _at_right(7, "dim", *gpu_wordings(scene.gpus))
     if meters.fps > 0 and meters.slow_line:

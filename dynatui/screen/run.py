@@ -28,7 +28,7 @@ from dynatui.screen.film import Screenplay, film
 from dynatui.screen.panel_app import HUNG_UP
 from dynatui.screen.server_app import ServerApp
 from dynatui.session import Session, View
-from dynatui.sources.engine import EngineSource, load_engine
+from dynatui.sources.engine import EngineSource, load_with_times
 from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
@@ -52,7 +52,7 @@ def watch(session: Session) -> int:
     guard.silence_libraries()
     with exporting(session.metrics_port) as exporter:
         recorder = Recorder(session.record) if session.record else None
-        source = EngineSource(session, load_engine(session), recorder, exporter)
+        source = EngineSource(session, load_with_times(session), recorder, exporter)
         return _show(source, session.view, lambda: _command(source))
 
 

@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from decoder.errors import DecoderError, RecordingError, not_importable
-from decoder.events import Event, Round
+from decoder.events import Event, Expected, Round, Run
 from decoder.knobs import KnobName, RulesName
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, Turn
+from dynatui.gpu import memory_bytes_per_s
 from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
@@ -23,6 +25,9 @@ from dynatui.sources.breakpoints import Conditions, met
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.timeline import run_so_far
+
+if TYPE_CHECKING:
+    from decoder.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -40,23 +45,55 @@ that step."""
 
 def load_engine(session: Session) -> Load:
     """The function that loads a session's models; calling that function imports torch."""
+    return lambda report, progress: _decode_with(_loaded(session, report, progress))
+
+
+def load_with_times(session: Session) -> Load:
+    """The function that loads a session's models, and then estimates the least times of their passes on this machine;
+    the first event of each run tells them.
+    """
 
     def load(report: Report, progress: Report) -> Decode:
-        try:
-            from decoder import decode, load_pair  # noqa: PLC0415 - imports torch
-        except (ImportError, OSError) as error:
-            raise not_importable(error) from error
+        ready = _loaded(session, report, progress)
+        decode = _decode_with(ready)
+        from decoder.run.expected import expectation  # noqa: PLC0415 - imports torch
 
-        ready = load_pair(
-            **asdict(session.models),
-            tensor_parallel=session.tensor_parallel,
-            run=session.config,
-            report=report,
-            progress=progress,
-        )
-        return lambda prompt, config, steering: decode(ready, prompt, config, steering)
+        report("measuring the device")
+        expected = expectation(ready.pair, memory_bytes_per_s(ready.pair.device))
+        if expected is None:
+            return decode
+        tell = partial(_with_times, expected)
+        return lambda prompt, config, steering: map(tell, decode(prompt, config, steering))
 
     return load
+
+
+def _loaded(session: Session, report: Report, progress: Report) -> "Engine":
+    try:
+        from decoder import load_pair  # noqa: PLC0415 - imports torch
+    except (ImportError, OSError) as error:
+        raise not_importable(error) from error
+
+    return load_pair(
+        **asdict(session.models),
+        tensor_parallel=session.tensor_parallel,
+        run=session.config,
+        report=report,
+        progress=progress,
+    )
+
+
+def _decode_with(ready: "Engine") -> Decode:
+    from decoder import decode  # noqa: PLC0415 - imports torch
+
+    return partial(decode, ready)
+
+
+def _with_times(expected: Callable[[int], Expected], event: Event) -> Event:
+    """The event; an event that starts a run gets the least times of passes after its prompt."""
+    if not isinstance(event, Run):
+        return event
+    return structs.replace(event, expected=expected(len(event.prompt_tokens)))
 
 
 class EngineSource:

@@ -26,7 +26,7 @@ from dynatui.session import Models, Session, View
 from tests.dynatui.endless_engine import EndlessEngine
 prompts, models, record, engine = ("one", "two", "three"), Models("big", "small"), None, EndlessEngine()
 {before}
-run.load_engine = lambda session: engine.load
+run.load_with_times = lambda session: engine.load
 code = run.watch(Session(prompts, models, record=record))
 {after}
 sys.exit(code)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pynvml
 import pytest
 
-from dynatui.gpu import Gpu, GpuLoad, gpus, open_meters
+from dynatui.gpu import Gpu, GpuLoad, gpus, memory_bytes_per_s, open_meters
 
 
 class SilentError(Exception):
@@ -28,6 +28,7 @@ class FakeNvml:
     mig: int = 0
     calls: list[str] = field(default_factory=list)
     NVML_TEMPERATURE_GPU: int = 0
+    NVML_CLOCK_MEM: int = 2
 
     def nvmlInit(self) -> None:  # noqa: N802 - names of NVML, here and below
         self.calls.append("init")
@@ -61,6 +62,12 @@ class FakeNvml:
 
     def nvmlDeviceGetTemperature(self, _handle: object, _sensor: int) -> int:  # noqa: N802
         return 55
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:  # noqa: N802
+        return [2619, 3201][handle] if kind == self.NVML_CLOCK_MEM else 1980
+
+    def nvmlDeviceGetMemoryBusWidth(self, handle: int) -> int:  # noqa: N802
+        return [5120, 6144][handle]
 
     def nvmlDeviceGetCudaComputeCapability(self, _handle: int) -> tuple[int, int]:  # noqa: N802
         return 9, 0
@@ -105,6 +112,27 @@ def test_what_is_no_cuda_device_has_no_reading_and_needs_no_library(install: Cal
     library = install(FakeNvml())
     assert open_meters([device])() == {}
     assert library.calls == []
+
+
+def test_the_bandwidth_follows_from_clock_and_bus_of_the_memory(install: Callable[[Any], Any]) -> None:
+    install(FakeNvml())
+    # H100 SXM: 2619 MHz, two transfers a cycle, 5120 bits; its data sheet says 3.35 TB/s. H200: 4.8 TB/s.
+    assert memory_bytes_per_s("cuda") == 2619e6 * 2 * 5120 / 8 == pytest.approx(3.35e12, rel=1e-3)
+    assert memory_bytes_per_s("cuda:1") == pytest.approx(4.9e12, rel=1e-2)
+
+
+@pytest.mark.parametrize("unanswered", ["MaxClockInfo", "MemoryBusWidth"])
+def test_without_clock_or_bus_the_bandwidth_is_unknown(install: Callable[[Any], Any], unanswered: str) -> None:
+    library = install(FakeNvml())
+    setattr(library, f"nvmlDeviceGet{unanswered}", silent)
+    assert memory_bytes_per_s("cuda") is None
+
+
+def test_what_is_no_gpu_has_no_bandwidth(install: Callable[[Any], Any]) -> None:
+    library = install(FakeNvml())
+    assert memory_bytes_per_s("cpu") is None
+    assert library.calls == []
+    assert memory_bytes_per_s("cuda:7") is None
 
 
 def test_without_the_library_there_is_no_reading(install: Callable[[Any], Any]) -> None:

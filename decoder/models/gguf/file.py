@@ -49,8 +49,8 @@ class GgufFile:
     path: Path
     values: Mapping[str, Any]
     """All entries by key; the values are numbers, texts, and lists of numbers or texts."""
-    tensors: frozenset[str]
-    """Names of all tensors."""
+    tensors: Mapping[str, int]
+    """Size of each tensor in bytes, padding included; keys are the names of all tensors."""
     in_float32: bool
     """Whether all weights are float32."""
     file_bytes: int
@@ -129,16 +129,24 @@ class _Reader:
             raise _BrokenError(f"is GGUF version {version}; only versions {VERSIONS[0]} and {VERSIONS[1]} can be read")
         tensors, entries = self._count(), self._count()
         values = {self._text(LONGEST_NAME): self._value(self._number("I")) for _ in range(entries)}
-        names, kinds, last = set[str](), set[int](), 0
+        starts, kinds = dict[str, int](), set[int]()
         for _ in range(tensors):
-            names.add(self._text(LONGEST_NAME))
+            name = self._text(LONGEST_NAME)
             for _ in range(self._number("I")):
                 self._number("Q")
             kinds.add(self._number("I"))
-            last = max(last, self._number("Q"))
-        if tensors and self._file.tell() + last >= self._size:
+            starts[name] = self._number("Q")
+        if tensors and self._file.tell() + max(starts.values()) >= self._size:
             raise _BrokenError("ends within its weights")
-        return GgufFile(path, values, frozenset(names), kinds == {FLOAT32}, self._size)
+        return GgufFile(path, values, self._sizes(starts), kinds == {FLOAT32}, self._size)
+
+    def _sizes(self, starts: Mapping[str, int]) -> Mapping[str, int]:
+        """Size of each tensor: up to the start of the next tensor, or to the end of the file. The size of the last
+        tensor includes the padding before the first one.
+        """
+        in_order = sorted(starts, key=starts.__getitem__)
+        ends = [*(starts[name] for name in in_order[1:]), self._size - self._file.tell()]
+        return {name: end - starts[name] for name, end in zip(in_order, ends, strict=False)}
 
     def _bytes(self, count: int) -> bytes:
         if count > self._size - self._file.tell():

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from decoder.bench import machine
-from decoder.bench.machine import ComputingClock, source_commit
+from decoder.bench.machine import source_commit
+from decoder.system import computing_clock
+from decoder.system.computing_clock import ComputingClock
 from decoder.system.device import Stopwatch
 
 
@@ -15,7 +17,7 @@ def test_a_wait_between_the_two_readings_of_a_clock_takes_another_pair(monkeypat
     clock = ComputingClock(torch.device("cpu"))
     times, waits = iter((10.0, 13.0, 20.0)), iter((1.0, 3.0, 3.0, 3.0, 3.0))
     monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
-    monkeypatch.setattr(machine, "waited_here_s", lambda: next(waits))
+    monkeypatch.setattr(computing_clock, "waited_here_s", lambda: next(waits))
     assert clock.now() == 10.0
     assert clock.now() == 17.0
 

@@ -328,7 +328,7 @@ def test_the_screen_serves_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> Non
         return 0
 
     monkeypatch.setattr(run, "_show", show)
-    monkeypatch.setattr(run, "load_engine", engine.loader)
+    monkeypatch.setattr(run, "load_with_times", engine.loader)
     monkeypatch.setattr(guard, "silence_libraries", lambda: None)
     assert run.watch(session) == 0
     assert generated(pages[-1])

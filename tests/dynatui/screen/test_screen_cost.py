@@ -54,7 +54,7 @@ def load(report, progress):
             yield event
     return decode
 
-run.load_engine = lambda session: load
+run.load_with_times = lambda session: load
 session = Session(("one",), Models("big", "small"), record=Path(sys.argv[1]), view=View(speed=1.0))
 sys.exit(run.watch(session))
 """

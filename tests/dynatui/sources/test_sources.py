@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 import decoder
 from decoder.errors import PairError, PromptError, RecordingError
-from decoder.events import Event, Round, Run, Summary
+from decoder.events import Event, Expected, Round, Run, Summary
 from decoder.methods.dynatree import DynaTree
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
@@ -20,7 +20,7 @@ from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
 from dynatui.sources.breakpoints import Conditions
-from dynatui.sources.engine import Decode, EngineSource, load_engine
+from dynatui.sources.engine import Decode, EngineSource, Load, load_engine, load_with_times
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt
@@ -446,3 +446,25 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
     load_engine(Session(("x",), models, config))(print, print)
     assert engine.pairs == [("t", "d", "cpu", "float32", "bfloat16", True, True)]
     assert engine.runs == [config]
+
+
+def test_only_runs_on_the_screen_tell_the_least_times_of_passes() -> None:
+    session = Session(("Once upon a time",), config=RunConfig(("ar",), max_new_tokens=2))
+    steps = list[str]()
+
+    def told(load: Load) -> list[Expected | UnsetType]:
+        events = load(steps.append, steps.append)(session.prompts[0], session.config, Steering())
+        return [event.expected for event in events if isinstance(event, Run)]
+
+    (expected,) = told(load_with_times(session))
+    assert isinstance(expected, Expected)
+    assert expected.target_read_s > expected.draft_pass_s > 0
+    assert steps[-1] == "measuring the device"
+    assert told(load_engine(session)) == [UNSET]
+
+
+def test_of_a_pair_whose_times_are_unknown_runs_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder.run.expected.expectation", lambda _pair, _bandwidth: None)
+    session = Session(("Once upon a time",), config=RunConfig(("ar",), max_new_tokens=2))
+    events = load_with_times(session)(print, print)(session.prompts[0], session.config, Steering())
+    assert [event.expected for event in events if isinstance(event, Run)] == [UNSET]

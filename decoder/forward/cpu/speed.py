@@ -1,0 +1,48 @@
+"""Speed of this CPU, measured with torch's present number of threads: bandwidth of reading, and rate of arithmetic.
+
+The shortest of several repetitions counts, without time in which this thread waited for a processor, since other
+processes only lengthen them. On an idle machine a measurement takes less than 0.1 s.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from decoder.forward.cpu.packed import pack
+
+LARGEST = 1 << 28
+"""Largest number of bytes that are read; more than fit in a processor's caches."""
+LIMIT_S = 0.04
+"""After this number of seconds, repetitions end."""
+FEWEST = 3
+"""Least number of repetitions, after the warm-up."""
+ROWS, WIDTH = 64, 1024
+"""Sizes of the measured product: rows as in a wide verification, and a square matrix of this width."""
+
+
+def read_bytes_per_s(size: int, clock: Callable[[], float]) -> float:
+    """Bytes per second at which memory is read again and again, `size` bytes each time; `clock` gives seconds.
+
+    What fits in the caches is read faster. A sum is measured, since torch has no faster way to read memory.
+    """
+    numbers = torch.zeros(max(1, min(size, LARGEST) // torch.float32.itemsize))
+    return numbers.nbytes / _shortest_s(numbers.sum, clock)
+
+
+@torch.inference_mode()
+def flops_per_s(dtype: torch.dtype, clock: Callable[[], float]) -> float:
+    """Floating-point operations per second in products of matrices with weights in `dtype`; `clock` gives seconds."""
+    layer, rows = pack(torch.full((WIDTH, WIDTH), 0.01, dtype=dtype), None, dtype), torch.ones(ROWS, WIDTH)
+    inputs = rows.to(dtype) if dtype.itemsize > rows.dtype.itemsize else rows
+    return 2 * ROWS * WIDTH**2 / _shortest_s(lambda: layer(inputs), clock)
+
+
+def _shortest_s(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Shortest time of the work in seconds, after a warm-up."""
+    work()
+    times = list[float]()
+    while len(times) < FEWEST or sum(times) < LIMIT_S:
+        start = clock()
+        work()
+        times.append(clock() - start)
+    return min(times)

@@ -1,0 +1,92 @@
+"""Expected times of the models' passes on this machine, for the roofline of `decoder.analysis.roofline`.
+
+A model's work comes from its configuration, or from the loaded model; the speed of a CPU is measured, and the bandwidth
+of a GPU is given by the caller, since drivers are asked elsewhere. What is unknown is None, and never guessed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from decoder.analysis.roofline import DeviceSpeed, PassWork, expected_times
+from decoder.events import Expected
+from decoder.forward.cpu.speed import flops_per_s, read_bytes_per_s
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.language_model import LanguageModel
+from decoder.models.gguf.file import GgufFile
+from decoder.models.pair import Pair
+from decoder.models.quantisation import Quantisation
+from decoder.run.pass_work import work_of_architecture, work_of_gguf, work_of_module
+from decoder.system.computing_clock import ComputingClock
+from decoder.system.deferred import imported
+
+
+def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> PassWork | None:
+    """Work of a pass of a model that is not loaded.
+
+    Args:
+        config: Its configuration, from `decoder.models.checkpoints.load_config`.
+        dtype: Dtype of the weights; without effect on a GGUF file.
+        quantised: Its quantisation.
+
+    Returns:
+        None if the number of experts per token or the number of bits of a quantised weight is unknown.
+    """
+    if isinstance(config, GgufFile):
+        return work_of_gguf(config)
+    packed = quantised if quantised and quantised.packed else None
+    if packed and packed.bits is None:
+        return None
+    hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
+    known = hf.architecture_of(config) if hf and not packed else config
+    if isinstance(known, Architecture):
+        return work_of_architecture(known, dtype)
+    assert hf is not None, "an unknown model needs a configuration of transformers"  # noqa: S101 - for mypy
+    return work_of_module(hf.skeleton(config, dtype), dtype, packed.bits if packed else None)
+
+
+def work_of_model(model: LanguageModel) -> PassWork | None:
+    """Work of a pass of a loaded model. Besides the reasons in `work_of_config`, None if llama.cpp computes the model,
+    or if it runs with quantised weights.
+    """
+    if model.architecture:
+        return work_of_architecture(model.architecture, model.dtype)
+    module = None if model.hf.quantised else model.hf.loaded
+    return None if module is None else work_of_module(module, model.dtype)
+
+
+def speed_of(
+    device: torch.device, dtype: torch.dtype | None, work: PassWork, gpu_bytes_per_s: float | None
+) -> DeviceSpeed | None:
+    """Speed of a device in passes with this work; None if the bandwidth of a GPU is unknown.
+
+    Args:
+        device: Device of the passes; a CPU is measured, which takes about 0.2 s.
+        dtype: Dtype of the weights; None if the rate of arithmetic shall not be measured. That of a GPU is unknown.
+        work: Work of a pass: what fits in the caches of a CPU is read faster.
+        gpu_bytes_per_s: Bandwidth of the GPU's memory; None if unknown, or if the device is a CPU.
+    """
+    if device.type == "cpu":
+        clock = ComputingClock(device).now
+        return DeviceSpeed(read_bytes_per_s(work.weights_bytes, clock), flops_per_s(dtype, clock) if dtype else None)
+    return DeviceSpeed(gpu_bytes_per_s) if gpu_bytes_per_s else None
+
+
+def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Expected] | None:
+    """Function from the length of a text in tokens to the least times of a loaded pair's passes.
+
+    Returns:
+        None if the work of the target or the bandwidth of its device is unknown, or if several processes share the
+        target. If only the work of the draft is unknown, draft passes count as taking no time.
+    """
+    if pair.target.ranks:
+        return None
+    works = {role: work for role, model in pair.models.items() if (work := work_of_model(model))}
+    speeds = {
+        role: speed_of(pair.models[role].device, pair.models[role].dtype, work, gpu_bytes_per_s)
+        for role, work in works.items()
+    }
+    if (on := speeds.get("target")) is None:
+        return None
+    return lambda text: expected_times(works["target"], on, works.get("draft"), speeds.get("draft"), text=text)
