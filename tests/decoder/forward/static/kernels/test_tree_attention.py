@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from decoder.forward.families.attention import Pass, fused
+from decoder.forward.families.attention import Pass, fused_by_head
 from decoder.forward.families.model import Heads, attended, gelu
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.kernels import tree_attention
@@ -46,8 +46,8 @@ class Inputs:
         """The state of a pass that writes to `store`."""
         read = store[0, :, :, : self.bias.shape[1]]
         places = [LayerSlots(store, 0, self.slots)]
-        keys, values, biases = read[0].transpose(1, 2), read[1], self.bias.repeat(self.heads.groups, 1)
-        return Pass(self.rotation[:, None, None], places, (keys,), (values,), [biases], fused)
+        keys, values, biases = read[0].transpose(1, 2), read[1], self.bias
+        return Pass(self.rotation[:, None, None], places, (keys,), (values,), [biases], fused_by_head)
 
     def plain(self) -> tuple[Tensor, Tensor]:
         """Activated columns and attention, and the store, by the plain functions."""
