@@ -39,8 +39,11 @@ class Side:
         self.store = store
         self.vocabulary = vocabulary
         self.context = context
-        hidden = torch.full((), torch.finfo(store.dtype).min, dtype=store.dtype, device=store.device)
-        self._biases = torch.zeros_like(hidden), hidden
+        self.hidden: Float[Tensor, ""] = torch.full(
+            (), torch.finfo(store.dtype).min, dtype=store.dtype, device=store.device
+        )
+        """Bias on attention scores of slots to which a row may not attend: the least number of the dtype."""
+        self._seen = torch.zeros_like(self.hidden)
 
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
@@ -59,8 +62,8 @@ class Side:
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias on attention scores: 0 if a row may attend to a slot, else the least number of the dtype."""
-        return torch.where(visible, *self._biases)
+        """Bias on attention scores: 0 if a row may attend to a slot, else `hidden`."""
+        return torch.where(visible, self._seen, self.hidden)
 
 
 class Layout:
