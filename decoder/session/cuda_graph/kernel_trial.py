@@ -70,7 +70,7 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
     }
 
 
-class _Table:
+class Table:
     """A static form without a model: the logits after a token are a row of a table. Keeps the biases of all passes."""
 
     windows = Windows({}, ())
@@ -104,7 +104,7 @@ class Rehearsal:
     """A draft after a fixed text and its verification, without models."""
 
     def __init__(self, rule: TreeRule, tables: tuple[Tensor, Tensor], context: int) -> None:
-        """`tables` are the tables of target and draft; see `_Table`."""
+        """`tables` are the tables of target and draft; see `Table`."""
         device, vocabulary = tables[0].device, tables[0].shape[1]
         size = beam(rule, int(rule.growth.deepest)) if rule.budget.by_cost else shape(rule)
         self._layout = Layout(size, vocabulary, device)
@@ -112,7 +112,7 @@ class Rehearsal:
         self._slots = slots(LENGTH + MOST_NODES + size.rows)
         self._state = DeviceState(device, self._slots + DEEPEST + BEYOND)
         self._state.begin(range(LENGTH), rule)
-        self._forms = [_Table(table) for table in tables]
+        self._forms = [Table(table) for table in tables]
         self._target, self._draft = (
             Side(form, form.new_store(self._slots + BEYOND), vocabulary, context) for form in self._forms
         )
