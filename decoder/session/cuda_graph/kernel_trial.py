@@ -16,7 +16,7 @@ from torch import Tensor
 from decoder.errors import first_line
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.device_state import LOGPROB, DeviceState
+from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.relative_time import relative_time
@@ -80,10 +80,12 @@ class Table:
         self.biases: list[Tensor] = []
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+        """A store whose slots contain their own numbers."""
         slot_numbers = torch.arange(capacity, device=self._table.device)
         return slot_numbers.to(self._table.dtype).view(1, 1, 1, -1, 1).repeat(1, 2, 1, 1, 1)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
+        """See `StaticForward`; no rotation is needed."""
         del store
         return positions
 
@@ -95,6 +97,7 @@ class Table:
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
+        """See `StaticForward`."""
         del store, rotation, slots
         self.biases.append(bias)
         return self._table.index_select(0, tokens.remainder(len(self._table)))
@@ -136,7 +139,8 @@ class Rehearsal:
             form.biases.clear()
         try:
             self.draft(operators)
-            tree = self._state.nodes.clone()
+            # The lines of columns without a node are undefined.
+            tree = torch.where(self._state.nodes[LEVEL] > 0, self._state.nodes, 0)
             self.verification(operators)
             after = self._state
             state = after.length, after.text, after.committed, after.outcome, after.shares, after.rounds

@@ -11,7 +11,7 @@ from decoder.session.cuda_graph.verify import VerificationOperators
 
 
 @dataclass(frozen=True)
-class Operators(DraftOperators, VerificationOperators):
+class Operators(VerificationOperators, DraftOperators):
     """The functions that rounds on the device use."""
 
     verdicts: Mapping[str, str] = field(default_factory=dict)

@@ -14,12 +14,15 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
-import triton
 from torch import Tensor
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from triton.runtime.jit import JITFunction
+
+from tests.decoder.session.cuda_graph.kernels.interpreted import REASON, jit
+
+triton = pytest.importorskip("triton", reason=REASON)
+compiler = pytest.importorskip("triton.compiler", reason=REASON)
+backends = pytest.importorskip("triton.backends.compiler", reason=REASON)
 
 ARCHITECTURES = (80, 90, 100)
 """Compute capabilities of A100, of H100 and H200, and of B200."""
@@ -56,6 +59,11 @@ class Launch:
     arguments: Mapping[str, Any]
     options: Mapping[str, Any]
 
+    @property
+    def name(self) -> str:
+        """The kernel's file and function."""
+        return f"{self.kernel.fn.__module__.rpartition('.')[2]}.{self.kernel.fn.__name__}"
+
     def compiled(self, architecture: int) -> Any:
         """The compiled kernel."""
         constants = {param.name for param in self.kernel.params if param.is_constexpr}
@@ -66,8 +74,8 @@ class Launch:
             for place, (name, value) in enumerate(self.arguments.items())
             if name not in known and (value.data_ptr() if isinstance(value, Tensor) else value) % 16 == 0
         }
-        source = ASTSource(fn=self.kernel, signature=signature, constexprs=known, attrs=attributes)
-        return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=dict(self.options))
+        source = compiler.ASTSource(fn=self.kernel, signature=signature, constexprs=known, attrs=attributes)
+        return triton.compile(source, target=backends.GPUTarget("cuda", architecture, 32), options=dict(self.options))
 
     def figures(self, architecture: int) -> Figures:
         """Resources of the kernel on GPUs of a compute capability."""
@@ -110,6 +118,6 @@ def recorded(*modules: ModuleType) -> Iterator[list[Launch]]:
     with ExitStack() as stack:
         for module in modules:
             for name, value in list(vars(module).items()):
-                if isinstance(value, JITFunction):
+                if isinstance(value, jit.JITFunction):
                     stack.enter_context(patch.object(module, name, _Recorder(value, launches)))
         yield launches
