@@ -184,10 +184,12 @@ def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules 
         plain = [example.results(PLAIN) for example in examples]
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain functions are used
         return Operators(verdicts={"all parts": f"are plain functions: {first_line(error)}"})
-    verdicts, kept = dict[str, str](), dict[str, Any]()
+    verdicts = dict[str, str]()
+    kept: dict[str, Any] = {"verdicts": verdicts}
     for name, kernel in candidates.items():
         try:
-            share = _share(name, replace(PLAIN, **{name: kernel}), graph_slots, examples, plain)
+            tried_kernel: dict[str, Any] = {name: kernel}
+            share = _share(name, replace(PLAIN, **tried_kernel), graph_slots, examples, plain)
         except Exception as error:  # noqa: BLE001 - as above
             verdicts[name] = f"failed: {first_line(error)}"
             continue
@@ -197,7 +199,7 @@ def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules 
             verdicts[name] = f"takes {share:.2f} x the time"
             if share < FASTER:
                 kept[name] = kernel
-    return replace(PLAIN, **kept, verdicts=verdicts)
+    return replace(PLAIN, **kept)
 
 
 def _share(

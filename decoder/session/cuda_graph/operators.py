@@ -25,7 +25,8 @@ class Operators(VerificationOperators, DraftOperators):
 
     def without_kernels(self, reason: str) -> "Operators":
         """The plain functions, because of this reason."""
-        return Operators(verdicts=self.verdicts | dict.fromkeys(self.kernels, f"not kept, since {reason}"))
+        dropped = dict.fromkeys(self.kernels, f"not kept, since {reason}")
+        return Operators(verdicts={**self.verdicts, **dropped})
 
     def __str__(self) -> str:
         """The parts that kernels compute, and why kernels do not compute the other parts; empty if none was tried."""

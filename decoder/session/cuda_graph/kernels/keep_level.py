@@ -75,7 +75,7 @@ def write_rows(
     if number == 0:
         for line in tl.static_range(3):
             tl.store(rows + line * row_stride + row, tl.load(lines + line * line_stride + chosen))
-        tl.store(rows + 3 * row_stride + row, chosen.to(tl.int64))
+        tl.store(rows + 3 * row_stride + row, chosen)
     c = number * block + tl.arange(0, block)
     inherited = tl.load(bias + parent * bias_stride + c, c < columns, other=0.0)
     own = c == tl.load(slots + row)

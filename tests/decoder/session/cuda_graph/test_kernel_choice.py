@@ -19,6 +19,7 @@ from decoder.session.cuda_graph import draft, kernel_trial, self_test, verify
 from decoder.session.cuda_graph.device_state import PARENT
 from decoder.session.cuda_graph.kernel_trial import chosen_operators
 from decoder.session.cuda_graph.operators import PLAIN, Operators
+from decoder.session.cuda_graph.relative_time import relative_time
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import prepared, with_slots
 
@@ -172,6 +173,6 @@ def test_slots_with_other_operators_are_not_taken_again(tiny_models: TinyModels)
 
 def test_two_graphs_of_one_kind_are_measured_in_turn() -> None:
     done: list[str] = []
-    share = kernel_trial.relative_time(lambda: done.append("kernel"), lambda: done.append("plain"), torch.device("cpu"))
+    share = relative_time(lambda: done.append("kernel"), lambda: done.append("plain"), torch.device("cpu"))
     assert done[:4] == ["plain", "kernel", "plain", "kernel"]
     assert share > 0

@@ -4,7 +4,7 @@ TRITON_INTERPRET decides at the import of triton whether all kernels are interpr
 modules that import this module are skipped without triton.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +25,19 @@ best_tokens, keep_level, pack_tree, verify_tree = MODULES = tuple(
 jit.mangle_type(0)  # at its first call, this imports modules that need compiled functions
 
 
-class _Interpreted(interpreter.InterpretedFunction):  # type: ignore[misc]  # triton has no types
-    """A function that kernels call as a part of them; the language is the interpreter's already."""
+class _Interpreted:
+    """A kernel, or a function that kernels call; for the latter, the language is the interpreter's already."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self._interpreted = interpreter.InterpretedFunction(fn)
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        launch: Callable[..., None] = self._interpreted[grid]
+        return launch
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.rewrite()(*args, **kwargs)
+        return self._interpreted.rewrite()(*args, **kwargs)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 The launches are those of a draft and a verification of 8x64 and of the largest trees.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -74,7 +74,7 @@ def table(dtype: torch.dtype) -> Side:
     return Side(form, form.new_store(8), 7, 500)
 
 
-LAUNCHES = {
+LAUNCHES: Mapping[str, Callable[[], list[Launch]]] = {
     "8x64": lambda: drafting(8, torch.float16, even=True, best=True, sampled=False),
     "DynaTree, sampled": lambda: drafting(3, torch.bfloat16, even=False, best=False, sampled=True),
     "a chain": lambda: drafting(1, torch.float16, even=True, best=False, sampled=False),

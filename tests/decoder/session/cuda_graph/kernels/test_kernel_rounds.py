@@ -1,6 +1,7 @@
 """Whole rounds with all kernels write the same trees and texts as rounds that the host drives."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,8 @@ RULES: dict[str, Rules | None] = {
 def test_every_round_is_that_of_the_host(tiny_models: TinyModels, rules: str, dtype: str, temperature: float) -> None:
     pair = tiny_models.pair("neox")
     engine = with_slots(tiny_models.loaded(pair, dtype)).sampled(3, Schedule(Sampling(temperature=temperature)))
-    graph_slots(engine).operators = replace(PLAIN, **kernels())
+    every: dict[str, Any] = {**kernels()}
+    graph_slots(engine).operators = replace(PLAIN, **every)
     rounds = match(engine, tiny_models.prompt_tokens(pair, PROMPT), 8, RULES[rules])
     assert sum(len(outcome.committed) for outcome in rounds) == 8
 

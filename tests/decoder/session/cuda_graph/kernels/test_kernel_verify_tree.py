@@ -42,7 +42,7 @@ def check_path(state: DeviceState, other: DeviceState, choices: list[int], nodes
     deepest, target = levels(nodes), side(torch.float32)
     padded = torch.tensor(choices + [3] * (nodes - len(choices)))
     rows = [verify.tree_rows(target, each, nodes, deepest, SLOTS) for each in (state, other)]
-    found = verify_tree.accept_path(state, rows[0], padded, deepest)
+    found: Moves | None = verify_tree.accept_path(state, rows[0], padded, deepest)
     right = verify.accept_path(other, rows[1], padded, deepest)
     for own, plain in zip(state._tensors(), other._tensors(), strict=True):
         assert torch.equal(own, plain)
