@@ -29,6 +29,8 @@ class Models:
     """Whether passes are batch-invariant, so that the texts of all methods agree in half precision too."""
     compiled: bool = False
     """Whether torch.compile is tried on the forward passes of both models; CUDA only."""
+    kernels: bool = True
+    """Whether Triton kernels are tried for small parts of rounds; CUDA only."""
     gpu_layers: int | None = None
     """Number of layers that llama.cpp keeps on a GPU, for each GGUF file; None: llama.cpp chooses the number."""
 

@@ -47,6 +47,8 @@ class OnTexts(OnPair):
     """Whether passes are batch-invariant. If so, `ar` and adaptive trees are also measured with ordinary passes."""
     compiled: bool = False
     """Whether compiled passes are tried, and kept if they are faster."""
+    kernels: bool = True
+    """Whether kernels are tried for small parts of rounds, and used if they are faster."""
     tensor_parallel: int = 1
     """Number of processes over which the target is split; if it is above 1, transformers' baselines are left out."""
     with_baselines: bool = True
@@ -89,6 +91,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         **job.pair_options,
         exact=job.exact,
         compiled=job.compiled,
+        kernels=job.kernels,
         tensor_parallel=job.tensor_parallel,
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,

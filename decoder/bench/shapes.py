@@ -65,6 +65,7 @@ def random_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    kernels: bool = True,
     gpu_layers: int | None = None,
     passes: Passes | None = None,
     report: Report = lambda _: None,
@@ -79,6 +80,7 @@ def random_pair(
         draft_dtype: As for `load_pair`.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
+        kernels: As for `load_pair`.
         gpu_layers: Must be None, since no model is a GGUF file.
         passes: As for `load_pair`.
         report: Receives progress lines.
@@ -108,7 +110,7 @@ def random_pair(
         for make, name in zip(makers, (target, draft), strict=True)
     ]
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
-    engine = make_engine(make_pair(made[0], made[1], tokenizer), exact=exact, report=report)
+    engine = make_engine(make_pair(made[0], made[1], tokenizer), exact=exact, kernels=kernels, report=report)
     if compiled:
         compile_rounds(engine, report, passes)
     return engine
@@ -123,6 +125,7 @@ def loaded_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    kernels: bool = True,
     gpu_layers: int | None = None,
     tensor_parallel: int = 1,
     passes: Passes | None = None,
@@ -147,6 +150,7 @@ def loaded_pair(
         dtype=dtype,
         draft_dtype=draft_dtype,
         exact=exact,
+        kernels=kernels,
         tensor_parallel=tensor_parallel,
         report=report,
     )

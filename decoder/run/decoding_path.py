@@ -7,7 +7,7 @@ part of the text (streaming, which the host drives), or the library transformers
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -47,7 +47,8 @@ class DecodingPath:
     """
     reason: str
     """Why no faster path is possible. For the fastest path, this is instead the form in which the models run, for
-    example native.
+    example native. For rounds on the device, it ends with the kernels that small parts of rounds use, if a trial has
+    chosen them (`Operators`).
     """
 
 
@@ -68,7 +69,9 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, EXACT if engine.exact else LOOKED_UP)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
-    return _on_device({role: engine.slots.form(model) for role, model in models.items()})
+    path = _on_device({role: engine.slots.form(model) for role, model in models.items()})
+    operators = str(engine.slots.operators)
+    return replace(path, reason=f"{path.reason}; {operators}") if operators else path
 
 
 def _computing(model: LanguageModel) -> str:

@@ -73,6 +73,7 @@ def load_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    kernels: bool = True,
     tensor_parallel: int = 1,
     gpu_layers: int | None = None,
     run: RunConfig | None = None,
@@ -94,6 +95,8 @@ def load_pair(
             token.
         exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
+        kernels: Whether Triton kernels for small parts of rounds are tried, and used where they are equal to the plain
+            functions and faster; CUDA only.
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
@@ -159,7 +162,7 @@ def load_pair(
                 models[role] = load(whole[role], chosen_device, kind, progress)
     head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
-    engine = make_engine(pair, exact=exact, report=report)
+    engine = make_engine(pair, exact=exact, kernels=kernels, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
     for model in engine.pair.models.values():
@@ -250,7 +253,8 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     set_up(loaded.device, dtype)
     tokenizers = tokenizers_of(target, draft)
     report(f"loading draft {display_name(draft)}")
-    added = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), *tokenizers), report=report)
+    pair = make_pair(loaded, load_model(draft, loaded.device, dtype, report), *tokenizers)
+    added = make_engine(pair, kernels=bool(engine.slots and engine.slots.kernels), report=report)
     drafting = added.pair.models["draft"]
     drafting.slim()
     return added
@@ -269,16 +273,16 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
     return make_engine(make_pair(target, head, engine.pair.tokenizer), report=report)
 
 
-def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
+def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report: Report = lambda _: None) -> Engine:
     """Makes the engine of a pair, and chooses the number of threads. If `exact`, the engine is batch-invariant;
-    otherwise rounds on CUDA are self-tested.
+    otherwise rounds on CUDA are self-tested, with `kernels` as in `load_pair`.
     """
     slots = None
     captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
     if captured and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 
-        slots = GraphSlots()
+        slots = GraphSlots(kernels=kernels)
     engine = Engine(pair, slots=slots)
     engine.settle_threads()
     if exact:

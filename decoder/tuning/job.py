@@ -56,6 +56,7 @@ class OnPrompts(OnPair):
     """Minutes for search and check together, without the loading of the models."""
     exact: bool = False
     compiled: bool = False
+    kernels: bool = True
     storage: str | None = None
     """URL of the Optuna database that stores trials, so that a search can resume; None keeps trials in memory."""
 
@@ -189,6 +190,7 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
         **job.pair_options,
         exact=job.exact,
         compiled=job.compiled,
+        kernels=job.kernels,
         run=job.config,
         report=note,
     )
@@ -206,6 +208,7 @@ def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
         job.config.chat,
         job.exact,
         job.compiled,
+        job.kernels,
         platform.node(),
         TRIED,
     )

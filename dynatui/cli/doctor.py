@@ -226,7 +226,7 @@ def rounds(case: Case) -> Iterator[Finding]:
     device = choose_device(pair.device)
     if has_graphs(device) and not pair.exact and pair.draft != LOOKUP:
         tried = decoding_path.decoding_path(
-            load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
+            load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype, kernels=pair.kernels)
         )
         if tried.name == decoding_path.HOST:
             text = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"

@@ -170,6 +170,11 @@ MODEL_OPTIONS = in_panel(
         name="compiled",
         default=Models.compiled,
     ),
+    switch(
+        "--kernels/--no-kernels",
+        "For CUDA: try Triton kernels for small parts of rounds, and use those that are faster and give equal results.",
+        default=Models.kernels,
+    ),
     option(
         "--gpu-layers N",
         "For a --target or --draft that is a GGUF file: number of its layers that llama.cpp keeps on a GPU.",
@@ -180,7 +185,7 @@ MODEL_OPTIONS = in_panel(
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:5]
-"""`MODEL_OPTIONS` without `exact`, `compiled` and `gpu_layers`; their values make an `OnPair`."""
+"""`MODEL_OPTIONS` without `exact`, `compiled`, `kernels` and `gpu_layers`; their values make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,

@@ -11,7 +11,7 @@ from dynatui.cli.time_left import say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
 
-OF_THE_SEARCH = ("draft", "exact", "compiled", "minutes", "name", "force", "storage")
+OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "force", "storage")
 """Parameters that have no effect when drafts are ranked."""
 
 

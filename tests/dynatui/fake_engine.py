@@ -92,6 +92,7 @@ class FakeEngine:
         draft_dtype: str,
         exact: bool,
         compiled: bool,
+        kernels: bool = True,
         gpu_layers: int | None = None,
         tensor_parallel: int = 1,
         run: RunConfig,
@@ -99,7 +100,7 @@ class FakeEngine:
         progress: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Keeps the arguments, reports progress and returns a fake pair."""
-        del tensor_parallel, gpu_layers
+        del tensor_parallel, gpu_layers, kernels
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")

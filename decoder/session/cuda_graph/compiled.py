@@ -10,7 +10,6 @@ faster, the plain passes are used.
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Literal
 
 import torch
@@ -22,10 +21,11 @@ from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
+from decoder.session.cuda_graph.relative_time import relative_time
 from decoder.session.cuda_graph.self_test import refusal
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import Passes, slots
-from decoder.system.device import Mark, without_gradients
+from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules
 
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -40,7 +40,6 @@ fails if it would need a recompilation.
 """
 TEXT = 100
 """Text length of the timed passes, in tokens."""
-REPEATS = 30
 PAYS = 0.97
 """A compiled form is used if its time is at most this share of the plain form's time."""
 ROUNDING = 32.0
@@ -204,19 +203,12 @@ def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], gr
     """Compares a compiled form with the plain form, by time and logits, in passes with these numbers of rows."""
     both = [_Passes(model_form, sizes) for model_form in (plain, form)]
     device = both[0].logits[0].device
-    seconds: tuple[list[float], list[float]] = [], []
     with without_gradients():
-        works = [graph_slots.repeatable(passes, device) for passes in both]
-        for _ in range(REPEATS):
-            for work, times in zip(works, seconds, strict=True):
-                begun = Mark(device)
-                work()
-                end = Mark(device)
-                end.wait()
-                times.append(end.seconds_since(begun))
+        plain_work, compiled_work = (graph_slots.repeatable(passes, device) for passes in both)
+        share = relative_time(compiled_work, plain_work, device)
     plain_logits, compiled_logits = both[0].logits, both[1].logits
     return Comparison(
-        share=median(seconds[1]) / median(seconds[0]),
+        share=share,
         difference=max(_difference(*logits) for logits in zip(plain_logits, compiled_logits, strict=True)),
         allowed=ROUNDING * torch.finfo(plain_logits[0].dtype).eps,
     )

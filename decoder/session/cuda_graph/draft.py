@@ -6,7 +6,9 @@ logarithms, with minus infinity for candidates outside the tree. Until the next 
 of row r (the root is row 0) are in its cache slot `length` - 1 + r.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,8 +39,11 @@ class Side:
         self.store = store
         self.vocabulary = vocabulary
         self.context = context
-        hidden = torch.full((), torch.finfo(store.dtype).min, dtype=store.dtype, device=store.device)
-        self._biases = torch.zeros_like(hidden), hidden
+        self.hidden: Float[Tensor, ""] = torch.full(
+            (), torch.finfo(store.dtype).min, dtype=store.dtype, device=store.device
+        )
+        """Bias on attention scores of slots to which a row may not attend: the least number of the dtype."""
+        self._seen = torch.zeros_like(self.hidden)
 
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
@@ -57,8 +62,8 @@ class Side:
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias on attention scores: 0 if a row may attend to a slot, else the least number of the dtype."""
-        return torch.where(visible, *self._biases)
+        """Bias on attention scores: 0 if a row may attend to a slot, else `hidden`."""
+        return torch.where(visible, self._seen, self.hidden)
 
 
 class Layout:
@@ -99,19 +104,30 @@ class Layout:
         """For each row, index of the first candidate that has the same depth as the row."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
         """Text positions of the rows of all forward passes of a draft, relative to the first row's position."""
-        self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
-        self.no_paths: Float[Tensor, Q] = torch.full((padding,), -torch.inf, dtype=torch.float64, device=device)
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
-        rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
-        self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
-        """Initial values of the candidates' lines: token; path log-probability, as the bits of a float64; index of the
-        parent's row among the rows of the parent's level."""
-        self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
+        rows = whole([row for width in self.widths for row in range(width)] + [-1] * padding)
+        rows[0] = -1
+        certain = torch.zeros(len(rows), dtype=torch.float64, device=device)
+        certain[self.rows :] = -torch.inf
+        self.new_rows: Int[Tensor, "4 R"] = torch.stack((rows * 0, certain.view(torch.int64), rows * 0, rows))
+        """Initial values of the rows' lines: see `Grown.rows`. No padding row has children. A level of as many rows as
+        the level above has candidates keeps all candidates, in their order.
+        """
+        self.new_lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows.clamp(0))).repeat_interleave(
+            self.children, 1
+        )
+        """Initial values of the candidates' lines: see `Grown.lines`."""
+        self.no_candidate: Int[Tensor, ""] = whole([self.new_lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:
         """Index range of the candidates whose parents have this depth."""
-        first = sum(self.widths[:depth]) * self.children
-        return slice(first, first + self.widths[depth] * self.children)
+        level = self.level(depth)
+        return slice(level.start * self.children, level.stop * self.children)
+
+    def level(self, depth: int) -> slice:
+        """Index range of the rows of this depth."""
+        first = sum(self.widths[:depth])
+        return slice(first, first + self.widths[depth])
 
 
 def parts(vocabulary: int, best: int) -> int:
@@ -122,7 +138,9 @@ def parts(vocabulary: int, best: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Rule:
+class DraftRule:
+    """Growth rule of one draft, with logarithms of its probabilities."""
+
     thresholds: Float[Tensor, "D"]
     """Least path log-probability of nodes with children, for each depth, starting with depth 0. The values rise with
     the depth, and are infinite at depths at which no node may have children.
@@ -135,61 +153,25 @@ class _Rule:
 
 
 @dataclass(frozen=True)
-class _Grown:
+class Grown:
+    """All rows and candidates of a draft."""
+
     lines: Int[Tensor, "3 C"]
-    """Lines of the candidates; see `Layout.lines`."""
+    """Lines of the candidates: token; path log-probability, as the bits of a float64; index of the parent's row among
+    the rows of the parent's level.
+    """
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
     """The draft's own log-probabilities, if `logprobs` include sampling noise; else None."""
-    paths: list[Float[Tensor, "W"]]
-    """Path log-probabilities of the rows of each depth."""
-    chosen: list[Int[Tensor, "W"]]
-    """For each depth, the indices of the depth's rows among the candidates of the same depth; -1 for the root."""
-
-
-def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
-    """Drafts a tree after the text and writes the tree to the device state. The growth rule uses the probabilities that
-    `verifier` estimates.
+    rows: Int[Tensor, "4 R"]
+    """Lines of the rows: the three lines of the candidate that the row was, then this candidate's index among the
+    candidates of the same depth, which is -1 for the root and for padding rows.
     """
-    first = layout.first
-    around = state.length + state.steps(-first, max(layout.rows, PLACES))
-    places = around.index_select(0, layout.places).clamp(0, side.context - 1)
-    rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
-    # Rows at positions before the start of the text write to the last cache slots, which no attention reads.
-    row_slots = around.remainder(side.store.shape[3])
-    bias = side.bias(state.steps(0, slots) <= places[:first, None])
-    rule = _rule(side, state, layout)
-    probabilities = verifier.probabilities(state.sampling, around[first : first + layout.deepest], side.vocabulary)
-    lines = layout.lines.clone()
-    logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
-    own_logprobs = torch.empty_like(logprobs) if probabilities else None
-    grown = _Grown(lines, logprobs, own_logprobs, [state.certain[None]], [layout.nowhere[:1]])
-    rows = slice(0, first)
-    for depth, width in enumerate(layout.widths):
-        logits = side.rotated_logits(tokens, rotation[rows], row_slots[rows], bias)[-width:]
-        children = layout.candidates(depth)
-        _add_children(probabilities(logits, depth) if probabilities else logits, layout, rule.breadths, grown, children)
-        if grown.own_logprobs is not None:
-            _add_own(logits, grown.lines[0, children], grown.own_logprobs[children])
-        if depth + 1 < layout.deepest:
-            order = _growing(grown.lines[1, children], state, layout, rule.thresholds[depth + 1], depth + 1)
-            tokens, paths, parents = lines[:, children].index_select(1, order).unbind()
-            grown.paths.append(paths.view(torch.float64))
-            grown.chosen.append(order)
-            rows = slice(rows.stop, rows.stop + layout.widths[depth + 1])
-            bias = bias[-width:].index_select(0, parents).scatter_(1, row_slots[rows, None], 0.0)
-    _pack(state, layout, rule, grown, around[first : first + PLACES])
 
-
-def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
-    growth = state.rule.logarithmic()
-    growth = replace(growth, deepest=torch.minimum(growth.deepest, side.context - state.length))
-    thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)
-    if layout.even:
-        return _Rule(thresholds, None)
-    has = state.steps(0, layout.children) < state.rule.breadths[:, None]
-    narrow, middle, wide = torch.where(has, state.certain, state.impossible).unbind()
-    return _Rule(thresholds, replace(growth, narrow=narrow, middle=middle, wide=wide))
+    @property
+    def paths(self) -> Float[Tensor, "R"]:
+        """Path log-probabilities of the rows."""
+        return self.rows[1].view(torch.float64)
 
 
 def best_tokens(
@@ -219,44 +201,61 @@ def best_tokens(
         torch.gather(searched, 1, order, out=tokens)
 
 
-def _add_children(
-    logits: Float[Tensor, "W V"], layout: Layout, breadths: Growth[Tensor] | None, grown: _Grown, children: slice
+def add_children(
+    logits: Float[Tensor, "W V"],
+    layout: Layout,
+    breadths: Growth[Tensor] | None,
+    paths: Float[Tensor, "W"],
+    lines: Int[Tensor, "3 K"],
+    logprobs: Float[Tensor, "K"],
 ) -> None:
-    shape = len(logits), layout.children
-    logprobs = grown.logprobs[children].view(shape)
-    best_tokens(logits, layout, logprobs, grown.lines[0, children].view(shape))
-    paths = grown.paths[-1][:, None]
-    if breadths:
-        paths = paths + breadth(breadths, logprobs[:, :1], XP)
-    torch.add(paths, logprobs, out=grown.lines[1, children].view(torch.float64).view(shape))
-
-
-def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], out: Float[Tensor, "C"]) -> None:
-    logarithms = logits.log_softmax(-1, torch.float32)
-    torch.gather(logarithms, 1, tokens.view(len(logits), -1), out=out.view(len(logits), -1))
-
-
-def _growing(
-    bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
-) -> Int[Tensor, "W"]:
-    """Indices of the candidates that become rows of the next level, in ascending order: all nodes that get children
-    and, to fill the level's fixed width, further candidates.
+    """Writes the candidates of a level's rows: their tokens and path log-probabilities to `lines` (see `Grown.lines`),
+    and their log-probabilities to `logprobs`. `paths` are the path log-probabilities of the rows.
     """
-    paths, width = bits.view(torch.float64), layout.widths[depth]
-    if len(paths) == width:
-        return state.steps(0, width)
-    if layout.best:
-        return paths.topk(width, sorted=False).indices.sort().values
-    return (paths >= threshold).sort(stable=True, descending=True).indices[:width].sort().values
+    shape = len(logits), layout.children
+    own = logprobs.view(shape)
+    best_tokens(logits, layout, own, lines[0].view(shape))
+    before = paths[:, None]
+    if breadths:
+        before = before + breadth(breadths, own[:, :1], XP)
+    torch.add(before, own, out=lines[1].view(torch.float64).view(shape))
 
 
-def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
-    """Writes the tree's nodes to the device state, in the tree's order, and the nodes' tokens to `state.text`, after
-    the text's own tokens.
+def keep_level(
+    lines: Int[Tensor, "3 K"],
+    rows: Int[Tensor, "4 W"],
+    threshold: Float[Tensor, ""],
+    bias: Float[Tensor, "U M"],
+    slots: Int[Tensor, "W"],
+    *,
+    best: bool,
+) -> Float[Tensor, "W M"]:
+    """Chooses the candidates that become rows of the next level, in ascending order: all nodes that get children and,
+    to fill the level's fixed width, further candidates. Writes the rows' lines to `rows` (see `Grown.rows`), and
+    returns the rows' attention bias.
+
+    `lines` are the candidates of the level above, and `bias` is the attention bias of that level's rows. Each new row
+    attends to what its parent's row attends to, and to its own cache slot, which `slots` names. If `best`, the most
+    probable candidates are kept, otherwise the first candidates whose paths are as probable as `threshold`.
+    """
+    paths, width = lines[1].view(torch.float64), rows.shape[1]
+    if len(paths) > width:
+        if best:
+            kept = paths.topk(width, sorted=False).indices
+        else:
+            kept = (paths >= threshold).sort(stable=True, descending=True).indices[:width]
+        torch.sort(kept, out=(rows[3], torch.empty_like(kept)))
+    torch.index_select(lines, 1, rows[3], out=rows[:3])
+    return bias.index_select(0, rows[2]).scatter_(1, slots[:, None], 0.0)
+
+
+def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
+    """Writes the tree's nodes to the device state, in the tree's order, and the nodes' tokens to `places` of
+    `state.text`, after the text's own tokens.
     """
     # If a node passes its threshold, so does its parent: the parent's path is at least as probable as the node's path,
     # and the parent's threshold is at most as high as the node's threshold.
-    grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
+    grows = grown.paths >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
     paths = torch.where(grows[:, None], paths, state.impossible).flatten()
     # In the unsorted order, a node comes after its ancestors, and it is at most as probable as its ancestors. The sort
@@ -268,7 +267,7 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     nodes = torch.where(kept, ranked.indices[:PLACES], layout.no_candidate).sort().values
     tokens = grown.lines[0].index_select(0, nodes)
     parents = nodes.div(layout.children, rounding_mode="floor")
-    rows = torch.cat((*grown.chosen, layout.nowhere)) + layout.offsets
+    rows = grown.rows[3] + layout.offsets
     known_logprobs = [values for values in (grown.logprobs, grown.own_logprobs) if values is not None]
     lines = [
         tokens,
@@ -279,3 +278,91 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     ]
     torch.stack(lines, out=state.nodes[: len(lines), 1:])
     state.text.index_copy_(0, places, tokens)
+
+
+class KeepLevel(Protocol):
+    """Type of `keep_level`."""
+
+    def __call__(
+        self,
+        lines: Int[Tensor, "3 K"],
+        rows: Int[Tensor, "4 W"],
+        threshold: Float[Tensor, ""],
+        bias: Float[Tensor, "U M"],
+        slots: Int[Tensor, "W"],
+        *,
+        best: bool,
+    ) -> Float[Tensor, "W M"]:
+        """See `keep_level`."""
+
+
+@dataclass(frozen=True)
+class DraftOperators:
+    """Parts of a draft that a kernel may replace; by default the plain functions."""
+
+    add_children: Callable[[Tensor, Layout, Growth[Tensor] | None, Tensor, Tensor, Tensor], None] = add_children
+    keep_level: KeepLevel = keep_level
+    pack_tree: Callable[[DeviceState, Layout, DraftRule, Grown, Tensor], None] = pack_tree
+
+
+PLAIN = DraftOperators()
+
+
+def grow(
+    side: Side,
+    state: DeviceState,
+    layout: Layout,
+    slots: int,
+    verifier: DeviceVerifier,
+    operators: DraftOperators = PLAIN,
+) -> None:
+    """Drafts a tree after the text and writes the tree to the device state. The growth rule uses the probabilities that
+    `verifier` estimates.
+    """
+    first = layout.first
+    around = state.length + state.steps(-first, max(layout.rows, PLACES))
+    places = around.index_select(0, layout.places).clamp(0, side.context - 1)
+    rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
+    # Rows at positions before the start of the text write to the last cache slots, which no attention reads.
+    row_slots = around.remainder(side.store.shape[3])
+    bias = side.bias(state.steps(0, slots) <= places[:first, None])
+    rule = draft_rule(side, state, layout)
+    probabilities = verifier.probabilities(state.sampling, around[first : first + layout.deepest], side.vocabulary)
+    lines = layout.new_lines.clone()
+    logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
+    grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, layout.new_rows.clone())
+    rows = slice(0, first)
+    for depth, width in enumerate(layout.widths):
+        logits = side.rotated_logits(tokens, rotation[rows], row_slots[rows], bias)[-width:]
+        children = layout.candidates(depth)
+        candidates, expected = lines[:, children], probabilities(logits, depth) if probabilities else logits
+        operators.add_children(
+            expected, layout, rule.breadths, grown.paths[layout.level(depth)], candidates, logprobs[children]
+        )
+        if grown.own_logprobs is not None:
+            _add_own(logits, candidates[0], grown.own_logprobs[children])
+        if depth + 1 < layout.deepest:
+            below = grown.rows[:, layout.level(depth + 1)]
+            rows = slice(rows.stop, rows.stop + below.shape[1])
+            bias = operators.keep_level(
+                candidates, below, rule.thresholds[depth + 1], bias[-width:], row_slots[rows], best=layout.best
+            )
+            tokens = below[0]
+    operators.pack_tree(state, layout, rule, grown, around[first : first + PLACES])
+
+
+def draft_rule(side: Side, state: DeviceState, layout: Layout) -> DraftRule:
+    """Growth rule of the next draft."""
+    growth = state.rule.logarithmic()
+    growth = replace(growth, deepest=torch.minimum(growth.deepest, side.context - state.length))
+    thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)
+    if layout.even:
+        return DraftRule(thresholds, None)
+    has = state.steps(0, layout.children) < state.rule.breadths[:, None]
+    narrow, middle, wide = torch.where(has, state.certain, state.impossible).unbind()
+    return DraftRule(thresholds, replace(growth, narrow=narrow, middle=middle, wide=wide))
+
+
+def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], out: Float[Tensor, "C"]) -> None:
+    logarithms = logits.log_softmax(-1, torch.float32)
+    torch.gather(logarithms, 1, tokens.view(len(logits), -1), out=out.view(len(logits), -1))

@@ -27,6 +27,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.kernel_trial import chosen_operators
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
@@ -78,7 +79,8 @@ class Reference:
 
 
 def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
-    """Makes the static forward forms of both models for rounds on the device, and tests rounds with them.
+    """Makes the static forward forms of both models for rounds on the device, chooses the rounds' operators, and tests
+    rounds with them.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
     returns the reason why rounds cannot run on the device.
@@ -89,7 +91,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
             if graph_slots.form(model) is None:
                 graph_slots.run(model, static_in_place(model))
         reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
-        refused = next(filter(None, reasons), None) or refusal(pair, graph_slots, tried, right)
+        refused = next(filter(None, reasons), None) or _refusal_with_kernels(pair, graph_slots, tried, right)
     except Exception as error:  # noqa: BLE001 - if anything fails on the device, the host drives the rounds
         refused = first_line(error)
     if refused:
@@ -100,6 +102,19 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
         release_memory(pair.target.device)
         for model in pair.models.values():
             model.run_by_module()
+    return refused
+
+
+def _refusal_with_kernels(
+    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference]
+) -> str | None:
+    """`refusal` of rounds with kernels that a trial has chosen; if rounds fail with kernels, rounds without kernels."""
+    if graph_slots.kernels:
+        graph_slots.operators = chosen_operators(pair, graph_slots, tried)
+    refused = refusal(pair, graph_slots, tried, right)
+    if refused and graph_slots.operators.kernels:
+        graph_slots.operators = graph_slots.operators.without_kernels(refused)
+        refused = refusal(pair, graph_slots, tried, right)
     return refused
 
 

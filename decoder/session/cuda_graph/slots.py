@@ -20,6 +20,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
+from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.system.device import Graphs, Mailbox, Mark, without_gradients
@@ -42,10 +43,18 @@ class GraphSlot:
     """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory.
 
     If `graphs` is None, all work runs by plain calls. `capturable` is the set of kinds of work that are known to be
-    capturable; all slots with the same forward forms of both models share this set.
+    capturable; all slots with the same forward forms of both models share this set. `operators` are the functions of
+    drafts and verifications.
     """
 
-    def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
+    def __init__(
+        self,
+        target: Side,
+        draft: Side,
+        graphs: Graphs | None,
+        capturable: set[Hashable],
+        operators: Operators = PLAIN,
+    ) -> None:
         device = target.store.device
         self.target = target
         self.draft = draft
@@ -57,6 +66,7 @@ class GraphSlot:
         trees uses.
         """
         self._graphs = graphs
+        self._operators = operators
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
         self._layouts: dict[Shape, Layout] = {}
@@ -69,10 +79,12 @@ class GraphSlot:
         """A mark at the current end of the device's stream."""
         return Mark(self.target.store.device)
 
-    def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
-        """Whether the slot belongs to these models and has room for a text of `longest` tokens."""
+    def fits(
+        self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool, operators: Operators = PLAIN
+    ) -> bool:
+        """Whether the slot belongs to these models and operators, and has room for a text of `longest` tokens."""
         rooms = self.target.store.shape[3] - MOST_NODES, self.draft.store.shape[3] - MOST_ROWS
-        alike = (self.target.forward, self.draft.forward) == models
+        alike = (self.target.forward, self.draft.forward) == models and self._operators is operators
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
@@ -100,7 +112,7 @@ class GraphSlot:
         return self._repeatable(
             ("draft", shape.widest == 1, verifier),
             (shape, visible, verifier),
-            lambda: grow(self.draft, self.state, layout, visible, verifier),
+            lambda: grow(self.draft, self.state, layout, visible, verifier, self._operators),
         )
 
     def verification(self, nodes: int, length: int, deepest: int) -> Work:
@@ -113,7 +125,7 @@ class GraphSlot:
         return self._repeatable(
             ("verification", nodes == 1, verifier),
             (nodes, visible, below, verifier),
-            lambda: verify(self.target, draft, self.state, nodes, below, visible, verifier.choose),
+            lambda: verify(self.target, draft, self.state, nodes, below, visible, verifier.choose, self._operators),
         )
 
     def capture_ahead(self, length: int) -> bool:
@@ -215,6 +227,10 @@ class GraphSlots:
 
     graphs: bool = True
     """Whether new slots use CUDA graphs; otherwise they do the same work by plain calls."""
+    kernels: bool = False
+    """Whether a trial may choose kernels for small parts of rounds (`kernel_trial.py`)."""
+    operators: Operators = PLAIN
+    """Functions of drafts and verifications in new slots."""
     refused: str | None = None
     """Reason why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
@@ -233,7 +249,9 @@ class GraphSlots:
         """A free slot with room for a text of `longest` tokens; if no free slot is large enough, a new slot."""
         models = self.forward(pair.target), self.forward(pair.draft_model)
         # Slots that are too small are dropped: their memory is needed for a larger slot.
-        self._free = [slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs)]
+        self._free = [
+            slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs, operators=self.operators)
+        ]
         if self._free:
             return self._free.pop()
         room = longest + DEEPEST + 1
@@ -242,7 +260,7 @@ class GraphSlots:
             for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
         )
         graphs = self._shared(pair.target.device) if self.graphs else None
-        return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()))
+        return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()), self.operators)
 
     def settle(self, session: object) -> None:
         """Waits for work that another session has already queued for its next round, so that this work does not distort
@@ -265,7 +283,7 @@ class GraphSlots:
     def anew(self, model: LanguageModel) -> "GraphSlots":
         """Slots for another pair that contains `model`; the new slots use the existing static form of this model."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
-        return GraphSlots(refused=self.refused, _forwards=forms)
+        return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:
         """Static forward form of a model; None if it has not been made yet."""

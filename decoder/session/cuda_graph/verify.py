@@ -6,6 +6,7 @@ path's tokens and one more token to the text.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,37 +22,103 @@ Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[T
 the parent. At most one of several siblings is accepted, since siblings have different tokens."""
 
 
+@dataclass(frozen=True)
+class TreeRows:
+    """Inputs of a verification's pass, one row for each node, and the places of the tokens after the nodes."""
+
+    tokens: Int[Tensor, "N"]
+    positions: Int[Tensor, "N"]
+    slots: Int[Tensor, "N"]
+    bias: Float[Tensor, "N M"]
+    above: Bool[Tensor, "N N"]
+    """See `ancestors`."""
+    after: Int[Tensor, "N"]
+    """Consecutive places of the text, from the first place after the root."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Cache slots from which the accepted path's keys and values move, in the order of the path without its root."""
+
+    target: Int[Tensor, "D"]
+    draft: Int[Tensor, "D"]
+
+
+def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
+    """Rows of the state's tree in a pass of `nodes` rows over `slots` cache slots."""
+    around = state.length + state.steps(-2, nodes)
+    row_slots = around[1:-1]
+    above = ancestors(state.nodes[PARENT, :nodes], deepest, state.identity)
+    return TreeRows(
+        tokens=state.text.index_select(0, row_slots),
+        positions=around[0] + state.nodes[LEVEL, :nodes],
+        slots=row_slots,
+        bias=tree_bias(target, state.steps(0, slots), row_slots, above),
+        above=above,
+        after=around[2:],
+    )
+
+
+def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], deepest: int) -> Moves | None:
+    """Accepts the nodes that the target has chosen, commits their path, and applies the history rule; returns the moves
+    of keys and values that the commit needs, None for a tree without levels below the root.
+
+    `choices` are the target's choices after each node.
+    """
+    nodes = len(choices)
+    parents, levels = state.nodes[PARENT, :nodes], state.nodes[LEVEL, :nodes]
+    wrong = rows.tokens != choices.index_select(0, parents)
+    # The accepted nodes form a path, so they have different levels. All other nodes are assigned level 0.
+    accepted = torch.where((rows.above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
+    torch.amax(accepted, 0, out=state.committed)
+    # path[d] is the accepted node at depth d. Beyond the end of the accepted path, path[d] is d, so that the target's
+    # row d is copied to its own place.
+    path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
+    moves = None
+    if deepest:
+        # The draft model has no keys and values of leaves. They are not needed: only the last node of the path can be a
+        # leaf, and the next draft reads the text's last two tokens again.
+        drafted = state.length + state.nodes[ROW].index_select(0, path[1:])
+        moves = Moves(target=rows.slots[0] + path[1:], draft=drafted)
+        _learn(state, levels.amax())
+    _commit(state, path, choices.index_select(0, path), rows.after)
+    return moves
+
+
+@dataclass(frozen=True)
+class VerificationOperators:
+    """Parts of a verification that a kernel may replace; by default the plain functions."""
+
+    tree_rows: Callable[[Side, DeviceState, int, int, int], TreeRows] = tree_rows
+    accept_path: Callable[[DeviceState, TreeRows, Tensor, int], Moves | None] = accept_path
+
+
+PLAIN = VerificationOperators()
+
+
 def verify(
-    target: Side, draft: Side | None, state: DeviceState, nodes: int, deepest: int, slots: int, choose: Choose
+    target: Side,
+    draft: Side | None,
+    state: DeviceState,
+    nodes: int,
+    deepest: int,
+    slots: int,
+    choose: Choose,
+    operators: VerificationOperators = PLAIN,
 ) -> None:
     """Verifies the state's tree in a pass of `nodes` rows over `slots` cache slots, and commits the accepted path.
 
     If `draft` is given, the accepted path's keys and values move in the draft model's store too. No node may be deeper
     than `deepest`.
     """
-    around = state.length + state.steps(-2, nodes)
-    row_slots, after = around[1:-1], around[2:]
-    parents, levels = state.nodes[PARENT, :nodes], state.nodes[LEVEL, :nodes]
-    above = ancestors(parents, deepest, state.identity)
-    bias = tree_bias(target, state.steps(0, slots), row_slots, above)
-    tokens = state.text.index_select(0, row_slots)
-    logits = target.logits(tokens, around[0] + levels, row_slots, bias)
-    choices = choose(logits, state.sampling, after[: deepest + 1], levels)
-    wrong = tokens != choices.index_select(0, parents)
-    # The accepted nodes form a path, so they have different levels. All other nodes are assigned level 0.
-    accepted = torch.where((above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
-    torch.amax(accepted, 0, out=state.committed)
-    # path[d] is the accepted node at depth d. Beyond the end of the accepted path, path[d] is d, so that the target's
-    # row d is copied to its own place.
-    path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
-    if deepest:
-        _move(target, row_slots[0] + path[1:], after[:deepest])
-    if draft and deepest:
-        # The draft model has no keys and values of leaves. They are not needed: only the last node of the path can be a
-        # leaf, and the next draft reads the text's last two tokens again.
-        _move(draft, state.length + state.nodes[ROW].index_select(0, path[1:]), after[:deepest])
-        _learn(state, levels.amax())
-    _commit(state, path, choices.index_select(0, path), after)
+    rows = operators.tree_rows(target, state, nodes, deepest, slots)
+    logits = target.logits(rows.tokens, rows.positions, rows.slots, rows.bias)
+    choices = choose(logits, state.sampling, rows.after[: deepest + 1], state.nodes[LEVEL, :nodes])
+    moves = operators.accept_path(state, rows, choices, deepest)
+    if moves:
+        _move(target, moves.target, rows.after[:deepest])
+        if draft:
+            _move(draft, moves.draft, rows.after[:deepest])
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:

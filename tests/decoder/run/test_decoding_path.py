@@ -24,6 +24,7 @@ from decoder.models.checkpoints import load_config
 from decoder.run.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
+from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
@@ -119,6 +120,15 @@ def test_windows_that_are_longer_than_trees_are_deep_are_captured(config: Any, p
 @pytest.mark.usefixtures("_graphs")
 def test_graphs_of_native_models_are_the_fastest_way(tiny_models: TinyModels) -> None:
     assert decoding_path(settled(tiny_models, "neox")) == DecodingPath("cuda graphs", "native model")
+
+
+@pytest.mark.usefixtures("_graphs")
+def test_kernels_are_told_and_why_others_are_not_used(tiny_models: TinyModels) -> None:
+    engine = settled(tiny_models, "neox")
+    verdicts = {"pack_tree": "takes 0.50 x the time", "keep_level": "gives other results"}
+    graph_slots(engine).operators = replace(PLAIN, pack_tree=lambda *_: None, verdicts=verdicts)
+    reason = "native model; kernels: pack_tree; keep_level gives other results"
+    assert decoding_path(engine) == DecodingPath("cuda graphs", reason)
 
 
 @pytest.mark.usefixtures("_graphs")

@@ -205,14 +205,14 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return loaded
 
 
-def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_gpu: list[dict[str, str]]) -> None:
+def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_gpu: list[dict[str, object]]) -> None:
     (finding,) = found("rounds", models=Models(dtype="float16"))
     assert finding.verdict == "note"
     assert finding.text.endswith(
         "host on cuda:0, which is slower: rounds on the device wrote the tokens [1] instead of [2]"
     )
     assert finding.remedy
-    assert on_a_gpu == [{"device": "auto", "dtype": "float16", "draft_dtype": "auto"}]
+    assert on_a_gpu == [{"device": "auto", "dtype": "float16", "draft_dtype": "auto", "kernels": True}]
 
 
 def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(

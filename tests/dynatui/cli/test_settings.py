@@ -82,6 +82,10 @@ def compiled(session: Session) -> object:
     return session.models.compiled
 
 
+def kernels(session: Session) -> object:
+    return session.models.kernels
+
+
 def symbols(session: Session) -> object:
     return session.view.symbols
 
@@ -102,6 +106,7 @@ def methods(session: Session) -> object:
         (mouse, "mouse = false", "true", ["--no-mouse"], [False, True, False]),
         (exact, "exact = true", "no", ["--exact"], [True, False, True]),
         (compiled, "compile = true", "no", ["--compile"], [True, False, True]),
+        (kernels, "kernels = false", "yes", ["--no-kernels"], [False, True, False]),
         (symbols, "symbols = 'ascii'", "block", ["--symbols", "braille"], ["ascii", "block", "braille"]),
         (prompts, "prompt = ['a b', 'c']", "d e", ["--prompt", "f"], [("a b", "c"), ("d e",), ("f",)]),
         (methods, "methods = 'ar, hf'", "linear", ["--methods", "fixed"], [("ar", "hf"), ("linear",), ("fixed",)]),

@@ -98,6 +98,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         dtype=st.sampled_from(["auto", "float32"]),
         exact=st.booleans(),
         compiled=st.booleans(),
+        kernels=st.booleans(),
         gpu_layers=st.sampled_from([None, 0, 12]),
     ),
 )

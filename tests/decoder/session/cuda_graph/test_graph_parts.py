@@ -1,7 +1,5 @@
 """Shapes, masks, acceptance and history on the device, each compared with the host's plain function."""
 
-import random
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,7 +13,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, DeviceState, drafted, verified
+from decoder.session.cuda_graph.device_state import DeviceState, drafted, verified
 from decoder.session.cuda_graph.draft import PART, WHOLE, Layout, Side, best_tokens, parts
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
@@ -34,9 +32,9 @@ from decoder.session.knob_state import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.greedy import GreedyVerifier, accept
+from tests.decoder.session.cuda_graph.laid_out import VOCABULARY, laid_out, some_choices, some_tree
 
 CPU = torch.device("cpu")
-VOCABULARY = 7
 
 
 # Shapes
@@ -185,20 +183,6 @@ def test_rows_see_the_text_and_what_they_are_said_to_see(start: int) -> None:
 # Acceptance
 
 
-def some_tree(seed: int, nodes: int) -> TokenTree:
-    """A random tree with distinct siblings, numbered level by level."""
-    luck = random.Random(seed)
-    tree = TokenTree([luck.randrange(VOCABULARY)])
-    level = [0]
-    while len(tree) < nodes and level:
-        below = []
-        for parent in level:
-            tokens = luck.sample(range(VOCABULARY), luck.randint(0 if parent else 1, 3))[: nodes - len(tree)]
-            below += [tree.add(parent, token, -luck.random()) for token in tokens]
-        level = below
-    return tree
-
-
 class Fake:
     """A target with scripted choices that records its inputs."""
 
@@ -230,32 +214,13 @@ class Fake:
         return torch.nn.functional.one_hot(torch.tensor(padded), VOCABULARY).double()
 
 
-def laid_out(tree: TokenTree, text: list[int]) -> DeviceState:
-    state = DeviceState(CPU, 600)
-    state.begin(text, DynaTree(window=1).rule())
-    count = len(tree)
-    state.text[len(text) - 1 :][:count] = torch.tensor(tree.tokens)
-    # Leftovers of a larger tree.
-    state.text[len(text) - 1 + count :] = tree.tokens[0]
-    state.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
-    state.nodes[LEVEL, :count] = torch.tensor(tree.depths) + 1
-    state.nodes[ROW] = torch.arange(MOST_NODES) * 2
-    return state
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))
 def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     seed: int, nodes: int, length: int
 ) -> None:
     tree = some_tree(seed, nodes)
-    luck = random.Random(seed)
-    # At most nodes with children, the target chooses the token of a child, so that paths are accepted.
-    choices = []
-    for node in range(len(tree)):
-        children = [child for child in range(len(tree)) if tree.parents[child] == node]
-        follows = children and luck.random() < 0.7
-        choices.append(tree.tokens[luck.choice(children)] if follows else luck.randrange(VOCABULARY))
+    choices = some_choices(tree, seed)
     path, bonus = accept(tree, choices.__getitem__)
     text = [*[3] * (length - 1), tree.tokens[0]]
     state = laid_out(tree, text)

@@ -1,0 +1,234 @@
+"""Choice between kernels and plain functions by a trial on the device.
+
+The trial runs drafts and verifications of the pair's sizes without the models' passes: a table takes the place of both
+models. A kernel is used if it leaves the same state as the plain function, and is faster in a CUDA graph. If anything
+fails, for example because triton is not installed, the plain function is used, with the reason.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoder.errors import first_line
+from decoder.forward.windows import Windows
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
+from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
+from decoder.session.cuda_graph.operators import PLAIN, Operators
+from decoder.session.cuda_graph.relative_time import relative_time
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
+from decoder.session.cuda_graph.static_shapes import (
+    DEEPEST,
+    MOST_NODES,
+    MOST_USUAL,
+    beam,
+    bucket,
+    fits,
+    levels,
+    most_nodes,
+    shape,
+    slots,
+)
+from decoder.session.cuda_graph.verify import verify
+from decoder.system.device import without_gradients
+from decoder.tree_rules import Rules, TreeRule, tree_rule
+from decoder.verify.greedy import GreedyVerifier
+
+FASTER = 0.99
+"""A kernel is used if the time with it is less than this share of the time without it."""
+FAR = 1e-4
+"""Largest difference of log-probabilities: sums of float32 numbers in another order."""
+LENGTH = 100
+"""Length of the text before each draft of the trial, in tokens."""
+STATES = 64
+"""Number of rows of the table that takes the place of a model."""
+
+
+def kernels() -> Mapping[str, Callable[..., Any]]:
+    """All kernels, by the name of the part that they compute.
+
+    Raises:
+        ImportError: triton is not installed.
+    """
+    from decoder.session.cuda_graph.kernels import (  # noqa: PLC0415 - triton exists on devices with CUDA only
+        best_tokens,
+        keep_level,
+        pack_tree,
+        verify_tree,
+    )
+
+    return {
+        "add_children": best_tokens.add_children,
+        "keep_level": keep_level.keep_level,
+        "pack_tree": pack_tree.pack_tree,
+        "tree_rows": verify_tree.tree_rows,
+        "accept_path": verify_tree.accept_path,
+    }
+
+
+class Table:
+    """A static form without a model: the logits after a token are a row of a table. Keeps the biases of all passes."""
+
+    windows = Windows({}, ())
+
+    def __init__(self, table: Float[Tensor, "T V"]) -> None:
+        self._table = table
+        self.biases: list[Tensor] = []
+
+    def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+        """A store whose slots contain their own numbers."""
+        slot_numbers = torch.arange(capacity, device=self._table.device)
+        return slot_numbers.to(self._table.dtype).view(1, 1, 1, -1, 1).repeat(1, 2, 1, 1, 1)
+
+    def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
+        """See `StaticForward`; no rotation is needed."""
+        del store
+        return positions
+
+    def computed(
+        self,
+        store: Float[Tensor, "L 2 H S D"],
+        tokens: Int[Tensor, "N"],
+        rotation: Tensor,
+        slots: Int[Tensor, "N"],
+        bias: Float[Tensor, "N M"],
+    ) -> Float[Tensor, "N V"]:
+        """See `StaticForward`."""
+        del store, rotation, slots
+        self.biases.append(bias)
+        return self._table.index_select(0, tokens.remainder(len(self._table)))
+
+
+class Rehearsal:
+    """A draft after a fixed text and its verification, without models."""
+
+    def __init__(self, rule: TreeRule, tables: tuple[Tensor, Tensor], context: int) -> None:
+        """`tables` are the tables of target and draft; see `Table`."""
+        device, vocabulary = tables[0].device, tables[0].shape[1]
+        size = beam(rule, int(rule.growth.deepest)) if rule.budget.by_cost else shape(rule)
+        self._layout = Layout(size, vocabulary, device)
+        self._nodes = min(bucket(most_nodes(rule)), MOST_USUAL)
+        self._slots = slots(LENGTH + MOST_NODES + size.rows)
+        self._state = DeviceState(device, self._slots + DEEPEST + BEYOND)
+        self._state.begin(range(LENGTH), rule)
+        self._forms = [Table(table) for table in tables]
+        self._target, self._draft = (
+            Side(form, form.new_store(self._slots + BEYOND), vocabulary, context) for form in self._forms
+        )
+
+    def draft(self, operators: Operators) -> None:
+        """Drafts a tree."""
+        self._state.length.fill_(LENGTH)
+        grow(self._draft, self._state, self._layout, self._slots, GreedyVerifier(), operators)
+
+    def verification(self, operators: Operators) -> None:
+        """Verifies the drafted tree."""
+        self._state.length.fill_(LENGTH)
+        choose = GreedyVerifier().choose
+        sizes = self._nodes, levels(self._nodes), self._slots
+        verify(self._target, self._draft, self._state, *sizes, choose, operators)
+
+    def results(self, operators: Operators) -> list[Tensor]:
+        """All that a draft and its verification leave, starting from the same state."""
+        restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
+        for form in self._forms:
+            form.biases.clear()
+        try:
+            self.draft(operators)
+            # The lines of columns without a node are undefined.
+            tree = torch.where(self._state.nodes[LEVEL] > 0, self._state.nodes, 0)
+            self.verification(operators)
+            after = self._state
+            state = after.length, after.text, after.committed, after.outcome, after.shares, after.rounds
+            changed = [*state, after.rule.vector, self._target.store, self._draft.store]
+            biases = [bias for form in self._forms for bias in form.biases]
+            tree_lines = [tree[:LOGPROB], tree[LOGPROB:].view(torch.float64)]
+            return [*tree_lines, *(tensor.clone() for tensor in changed), *biases]
+        finally:
+            restore()
+            for side, store in zip((self._target, self._draft), stores, strict=True):
+                side.store.copy_(store)
+
+
+def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
+    """Rehearsals of the pair's sizes under these rules; None stands for rounds without a draft."""
+    rules = dict.fromkeys(rule for rule in map(tree_rule, tried) if rule is not None and fits(rule))
+    device, widest = pair.target.device, max((int(rule.growth.wide) for rule in rules), default=1)
+    logits = _logits(pair.vocabulary, widest)
+    other = logits.clone()
+    # After every fourth token, the target chooses another token than the draft.
+    other[::4] = other[::4].roll(1, 1)
+    tables = other.to(device, pair.target.dtype), logits.to(device, pair.draft_model.dtype)
+    return [Rehearsal(rule, tables, pair.context) for rule in rules]
+
+
+def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
+    """Logits whose largest values differ in every dtype, so that the order of the best tokens is certain."""
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(STATES, vocabulary, generator=random).clamp(max=4)
+    best = min(vocabulary, widest + 8)
+    for row in logits:
+        row[torch.randperm(vocabulary, generator=random)[:best]] = 8 + torch.arange(best) / 4
+    return logits
+
+
+@without_gradients()
+def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> Operators:
+    """The plain functions, with each kernel that gives equal results and is faster, and the verdict on every kernel."""
+    try:
+        candidates, examples = kernels(), rehearsals(pair, tried)
+        plain = [example.results(PLAIN) for example in examples]
+    except Exception as error:  # noqa: BLE001 - whatever fails, the plain functions are used
+        return Operators(verdicts={"all parts": f"are plain functions: {first_line(error)}"})
+    verdicts = dict[str, str]()
+    kept: dict[str, Any] = {"verdicts": verdicts}
+    for name, kernel in candidates.items():
+        try:
+            tried_kernel: dict[str, Any] = {name: kernel}
+            share = _share(name, replace(PLAIN, **tried_kernel), graph_slots, examples, plain)
+        except Exception as error:  # noqa: BLE001 - as above
+            verdicts[name] = f"failed: {first_line(error)}"
+            continue
+        if share is None:
+            verdicts[name] = "gives other results"
+        else:
+            verdicts[name] = f"takes {share:.2f} x the time"
+            if share < FASTER:
+                kept[name] = kernel
+    return replace(PLAIN, **kept)
+
+
+def _share(
+    name: str,
+    operators: Operators,
+    graph_slots: GraphSlots,
+    examples: Sequence[Rehearsal],
+    plain: Sequence[Sequence[Tensor]],
+) -> float | None:
+    """Time with one kernel as a share of the time without; None if the results differ."""
+    for example, expected in zip(examples, plain, strict=True):
+        if not all(map(_equal, example.results(operators), expected)):
+            return None
+    part = Rehearsal.draft if hasattr(DraftOperators, name) else Rehearsal.verification
+
+    device = plain[0][0].device
+
+    def repeatable(used: Operators) -> Work:
+        def work() -> None:
+            for example in examples:
+                part(example, used)
+
+        return graph_slots.repeatable(work, device)
+
+    return relative_time(repeatable(operators), repeatable(PLAIN), device)
+
+
+def _equal(found: Tensor, expected: Tensor) -> bool:
+    """Whether numbers are the same; log-probabilities and path log-probabilities may differ by `FAR`."""
+    if found.dtype is torch.float64 and found.dim() > 1:
+        return torch.allclose(found, expected, rtol=0, atol=FAR, equal_nan=True)
+    return torch.equal(found, expected)

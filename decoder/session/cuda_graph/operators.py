@@ -1,0 +1,39 @@
+"""Small parts of drafts and verifications as function values: plain functions, or kernels that a trial has chosen.
+
+This module knows neither the kernels nor the trial (`kernel_trial.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from decoder.session.cuda_graph.draft import DraftOperators
+from decoder.session.cuda_graph.verify import VerificationOperators
+
+
+@dataclass(frozen=True)
+class Operators(VerificationOperators, DraftOperators):
+    """The functions that rounds on the device use."""
+
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    """For each part that was tried as a kernel: the result in words."""
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the parts that kernels compute."""
+        names = (part.name for part in fields(self) if part.name != "verdicts")
+        return tuple(name for name in names if getattr(self, name) is not getattr(PLAIN, name))
+
+    def without_kernels(self, reason: str) -> "Operators":
+        """The plain functions, because of this reason."""
+        dropped = dict.fromkeys(self.kernels, f"not kept, since {reason}")
+        return Operators(verdicts={**self.verdicts, **dropped})
+
+    def __str__(self) -> str:
+        """The parts that kernels compute, and why kernels do not compute the other parts; empty if none was tried."""
+        if not self.verdicts:
+            return ""
+        plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in self.kernels]
+        return "; ".join([f"kernels: {', '.join(self.kernels) or 'none'}", *plain])
+
+
+PLAIN = Operators()
