@@ -9,7 +9,6 @@ faster, the plain passes are used.
 
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -21,10 +20,10 @@ from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.relative_time import relative_time
+from decoder.session.cuda_graph.pass_comparison import compared, example
 from decoder.session.cuda_graph.self_test import refusal
-from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
-from decoder.session.cuda_graph.static_shapes import Passes, slots
+from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules
 
@@ -38,12 +37,6 @@ LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 4
 """Text lengths of the two example passes, each with torch's stance for this pass. With its stance, the second pass
 fails if it would need a recompilation.
 """
-TEXT = 100
-"""Text length of the timed passes, in tokens."""
-PAYS = 0.97
-"""A compiled form is used if its time is at most this share of the plain form's time."""
-ROUNDING = 32.0
-"""Largest allowed error of a compiled form's logits, as a multiple of the dtype's epsilon times the largest logit."""
 Report = Callable[[str], None]
 
 
@@ -106,41 +99,6 @@ class Compiled:
             self._sizes.add(rows)
 
 
-def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Inputs of a pass of `rows` rows after a text of `length` tokens."""
-    store = new_store(forward, slots(length + rows) + BEYOND)
-    with without_gradients():
-        tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
-        rotation = forward.rotation(store, positions)
-        return store, tokens, rotation, places + length, causal_bias(store, rows, length)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Time and error of a compiled form relative to the plain form."""
-
-    share: float
-    """Time of the compiled form as a share of the plain form's time."""
-    difference: float
-    """Largest error of the logits, as a share of the largest logit."""
-    allowed: float
-
-    @property
-    def right(self) -> bool:
-        """Whether the logits' error is within `ROUNDING`."""
-        return self.difference <= self.allowed
-
-    @property
-    def pays(self) -> bool:
-        """Whether the compiled form is correct, and so much faster that it is used (`PAYS`)."""
-        return self.right and self.share < PAYS
-
-    def __str__(self) -> str:
-        if not self.right:
-            return f"not kept, since its logits differ from uncompiled ones by {self.difference:.1%}"
-        return f"takes {self.share:.2f} x the time of uncompiled passes, so it is {'kept' if self.pays else 'not kept'}"
-
-
 def compile_pair(
     pair: Pair,
     graph_slots: GraphSlots,
@@ -197,37 +155,3 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
         # The compiler's warnings are irrelevant, since a compiled form is judged only by its time and its logits.
         warnings.simplefilter("ignore")
         form.compile(sizes)
-
-
-def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Comparison:
-    """Compares a compiled form with the plain form, by time and logits, in passes with these numbers of rows."""
-    both = [_Passes(model_form, sizes) for model_form in (plain, form)]
-    device = both[0].logits[0].device
-    with without_gradients():
-        plain_work, compiled_work = (graph_slots.repeatable(passes, device) for passes in both)
-        share = relative_time(compiled_work, plain_work, device)
-    plain_logits, compiled_logits = both[0].logits, both[1].logits
-    return Comparison(
-        share=share,
-        difference=max(_difference(*logits) for logits in zip(plain_logits, compiled_logits, strict=True)),
-        allowed=ROUNDING * torch.finfo(plain_logits[0].dtype).eps,
-    )
-
-
-def _difference(plain_logits: Tensor, compiled_logits: Tensor) -> float:
-    largest = plain_logits.double().abs().max().clamp(min=1e-30)
-    return float((plain_logits.double() - compiled_logits.double()).abs().max() / largest)
-
-
-class _Passes:
-    """Runs several passes one after the other; their logits stay on the device."""
-
-    def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
-        self._forward = forward
-        self._inputs = [example(forward, rows, TEXT) for rows in sizes]
-        with without_gradients():
-            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*inputs).clone() for inputs in self._inputs]
-
-    def __call__(self) -> None:
-        for inputs, logits in zip(self._inputs, self.logits, strict=True):
-            logits.copy_(self._forward.computed(*inputs))

@@ -14,17 +14,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import first_line
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
-from decoder.session.cuda_graph.operators import PLAIN, Operators
+from decoder.session.cuda_graph.operators import PLAIN, Operators, attention_of
+from decoder.session.cuda_graph.pass_comparison import compared
 from decoder.session.cuda_graph.relative_time import relative_time
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
 from decoder.session.cuda_graph.static_shapes import (
     DEEPEST,
     MOST_NODES,
     MOST_USUAL,
+    Passes,
     beam,
     bucket,
     fits,
@@ -42,6 +45,7 @@ FASTER = 0.99
 """A kernel is used if the time with it is less than this share of the time without it."""
 FAR = 1e-4
 """Largest difference of log-probabilities: sums of float32 numbers in another order."""
+OTHER = "gives other results"
 LENGTH = 100
 """Length of the text before each draft of the trial, in tokens."""
 STATES = 64
@@ -129,7 +133,7 @@ class Rehearsal:
         """Verifies the drafted tree."""
         self._state.length.fill_(LENGTH)
         choose = GreedyVerifier().choose
-        sizes = self._nodes, levels(self._nodes), self._slots
+        sizes = self._nodes, levels(self._nodes, self._layout.deepest), self._slots
         verify(self._target, self._draft, self._state, *sizes, choose, operators)
 
     def results(self, operators: Operators) -> list[Tensor]:
@@ -194,12 +198,37 @@ def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules 
             verdicts[name] = f"failed: {first_line(error)}"
             continue
         if share is None:
-            verdicts[name] = "gives other results"
+            verdicts[name] = OTHER
         else:
             verdicts[name] = f"takes {share:.2f} x the time"
             if share < FASTER:
                 kept[name] = kernel
     return replace(PLAIN, **kept)
+
+
+@without_gradients()
+def with_attention_kernels(pair: Pair, graph_slots: GraphSlots, sizes: Passes) -> Operators:
+    """The slots' operators, after the kernels of attention have replaced the plain operators in the static form of each
+    model whose passes they make faster, with equal logits.
+    """
+    operators = graph_slots.operators
+    rows = {"draft": sizes.draft, "target": sizes.target}
+    for role, model in pair.models.items():
+        plain, name = graph_slots.forward(model), attention_of(role)
+        if not isinstance(plain, NativeStatic) or not rows[role]:
+            continue
+        try:
+            from decoder.forward.static.kernels.tree_attention import with_kernels  # noqa: PLC0415 - as in `kernels`
+
+            result = compared(plain, form := with_kernels(plain), sorted({rows[role][0], rows[role][-1]}), graph_slots)
+        except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
+            operators = operators.told(name, f"failed: {first_line(error)}")
+            continue
+        operators = operators.told(name, f"takes {result.share:.2f} x the time" if result.right else OTHER)
+        if result.right and result.share < FASTER:
+            graph_slots.run(model, form)
+            operators = replace(operators, attention=(*operators.attention, role))
+    return operators
 
 
 def _share(

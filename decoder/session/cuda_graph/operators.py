@@ -4,7 +4,7 @@ This module knows neither the kernels nor the trial (`kernel_trial.py`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from decoder.session.cuda_graph.draft import DraftOperators
 from decoder.session.cuda_graph.verify import VerificationOperators
@@ -14,14 +14,21 @@ from decoder.session.cuda_graph.verify import VerificationOperators
 class Operators(VerificationOperators, DraftOperators):
     """The functions that rounds on the device use."""
 
+    attention: tuple[str, ...] = ()
+    """Roles of the models whose static forms use the kernels of attention."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """For each part that was tried as a kernel: the result in words."""
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the parts that kernels compute."""
-        names = (part.name for part in fields(self) if part.name != "verdicts")
-        return tuple(name for name in names if getattr(self, name) is not getattr(PLAIN, name))
+        names = (part.name for part in fields(self) if part.name not in ("attention", "verdicts"))
+        parts = (name for name in names if getattr(self, name) is not getattr(PLAIN, name))
+        return *parts, *map(attention_of, self.attention)
+
+    def told(self, name: str, verdict: str) -> "Operators":
+        """The same functions, with the verdict on a part."""
+        return replace(self, verdicts={**self.verdicts, name: verdict})
 
     def without_kernels(self, reason: str) -> "Operators":
         """The plain functions, because of this reason."""
@@ -34,6 +41,11 @@ class Operators(VerificationOperators, DraftOperators):
             return ""
         plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in self.kernels]
         return "; ".join([f"kernels: {', '.join(self.kernels) or 'none'}", *plain])
+
+
+def attention_of(role: str) -> str:
+    """Name of the attention of a model as a part of rounds."""
+    return f"attention of the {role}"
 
 
 PLAIN = Operators()

@@ -27,15 +27,15 @@ from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
-from decoder.session.cuda_graph.kernel_trial import chosen_operators
+from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_attention_kernels
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
-from decoder.session.cuda_graph.static_shapes import slots, uncaptured
+from decoder.session.cuda_graph.static_shapes import passes, slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.system.device import release_memory, without_gradients
-from decoder.tree_rules import Rules
+from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
 
@@ -109,11 +109,15 @@ def _refusal_with_kernels(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference]
 ) -> str | None:
     """`refusal` of rounds with kernels that a trial has chosen; if rounds fail with kernels, rounds without kernels."""
+    plain = {model: graph_slots.forward(model) for model in pair.models.values()}
     if graph_slots.kernels:
         graph_slots.operators = chosen_operators(pair, graph_slots, tried)
+        graph_slots.operators = with_attention_kernels(pair, graph_slots, passes(map(tree_rule, tried)))
     refused = refusal(pair, graph_slots, tried, right)
     if refused and graph_slots.operators.kernels:
         graph_slots.operators = graph_slots.operators.without_kernels(refused)
+        for model, form in plain.items():
+            graph_slots.run(model, form)
         refused = refusal(pair, graph_slots, tried, right)
     return refused
 

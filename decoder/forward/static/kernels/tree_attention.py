@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.families.attention import Pass
-from decoder.forward.families.model import Activation, Heads, Layer, Parallel, Sequential, attended, gelu
+from decoder.forward.families.model import Heads, Layer, Parallel, Sequential, attended, gelu
 from decoder.forward.static.layers import LayerSlots, NativeStatic
 
 MOST_ROWS = 256
@@ -310,14 +310,11 @@ def with_kernels(form: NativeStatic) -> NativeStatic:
 def _with_kernels(layer: Layer) -> Layer:
     if isinstance(layer, Parallel):
         approximate = layer.activation.approximate
-        activation = layer.activation if approximate is None else ACTIVATED
+        activation = layer.activation if approximate is None else replace(layer.activation, in_place=_same)
         return replace(layer, attended=TreeAttention(approximate), activation=activation)
     return replace(layer, attended=TreeAttention(None)) if isinstance(layer, Sequential) else layer
 
 
 def _same(columns: Tensor) -> Tensor:
+    """Activation of columns to which the kernels have applied it."""
     return columns
-
-
-ACTIVATED = Activation(_same, _same)
-"""Activation of columns to which the kernels have applied it."""

@@ -28,7 +28,7 @@ def side(dtype: torch.dtype) -> Side:
 
 def check_rows(tree: TokenTree, length: int, dtype: torch.dtype = torch.float32) -> None:
     text = [*range(length - 1), tree.tokens[0]]
-    sizes = bucket(len(tree)), levels(bucket(len(tree))), SLOTS
+    sizes = bucket(len(tree)), levels(bucket(len(tree)), DEEPEST), SLOTS
     target, state = side(dtype), laid_out(tree, text)
     plain, found = (rows(target, state, *sizes) for rows in (verify.tree_rows, verify_tree.tree_rows))
     for name in (field.name for field in fields(TreeRows)):
@@ -39,7 +39,7 @@ def check_rows(tree: TokenTree, length: int, dtype: torch.dtype = torch.float32)
 
 def check_path(state: DeviceState, other: DeviceState, choices: list[int], nodes: int) -> Moves | None:
     """Commits by kernel and by plain function; all of both states must be equal. Returns the moves."""
-    deepest, target = levels(nodes), side(torch.float32)
+    deepest, target = levels(nodes, DEEPEST), side(torch.float32)
     padded = torch.tensor(choices + [3] * (nodes - len(choices)))
     rows = [verify.tree_rows(target, each, nodes, deepest, SLOTS) for each in (state, other)]
     found: Moves | None = verify_tree.accept_path(state, rows[0], padded, deepest)

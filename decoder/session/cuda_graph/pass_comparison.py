@@ -1,0 +1,90 @@
+"""Time and logits of passes of one static forward form, compared with those of another form of the same model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.forward.static.static_forward import StaticForward
+from decoder.session.cuda_graph.relative_time import relative_time
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
+from decoder.session.cuda_graph.static_shapes import slots
+from decoder.system.device import without_gradients
+
+TEXT = 100
+"""Text length of the timed passes, in tokens."""
+PAYS = 0.97
+"""Another form is used if its time is at most this share of the plain form's time."""
+ROUNDING = 32.0
+"""Largest allowed error of another form's logits, as a multiple of the dtype's epsilon times the largest logit."""
+
+
+def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Inputs of a pass of `rows` rows after a text of `length` tokens."""
+    store = new_store(forward, slots(length + rows) + BEYOND)
+    with without_gradients():
+        tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
+        rotation = forward.rotation(store, positions)
+        return store, tokens, rotation, places + length, causal_bias(store, rows, length)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Time and error of another form relative to the plain form."""
+
+    share: float
+    """Time of the other form as a share of the plain form's time."""
+    difference: float
+    """Largest error of the logits, as a share of the largest logit."""
+    allowed: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the logits' error is within `ROUNDING`."""
+        return self.difference <= self.allowed
+
+    @property
+    def pays(self) -> bool:
+        """Whether the other form is correct, and so much faster that it is used (`PAYS`)."""
+        return self.right and self.share < PAYS
+
+    def __str__(self) -> str:
+        if not self.right:
+            return f"not kept, since its logits differ from uncompiled ones by {self.difference:.1%}"
+        return f"takes {self.share:.2f} x the time of uncompiled passes, so it is {'kept' if self.pays else 'not kept'}"
+
+
+def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Comparison:
+    """Compares another form of a model with its plain form, by time and logits, in passes of these sizes."""
+    both = [_Passes(model_form, sizes) for model_form in (plain, form)]
+    device = both[0].logits[0].device
+    with without_gradients():
+        plain_work, other_work = (graph_slots.repeatable(passes, device) for passes in both)
+        share = relative_time(other_work, plain_work, device)
+    plain_logits, other_logits = both[0].logits, both[1].logits
+    return Comparison(
+        share=share,
+        difference=max(_difference(*logits) for logits in zip(plain_logits, other_logits, strict=True)),
+        allowed=ROUNDING * torch.finfo(plain_logits[0].dtype).eps,
+    )
+
+
+def _difference(plain_logits: Tensor, other_logits: Tensor) -> float:
+    largest = plain_logits.double().abs().max().clamp(min=1e-30)
+    return float((plain_logits.double() - other_logits.double()).abs().max() / largest)
+
+
+class _Passes:
+    """Runs several passes one after the other; their logits stay on the device."""
+
+    def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
+        self._forward = forward
+        self._inputs = [example(forward, rows, TEXT) for rows in sizes]
+        with without_gradients():
+            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*inputs).clone() for inputs in self._inputs]
+
+    def __call__(self) -> None:
+        for inputs, logits in zip(self._inputs, self.logits, strict=True):
+            logits.copy_(self._forward.computed(*inputs))
