@@ -8,8 +8,9 @@ import ctypes
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.fake_cuda.recording import Recorder
-from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, Device, Launch, intercepted
+from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted
 
 MEMORY = 140 << 30
 
@@ -43,7 +44,9 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
     patched: list[tuple[Any, str, Any]] = [
         *((torch.cuda, name, value) for name, value in driver.items()),
         (functional, "scaled_dot_product_attention", attention),
+        (torch, "rms_norm", rms_norm),
         (threading.Thread, "run", run),
+        *([] if values else _launches_of_triton(device)),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in patched]
     with ExitStack() as stack:
@@ -77,6 +80,21 @@ def _register_guard() -> None:
     guard = ctypes.c_void_p(ctypes.addressof(methods))
     guards[1] = ctypes.addressof(guard)
     torch._C._ensureCUDADeviceGuardSet()
+
+
+def _launches_of_triton(device: Device) -> list[tuple[Any, str, Any]]:
+    """A replacement for the launch of Triton's kernels that only logs it; empty if Triton is not installed."""
+    if find_spec("triton") is None:
+        return []
+    from triton.runtime.jit import JITFunction  # noqa: PLC0415 - see above
+
+    def run(kernel: Any, *arguments: Any, **_: Any) -> None:
+        given = [each for each in arguments if isinstance(each, Tensor)]
+        if any(not isinstance(tensor, CudaTensor) for tensor in given):
+            raise CudaError(f"{kernel.__name__}: an operand is not on cuda:0")
+        device.note(kernel.__name__, given, [])
+
+    return [(JITFunction, "run", run)]
 
 
 def attention(
@@ -116,6 +134,17 @@ def attention(
 
 
 _attention = functional.scaled_dot_product_attention
+
+
+def rms_norm(rows: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """The norm as the one kernel that torch has for it on CUDA; elsewhere, torch divides it into several operators."""
+    if rows.device.type != "cuda":
+        return _rms_norm(rows, shape, weight, eps)
+    normed: Tensor = ATEN._fused_rms_norm(rows, list(shape), weight, eps)[0]
+    return normed
+
+
+_rms_norm = torch.rms_norm
 
 
 def _efficient(

@@ -6,7 +6,7 @@ The device reports made-up trees, since without values there are none.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import DEEPEST, LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
+from decoder.session.cuda_graph.kernel_trial import kernels as all_kernels
+from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import MOST_NODES
 from decoder.session.protocol import Session
@@ -70,16 +73,27 @@ def without_values(made: Made) -> Iterator[Device]:
         yield device
 
 
-def engine_of(target: str, draft: str, dtype: torch.dtype) -> Engine:
-    """An engine of two models with the sizes of these published shapes; called within `without_values`."""
+def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = False) -> Engine:
+    """An engine of two models with the sizes of these published shapes; called within `without_values`.
+
+    `kernels`: whether all Triton kernels are used.
+    """
     models = [_model(name, dtype) for name in (target, draft)]
-    slots = GraphSlots()
+    slots = GraphSlots(operators=replace(PLAIN, **all_kernels()) if kernels else PLAIN)
     for model in models:
-        slots.run(model, static_forward(model))
+        form = static_forward(model)
+        assert isinstance(form, NativeStatic)
+        slots.run(model, _with_kernels(form) if kernels else form)
     context = min(model.context for model in models)
     vocabulary = min(model.width for model in models)
     pair = Pair(models[0], models[1], tokenizer=None, vocabulary=vocabulary, eos=frozenset(), context=context)
     return Engine(pair, slots=slots)
+
+
+def _with_kernels(form: NativeStatic) -> NativeStatic:
+    from decoder.forward.static.kernels.tree_attention import with_kernels  # noqa: PLC0415 - needs Triton
+
+    return with_kernels(form)
 
 
 def _model(name: str, dtype: torch.dtype) -> LanguageModel:

@@ -38,6 +38,26 @@ UNFILLED = frozenset(
 READS = frozenset({ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default})
 """Operators whose result is a number on the host."""
 ATTENTION_ON_CPU = ATEN._scaled_dot_product_flash_attention_for_cpu.default
+ZEROS = frozenset({"aten::zeros", "aten::zeros_like", "aten::new_zeros"})
+KEEPS_ZEROS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "add",
+        "any",
+        "cat",
+        "clone",
+        "detach",
+        "index",
+        "mul",
+        "ne",
+        "select",
+        "slice",
+        "stack",
+        "sum",
+        "_to_copy",
+    )
+)
+"""Operators whose results are zeros, or False, if all operands are zeros."""
 BY_INDEX = frozenset({ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default})
 
 
@@ -49,6 +69,8 @@ class CudaTensor(Tensor):
     """A tensor that claims to be on the CUDA device; `inner` is the tensor that stands for its memory."""
 
     inner: Tensor
+    is_zero = False
+    """Whether all values are known to be zeros, on a device without values."""
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
@@ -143,9 +165,20 @@ class Device:
         inner_kwargs = {name: _inner(value) for name, value in kwargs.items()}
         if asked is not None:
             inner_kwargs["device"] = self.memory if to_cuda else CPU
+        if func is ATEN._local_scalar_dense.default and inner[0].is_meta:
+            # Values are unknown, but passes depend on whether a model has biases.
+            return torch.ones((), dtype=inner[0].dtype).mul(not given[0].is_zero).item()
         result = self._computed(func, inner, inner_kwargs)
-        self._note(func, given, result)
-        return result if to_host else _wrapped(result, given)
+        if launches(func):
+            self.note(func._schema.name.removeprefix("aten::"), given, list(_tensors(result)))
+        if to_host:
+            return result
+        wrapped = _wrapped(result, given)
+        name = func._schema.name
+        if name in ZEROS or (name in KEEPS_ZEROS and all(getattr(tensor, "is_zero", False) for tensor in given)):
+            for tensor in _tensors(wrapped):
+                tensor.is_zero = True
+        return wrapped
 
     def waits(self, why: str) -> None:
         """Refuses what makes the host wait if a capture is in progress."""
@@ -153,8 +186,6 @@ class Device:
             raise CudaError(f"within a capture, {why}")
 
     def _computed(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if func is ATEN._local_scalar_dense.default and args[0].is_meta:
-            return args[0].new_ones((), device=CPU).item()
         if self.memory.type == "meta" and func is ATEN.copy_.default and not args[0].is_meta:
             return args[0]
         if self.memory.type == "meta" and kwargs.get("device") == CPU:
@@ -184,12 +215,10 @@ class Device:
             if not isinstance(tensor, CudaTensor) and not uploaded:
                 raise CudaError(f"{func}: operands on cuda:0 and on {tensor.device}")
 
-    def _note(self, func: Any, given: Sequence[Tensor], result: Any) -> None:
-        if not launches(func):
-            return
-        made = list(_tensors(result))
+    def note(self, name: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+        """Logs a launch, in the capture that is in progress or else outside of captures."""
         launch = Launch(
-            func._schema.name.removeprefix("aten::"),
+            name,
             [tuple(tensor.shape) for tensor in given],
             [tensor.dtype for tensor in given],
             [tuple(tensor.shape) for tensor in made],
