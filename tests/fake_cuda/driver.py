@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -137,48 +137,74 @@ def _check_aligned(tensor: Tensor) -> None:
 class Graph:
     """A captured graph."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    device: ClassVar[Device]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
         self.replayed: Any = None
         self.launches: list[Launch] = []
 
     def replay(self) -> None:
         """Repeats the recorded operators."""
-        self._device.waits("another graph is replayed")
-        self._device.log.append("replay")
+        self.device.waits("another graph is replayed")
+        self.device.log.append("replay")
+        self.device.replayed.append(self)
         if self.replayed:
             self.replayed()
 
 
+class Stream:
+    """A stream; all work runs at once, so streams need no order."""
+
+    device: ClassVar[Device]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """See `torch.cuda.Stream`."""
+
+    def wait_stream(self, _: object) -> None:
+        """See `torch.cuda.Stream`."""
+
+    def synchronize(self) -> None:
+        """See `torch.cuda.Stream`."""
+        self.device.waits("the host waits for a stream")
+        self.device.log.append("wait for all")
+
+
+class Event:
+    """An event, which is reached at once."""
+
+    device: ClassVar[Device]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.reached_s = 0.0
+
+    def record(self, _: object = None) -> None:
+        """See `torch.cuda.Event`."""
+        self.device.waits("an event is recorded")
+        self.reached_s = time.perf_counter()
+        self.device.log.append("event")
+
+    def synchronize(self) -> None:
+        """See `torch.cuda.Event`."""
+        self.device.waits("the host waits for an event")
+        self.device.log.append("wait")
+
+    def elapsed_time(self, later: "Event") -> float:
+        """Milliseconds between two events."""
+        return 1000 * max(1e-6, later.reached_s - self.reached_s)
+
+
 def _driver(device: Device) -> dict[str, Any]:
     """Replacements of attributes of torch.cuda."""
-    graphs: list[Graph] = []
-
-    def event(**_: Any) -> Any:
-        reached = SimpleNamespace(s=0.0)
-
-        def record(_: Any = None) -> None:
-            device.waits("an event is recorded")
-            reached.s = time.perf_counter()
-            device.log.append("event")
-
-        def synchronize() -> None:
-            device.waits("the host waits for an event")
-            device.log.append("wait")
-
-        def elapsed_time(later: Any) -> float:
-            return 1000 * max(1e-6, later.reached.s - reached.s)
-
-        return SimpleNamespace(record=record, synchronize=synchronize, elapsed_time=elapsed_time, reached=reached)
-
-    def stream(*_: Any, **__: Any) -> Any:
-        return SimpleNamespace(wait_stream=lambda _: None, synchronize=lambda: device.log.append("wait for all"))
+    classes: dict[str, Any] = {
+        name: type(name, (parent,), {"device": device})
+        for name, parent in (("CUDAGraph", Graph), ("Stream", Stream), ("Event", Event))
+    }
 
     @contextmanager
     def capture(graph: Graph, **_: Any) -> Iterator[None]:
         # torch.cuda.graph waits for the device before it begins.
         device.log.append("wait for all")
-        graphs.append(graph)
+        device.graphs.append(graph)
         recorder = Recorder() if device.memory == CPU else None
         device.capture = Capture(recorder.run if recorder else _plain)
         try:
@@ -198,15 +224,12 @@ def _driver(device: Device) -> dict[str, Any]:
         device.waits("the host waits for the device")
         device.log.append("wait for all")
 
-    device.graphs = graphs
-    own = stream()
+    own = classes["Stream"]()
     properties = SimpleNamespace(name="a fake device", total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
     return {
-        "Event": event,
-        "Stream": stream,
+        **classes,
         "stream": nothing,
         "device": nothing,
-        "CUDAGraph": lambda: Graph(device),
         "graph": capture,
         "current_stream": lambda *_: own,
         "graph_pool_handle": lambda: (0, 1),

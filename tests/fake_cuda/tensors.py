@@ -104,6 +104,10 @@ class Device:
     """Operators run directly, outside of captures."""
     capture: "Capture | None" = None
     """The capture that is in progress."""
+    graphs: list[Any] = field(default_factory=list)
+    """All captured graphs."""
+    replayed: list[Any] = field(default_factory=list)
+    """Graphs in the order of their replays."""
 
     def counts(self) -> Counter[str]:
         """Number of requests by kind."""
@@ -113,6 +117,7 @@ class Device:
         """Empties the logs."""
         self.log.clear()
         self.launches.clear()
+        self.replayed.clear()
 
     def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs one operator on tensors of the device or of the host, as CUDA would."""
