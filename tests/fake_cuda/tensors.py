@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -122,7 +122,7 @@ class Device:
     def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs one operator on tensors of the device or of the host, as CUDA would."""
         kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
-        given = list(_tensors((args, kwargs)))
+        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
         asked = kwargs.get("device")
         to_cuda = asked is not None and torch.device(asked).type == "cuda"
         of_cuda = any(isinstance(tensor, CudaTensor) for tensor in given)
@@ -140,8 +140,8 @@ class Device:
             raise CudaError(f"{func} copies from or to the host within a capture")
         if copies:
             self._copy(func, args, kwargs)
-        inner = tree_map(_inner, list(args))
-        inner_kwargs = tree_map(_inner, kwargs)
+        inner = _inner(args)
+        inner_kwargs = {name: _inner(value) for name, value in kwargs.items()}
         if asked is not None:
             inner_kwargs["device"] = self.memory if to_cuda else CPU
         result = self._computed(func, inner, inner_kwargs)
@@ -186,7 +186,7 @@ class Device:
     def _note(self, func: Any, given: Sequence[Tensor], result: Any) -> None:
         if not launches(func):
             return
-        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        made = list(_tensors(result))
         launch = Launch(
             func._schema.name.removeprefix("aten::"),
             [tuple(tensor.shape) for tensor in given],
@@ -205,6 +205,12 @@ class Capture:
     launches: list[Launch] = field(default_factory=list)
 
 
+@cache
+def _is_composite(func: Any) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+@cache
 def launches(func: Any) -> bool:
     """Whether an operator launches a kernel; views and allocations do not."""
     schema = func._schema
@@ -219,7 +225,7 @@ class _Intercept(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # In inference mode, operators arrive here before torch has decomposed them.
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        if _is_composite(func):
             with self:
                 return func.decompose(*args, **(kwargs or {}))
         return self._device.run(func, args, kwargs or {})
@@ -239,11 +245,19 @@ def intercepted(device: Device) -> Iterator[None]:
 
 
 def _inner(value: Any) -> Any:
-    return value.inner if isinstance(value, CudaTensor) else value
+    """An argument with the tensors that stand for the memory of the device."""
+    if isinstance(value, CudaTensor):
+        return value.inner
+    return [_inner(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _tensors(values: Any) -> Iterator[Tensor]:
-    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors of an argument or a result."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
 
 
 def _by_mask(args: Sequence[Any]) -> bool:
@@ -254,14 +268,14 @@ def _wrapped(result: Any, given: Sequence[Tensor]) -> Any:
     """The result with tensors of the device; a tensor that was given, and written to, is returned itself."""
     own = {id(_inner(tensor)): tensor for tensor in given}
 
-    def wrap(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        return own[id(leaf)] if id(leaf) in own else CudaTensor(leaf)
+    def wrap(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return own[id(value)] if id(value) in own else CudaTensor(value)
+        return type(value)(map(wrap, value)) if isinstance(value, list | tuple) else value
 
     # A view of a tensor from outside of inference mode is no inference tensor.
     with torch.inference_mode(mode=False):
-        return tree_map(wrap, result)
+        return wrap(result)
 
 
 def _on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
