@@ -224,6 +224,9 @@ def _driver(device: Device) -> dict[str, Any]:
         device.waits("the host waits for the device")
         device.log.append("wait for all")
 
+    def set_sync_debug_mode(mode: str) -> None:
+        device.reads_are_errors = mode == "error"
+
     own = classes["Stream"]()
     properties = SimpleNamespace(name="a fake device", total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
     return {
@@ -234,6 +237,7 @@ def _driver(device: Device) -> dict[str, Any]:
         "current_stream": lambda *_: own,
         "graph_pool_handle": lambda: (0, 1),
         "synchronize": synchronize,
+        "set_sync_debug_mode": set_sync_debug_mode,
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "_lazy_init": lambda: None,
@@ -241,6 +245,7 @@ def _driver(device: Device) -> dict[str, Any]:
         "current_device": lambda: 0,
         "mem_get_info": lambda *_: (MEMORY, MEMORY),
         "memory_reserved": lambda *_: 0,
+        "memory_allocated": lambda *_: 0,
         "empty_cache": lambda: None,
         "reset_peak_memory_stats": lambda *_: None,
         "max_memory_allocated": lambda *_: 0,

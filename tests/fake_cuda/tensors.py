@@ -7,6 +7,7 @@ operands on different devices, and logs launches, copies and reads that would ma
 Knows neither models nor rounds.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -102,12 +103,22 @@ class Device:
     """Requests of the host in order: `replay`, `copy`, `event`, `wait`, `read`, ..."""
     launches: list[Launch] = field(default_factory=list)
     """Operators run directly, outside of captures."""
-    capture: "Capture | None" = None
-    """The capture that is in progress."""
+    _captures: threading.local = field(default_factory=threading.local)
+    reads_are_errors: bool = False
+    """Whether the host may wait only for events; see `torch.cuda.set_sync_debug_mode`."""
     graphs: list[Any] = field(default_factory=list)
     """All captured graphs."""
     replayed: list[Any] = field(default_factory=list)
     """Graphs in the order of their replays."""
+
+    @property
+    def capture(self) -> "Capture | None":
+        """The capture that is in progress in this thread; other threads may use the device meanwhile."""
+        return getattr(self._captures, "current", None)
+
+    @capture.setter
+    def capture(self, capture: "Capture | None") -> None:
+        self._captures.current = capture
 
     def counts(self) -> Counter[str]:
         """Number of requests by kind."""
@@ -133,8 +144,7 @@ class Device:
         to_host = asked is not None and not to_cuda
         self._check(func, given, to_host=to_host)
         if func in READS or (func in BY_INDEX and _by_mask(args)):
-            self.waits(f"{func} reads numbers back")
-            self.log.append("read")
+            self._read(func)
         copies = to_host or func is ATEN.copy_.default and not all(isinstance(each, CudaTensor) for each in given)
         if (copies or to_cuda) and self.capture and any(not isinstance(each, CudaTensor) for each in given):
             raise CudaError(f"{func} copies from or to the host within a capture")
@@ -147,6 +157,12 @@ class Device:
         result = self._computed(func, inner, inner_kwargs)
         self._note(func, given, result)
         return result if to_host else _wrapped(result, given)
+
+    def _read(self, func: Any) -> None:
+        self.waits(f"{func} reads numbers back")
+        if self.reads_are_errors:
+            raise CudaError(f"{func} makes the host wait for the device")
+        self.log.append("read")
 
     def waits(self, why: str) -> None:
         """Refuses what makes the host wait if a capture is in progress."""
@@ -172,7 +188,10 @@ class Device:
         on_its_own = kwargs.get("non_blocking") or (func is ATEN.copy_.default and len(args) > 2 and args[2])
         from_host = func is ATEN.copy_.default and isinstance(args[0], CudaTensor)
         # A copy from pageable memory of the host is staged first, so the host does not wait for earlier work.
-        self.log.append("copy" if on_its_own else "upload" if from_host else "read")
+        if on_its_own or from_host:
+            self.log.append("copy" if on_its_own else "upload")
+        else:
+            self._read(func)
 
     def _check(self, func: Any, given: Sequence[Tensor], *, to_host: bool) -> None:
         if to_host or func in (ATEN.copy_.default, ATEN._to_copy.default):
