@@ -8,7 +8,7 @@ import ctypes
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.decoder.session.cuda_graph.operations import Recorder
-from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, Device, Launch, intercepted
+from tests.fake_cuda.profiler import Profile
+from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted, run_now
 
 MEMORY = 140 << 30
 
@@ -43,6 +44,9 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
     patched: list[tuple[Any, str, Any]] = [
         *((torch.cuda, name, value) for name, value in driver.items()),
         (functional, "scaled_dot_product_attention", attention),
+        (torch, "compile", _uncompiled),
+        (torch.utils, "swap_tensors", _swapped),
+        (torch.profiler, "profile", lambda **_: Profile(device)),
         (threading.Thread, "run", run),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in patched]
@@ -57,6 +61,21 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(intercepted(device))
         yield device
+
+
+_swap = torch.utils.swap_tensors
+
+
+def _swapped(one: Tensor, other: Tensor) -> None:
+    """Swaps two tensors, unless they are the same memory: a module that is moved to where it is stays as it is."""
+    both = isinstance(one, CudaTensor) and isinstance(other, CudaTensor)
+    if not (both and one.inner.untyped_storage()._cdata == other.inner.untyped_storage()._cdata):
+        _swap(one, other)
+
+
+def _uncompiled(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+    """torch.compile for a device for which nothing can be compiled: the function itself."""
+    return function
 
 
 def _register_guard() -> None:
@@ -206,7 +225,7 @@ def _driver(device: Device) -> dict[str, Any]:
         device.log.append("wait for all")
         device.graphs.append(graph)
         recorder = Recorder() if device.memory == CPU else None
-        device.capture = Capture(recorder.run if recorder else _plain)
+        device.capture = Capture(recorder.run if recorder else run_now)
         try:
             yield
         finally:
@@ -253,7 +272,3 @@ def _driver(device: Device) -> dict[str, Any]:
         "get_device_properties": lambda *_: properties,
         "get_device_capability": lambda *_: (9, 0),
     }
-
-
-def _plain(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs)

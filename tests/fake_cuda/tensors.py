@@ -39,6 +39,8 @@ UNFILLED = frozenset(
 READS = frozenset({ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default})
 """Operators whose result is a number on the host."""
 ATTENTION_ON_CPU = ATEN._scaled_dot_product_flash_attention_for_cpu.default
+SOFTMAX = frozenset({ATEN._softmax.default, ATEN._log_softmax.default})
+"""Operators that turn halves to float32 by themselves on CUDA alone, if their third argument says so."""
 BY_INDEX = frozenset({ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default})
 
 
@@ -176,9 +178,10 @@ class Device:
             return args[0]
         if self.memory.type == "meta" and kwargs.get("device") == CPU:
             return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        run = self.capture.record if self.capture else run_now
         if self.memory == CPU:
-            func, args, kwargs = _on_cpu(func, args, kwargs)
-        result = self.capture.record(func, args, kwargs) if self.capture else func(*args, **kwargs)
+            func, args, kwargs = _on_cpu(func, args, kwargs, run)
+        result = run(func, args, kwargs)
         if func is ATTENTION_ON_CPU:
             # The CUDA operator also returns the state of the dropout's random generator.
             return (*result, *torch.zeros(2, dtype=torch.int64))
@@ -297,9 +300,19 @@ def _wrapped(result: Any, given: Sequence[Tensor]) -> Any:
         return wrap(result)
 
 
-def _on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """The operator, with its arguments, that computes on a CPU what a CUDA operator computes."""
-    if func is not ATEN._scaled_dot_product_efficient_attention.default:
-        return func, args, kwargs
-    query, key, value, mask, _, *rest = args
-    return ATTENTION_ON_CPU, (query, key, value, *rest), {"attn_mask": mask, **kwargs}
+def run_now(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Runs an operator at once."""
+    return func(*args, **kwargs)
+
+
+def _on_cpu(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Record
+) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """The operator, with its arguments, that computes on a CPU what a CUDA operator computes; `run` prepares them."""
+    if func is ATEN._scaled_dot_product_efficient_attention.default:
+        query, key, value, mask, _, *rest = args
+        return ATTENTION_ON_CPU, (query, key, value, *rest), {"attn_mask": mask, **kwargs}
+    if func in SOFTMAX and args[2]:
+        logits, dim, _ = args
+        return func, (run(ATEN._to_copy.default, (logits,), {"dtype": torch.float32}), dim, False), kwargs
+    return func, args, kwargs
