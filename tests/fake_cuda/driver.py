@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.decoder.session.cuda_graph.operations import Recorder
 from tests.fake_cuda.profiler import Profile
+from tests.fake_cuda.recording import Recorder
 from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted, run_now
 
 MEMORY = 140 << 30
@@ -56,7 +56,10 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
         for owner, name, value in patched:
             setattr(owner, name, value)
         # Otherwise a moved parameter keeps its Python object, which has no inner tensor.
-        stack.callback(torch.__future__.set_swap_module_params_on_conversion, torch.__future__.get_swap_module_params_on_conversion())
+        stack.callback(
+            torch.__future__.set_swap_module_params_on_conversion,
+            torch.__future__.get_swap_module_params_on_conversion(),
+        )
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(intercepted(device))
@@ -81,8 +84,8 @@ def _uncompiled(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
 def _register_guard() -> None:
     """Gives CUDA a device guard that does nothing; torch without CUDA has none, and asks for it in views by index.
 
-    Torch has such a guard for machines with CUDA's libraries but without a device, and takes it in place of a guard that
-    counts no devices. So for this one call there is a guard whose methods all return 0.
+    Torch has such a guard for machines with CUDA's libraries but without a device, and takes it in place of a guard
+    that counts no devices. So for this one call there is a guard whose methods all return 0.
     """
     library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libc10.so"))
     guards = (ctypes.c_void_p * 2).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
@@ -135,7 +138,12 @@ _attention = functional.scaled_dot_product_attention
 
 
 def _efficient(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None  # noqa: FBT001
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,  # noqa: FBT001 - torch's order
+    scale: float | None,
 ) -> Tensor:
     found: Tensor = ATEN._scaled_dot_product_efficient_attention(
         query, key, value, mask, False, 0.0, is_causal, scale=scale

@@ -1,4 +1,4 @@
-"""pytest plugin that runs only the first and the last case of each test, since all cases take an hour on the fake device."""
+"""pytest plugin that runs only the first and the last case of each test, since all take an hour on the fake device."""
 
 from collections import defaultdict
 

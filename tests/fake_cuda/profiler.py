@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 from tests.fake_cuda.tensors import Device, Launch
 
@@ -42,18 +41,18 @@ class Profile:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._began = 0, 0
-        self.profiler = SimpleNamespace(kineto_results=SimpleNamespace(events=self.events))
+        self._launched: list[Sequence[Launch]] = []
+        self.profiler = SimpleNamespace(kineto_results=SimpleNamespace(events=self._events))
 
     def __enter__(self) -> "Profile":
         self._began = len(self._device.replayed), len(self._device.launches)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """All events are known at once."""
-
-    def events(self) -> Sequence[Any]:
-        """Operators of the replays and of direct launches since the start."""
         replays, direct = self._began
-        launched: list[Sequence[Launch]] = [graph.launches for graph in self._device.replayed[replays:]]
-        launched += [[launch] for launch in self._device.launches[direct:]]
-        return [Event(f"aten::{each.name}", number) for number, run in enumerate(launched, 1) for each in run]
+        self._launched = [graph.launches for graph in self._device.replayed[replays:]]
+        self._launched += [[launch] for launch in self._device.launches[direct:]]
+
+    def _events(self) -> Sequence[Event]:
+        """Operators of the replays and of the direct launches during the profile."""
+        return [Event(f"aten::{each.name}", number) for number, run in enumerate(self._launched, 1) for each in run]

@@ -1,8 +1,8 @@
 """Tensors of a CUDA device that does not exist, on a torch without CUDA: every operator checks devices, and counts.
 
-A `CudaTensor` claims to be on `cuda:0` and holds a tensor on the CPU, which has the values, or on the meta device, where
-only shapes, strides and dtypes are checked, so that models of any size fit. All work passes `Device.run`, which refuses
-operands on different devices, and logs launches, copies and reads that would make the host wait for the device.
+A `CudaTensor` claims to be on `cuda:0` and holds a tensor on the CPU, which has the values, or on the meta device,
+where only shapes, strides and dtypes are checked, so that models of any size fit. All work passes `Device.run`, which
+refuses operands on different devices, and logs launches, copies and reads that would make the host wait for the device.
 
 Knows neither models nor rounds.
 """
@@ -55,7 +55,7 @@ class CudaTensor(Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, inner: Tensor) -> "CudaTensor":
+    def __new__(cls: type, inner: Tensor) -> "CudaTensor":
         made: CudaTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # not in torch's stubs
             cls,
             inner.size(),
@@ -147,10 +147,9 @@ class Device:
         self._check(func, given, to_host=to_host)
         if func in READS or (func in BY_INDEX and _by_mask(args)):
             self._read(func)
-        copies = to_host or func is ATEN.copy_.default and not all(isinstance(each, CudaTensor) for each in given)
-        if (copies or to_cuda) and self.capture and any(not isinstance(each, CudaTensor) for each in given):
-            raise CudaError(f"{func} copies from or to the host within a capture")
-        if copies:
+        from_host = any(not isinstance(tensor, CudaTensor) for tensor in given)
+        if to_host or (from_host and func in (ATEN.copy_.default, ATEN._to_copy.default)):
+            self.waits(f"{func} copies from or to the host")
             self._copy(func, args, kwargs)
         inner = _inner(args)
         inner_kwargs = {name: _inner(value) for name, value in kwargs.items()}
@@ -188,11 +187,13 @@ class Device:
         return result
 
     def _copy(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        on_its_own = kwargs.get("non_blocking") or (func is ATEN.copy_.default and len(args) > 2 and args[2])
-        from_host = func is ATEN.copy_.default and isinstance(args[0], CudaTensor)
-        # A copy from pageable memory of the host is staged first, so the host does not wait for earlier work.
-        if on_its_own or from_host:
-            self.log.append("copy" if on_its_own else "upload")
+        """Logs a copy between the host and the device."""
+        in_place = func is ATEN.copy_.default
+        non_blocking = kwargs.get("non_blocking") or (in_place and len(args) > 2 and args[2])
+        to_device = isinstance(args[0], CudaTensor) if in_place else not isinstance(args[0], CudaTensor)
+        # For a blocking copy to the device, the host waits for no earlier work.
+        if non_blocking or to_device:
+            self.log.append("copy" if non_blocking else "upload")
         else:
             self._read(func)
 

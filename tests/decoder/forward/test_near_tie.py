@@ -19,7 +19,7 @@ from decoder.run import race
 from decoder.sampling.gumbel_noise import GumbelNoise
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
-from tests.decoder.session.cuda_graph.stand_in_device import META
+from tests.fake_cuda.driver import fake_cuda
 
 PROMPT = "The tree grows where the draft is sure"
 FAMILIES = ("neox", "llama", "qwen3", "gpt2")
@@ -88,11 +88,10 @@ def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) ->
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(tiny_models: TinyModels, family: str) -> None:
-    """A tensor left on the first device would make an operation with tensors of the other device fail."""
     module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)
-    with torch.inference_mode(), in_float32_by_layer(module, META):
-        found = module(input_ids=torch.tensor([[1, 2, 3]], device=META)).logits
-    assert (found.device, found.dtype) == (META, torch.float32)
+    with fake_cuda(), torch.inference_mode(), in_float32_by_layer(module, CUDA):
+        found = module(input_ids=torch.tensor([[1, 2, 3]], device=CUDA)).logits
+    assert (found.device.type, found.dtype) == ("cuda", torch.float32)
     assert {weight.device for weight in module.parameters()} == {CPU}
 
 

@@ -17,7 +17,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Graphs
 from decoder.verify.coupled import CoupledDeviceVerifier
 from tests.decoder.session.cuda_graph.on_gpu import gpu
-from tests.decoder.session.cuda_graph.operations import record
+from tests.fake_cuda.recording import record
 
 CPU = torch.device("cpu")
 SEEDS = (0, 1, 123456789, 2**63 - 1, 2**63, 2**64 - 3)

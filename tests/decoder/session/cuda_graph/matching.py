@@ -29,7 +29,7 @@ from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests.decoder.makers import graph_slots, host_session
-from tests.decoder.session.cuda_graph.operations import Recorded
+from tests.fake_cuda.recording import Recorded
 
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 """Round number -> knobs that are turned just before the round."""

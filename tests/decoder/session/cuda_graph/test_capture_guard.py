@@ -9,7 +9,8 @@ from torch import Tensor
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.slots import GraphSlots, tried
 from decoder.system.device import Graphs
-from tests.decoder.session.cuda_graph.stand_in_device import META
+from tests.fake_cuda.driver import fake_cuda
+from tests.fake_cuda.tensors import CUDA
 
 CPU = torch.device("cpu")
 
@@ -24,20 +25,21 @@ CPU = torch.device("cpu")
         lambda numbers: torch.where(numbers > 0),
         lambda numbers: numbers[numbers > 0],
         lambda numbers: numbers.unique(),
-        lambda numbers: numbers + torch.tensor([1.0, 2.0]),
+        lambda numbers: numbers + torch.tensor([1.0, 2.0], device=numbers.device),
         lambda numbers: numbers + numbers.new_tensor(3.0),
         lambda numbers: numbers[[0, 1]],
-        lambda numbers: numbers.to(META),
-        lambda numbers: numbers + numbers.to(META).shape[0],
-        lambda numbers: torch.zeros(2, device=META).copy_(numbers),
+        lambda numbers: numbers.cpu(),
+        lambda numbers: numbers + numbers.cpu().shape[0],
+        lambda numbers: torch.zeros(2).copy_(numbers),
     ],
 )
 def test_where_the_host_would_wait_work_is_refused(
     work: Callable[[Tensor], object], mode: Callable[[], object]
 ) -> None:
-    numbers = torch.ones(2)
-    with mode(), pytest.raises(NotCapturableError):  # type: ignore[attr-defined]
-        refuse_waits(lambda: work(numbers), CPU)
+    with fake_cuda():
+        numbers = torch.ones(2, device=CUDA)
+        with mode(), pytest.raises(NotCapturableError):  # type: ignore[attr-defined]
+            refuse_waits(lambda: work(numbers), CUDA)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +53,16 @@ def test_where_the_host_would_wait_work_is_refused(
     ],
 )
 def test_all_else_is_done(work: Callable[[Tensor], Tensor]) -> None:
-    found = torch.zeros(2, dtype=torch.float64)
-    with torch.inference_mode():
-        refuse_waits(lambda: found.copy_(work(torch.ones(2)).flatten()), CPU)
-    assert bool(found.any())
+    with fake_cuda():
+        found, numbers = torch.zeros(2, dtype=torch.float64, device=CUDA), torch.ones(2, device=CUDA)
+        with torch.inference_mode():
+            refuse_waits(lambda: found.copy_(work(numbers).flatten()), CUDA)
+        assert bool(found.any())
 
 
 def test_numbers_of_the_host_s_own_may_be_read_while_work_is_done_elsewhere() -> None:
-    refuse_waits(lambda: torch.ones(2).sum().item(), META)
+    with fake_cuda():
+        refuse_waits(lambda: torch.ones(2).sum().item(), CUDA)
 
 
 def test_what_tried_work_has_done_is_undone_whether_it_is_refused_or_not() -> None:

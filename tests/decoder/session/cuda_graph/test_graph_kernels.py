@@ -24,7 +24,7 @@ from decoder.verify.coupled import CoupledDeviceVerifier
 from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
 from tests import tiny
-from tests.decoder.session.cuda_graph.operations import record
+from tests.fake_cuda.recording import record
 
 CPU = torch.device("cpu")
 TEXT = [7, 8, 9, 10]

@@ -3,7 +3,6 @@
 import ctypes
 import gc
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import pytest
@@ -15,24 +14,17 @@ from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward, visibility
-from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
-from decoder.methods.linear import Linear
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Layout, Side, grow
-from decoder.session.cuda_graph.static_shapes import beam, shape, slots
+from decoder.session.cuda_graph.draft import Side
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledDeviceVerifier
-from decoder.verify.greedy import GreedyVerifier
-from decoder.verify.verifier import DeviceVerifier
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
-from tests.decoder.session.cuda_graph.operations import record
-from tests.decoder.session.cuda_graph.stand_in_device import META, meta_only, moved
+from tests.fake_cuda.recording import record
 
 PROMPT = "The tree grows"
 
@@ -113,21 +105,6 @@ def test_memory_that_was_freed_is_noticed() -> None:
     gc.collect()
     with pytest.raises(NotCapturableError, match="freed"):
         repeated()
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda: torch.arange(3),
-        lambda: torch.zeros(2, device=META) + torch.ones(()),
-        lambda: torch.zeros(2, device=META).cpu(),
-        lambda: torch.zeros(2, device=META)[0].item(),
-        lambda: torch.zeros(2, device=META).nonzero(),
-    ],
-)
-def test_work_on_another_device_does_not_touch_the_host_s_memory(work: Callable[[], object]) -> None:
-    with meta_only(), pytest.raises((NotCapturableError, RuntimeError)):
-        work()
 
 
 # Mistakes that plain calls do not reveal
@@ -215,35 +192,6 @@ def qwen2(tiny_models: TinyModels) -> Engine:
             context=models[0].context,
         )
     )
-
-
-@pytest.mark.parametrize(
-    ("family", "dtype", "by_module"),
-    [
-        *((family, dtype, False) for family in ("neox", "llama") for dtype in ("float32", "bfloat16")),
-        *((family, "float32", True) for family in ("neox", "llama", "gpt2", "qwen3")),
-    ],
-)
-def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a test parameter
-    engine: Engine = tiny_models.loaded(tiny_models.pair(family), dtype)
-    target, draft = (
-        moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft_model)
-    )
-    state = DeviceState(META, 512)
-    verifiers: list[DeviceVerifier] = [
-        GreedyVerifier(),
-        CoupledDeviceVerifier(truncates=False),
-        CoupledDeviceVerifier(truncates=True),
-    ]
-    sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
-    layouts = [Layout(size, engine.pair.vocabulary, META) for size in sizes]
-    every = family == "neox" and not by_module
-    with meta_only():
-        for verifier, layout in product(verifiers, layouts) if every else zip(verifiers, layouts, strict=True):
-            grow(draft, state, layout, slots(300), verifier)
-        for verifier in verifiers if every else verifiers[-1:]:
-            for nodes, deepest in ((1, 0), (8, 3)):
-                verify.verify(target, draft if deepest else None, state, nodes, deepest, slots(300), verifier.choose)
 
 
 def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:

@@ -38,7 +38,6 @@ from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
-from tests.decoder.session.cuda_graph.stand_in_device import META
 
 PROMPT = "The tree grows"
 FEW = (None, Linear(2))
@@ -415,9 +414,9 @@ def test_random_weights_are_made_on_one_device_wherever_they_are_wanted() -> Non
         asked.append(device)
         return torch.nn.Linear(1, 1)
 
-    made = shapes._made_on(torch.device("cpu"), make)(META)
+    made = shapes._made_on(torch.device("cpu"), make)(torch.device("meta"))
     assert asked == [torch.device("cpu")]
-    assert made.weight.device == META
+    assert made.weight.is_meta
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")

@@ -16,9 +16,10 @@ from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.tree_rules import Rules
 from tests.decoder.kept_rows import keys_values
-from tests.decoder.makers import TinyModels, host_session
+from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check
-from tests.decoder.session.cuda_graph.stand_in_device import META, moved
+from tests.fake_cuda.driver import fake_cuda
+from tests.fake_cuda.pairs import on_fake_device
 
 PROMPT = "The tree grows"
 
@@ -95,13 +96,15 @@ def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules:
 @torch.inference_mode()
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    forward = moved(static_forward(engine.pair.target))
-    assert isinstance(forward, NativeStatic)
-    cache = forward.new_cache(20)
-    assert cache.store.device == META
-    assert forward.read(cache, [1, 2, 3]).device == META
-    assert forward.forward(cache, [4, 5, 6], [3, 4, 4], np.tri(3, dtype=np.bool_)).device == META
-    cache.keep([3, 5])
+    with fake_cuda():
+        moved = on_fake_device(engine)
+        forward = graph_slots(moved).forward(moved.pair.target)
+        assert isinstance(forward, NativeStatic)
+        cache = forward.new_cache(20)
+        assert cache.store.is_cuda
+        assert forward.read(cache, [1, 2, 3]).is_cuda
+        assert forward.forward(cache, [4, 5, 6], [3, 4, 4], np.tri(3, dtype=np.bool_)).is_cuda
+        cache.keep([3, 5])
     assert (cache.length, cache.used) == (5, 5)
 
 

@@ -1,0 +1,184 @@
+"""Whole rounds on a fake CUDA device: the rounds of the host, by graphs that touch only the device, with one wait."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from decoder.engine import Engine
+from decoder.knobs import KnobName
+from decoder.methods.bestfirst import BestFirst
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.steering import Turn
+from decoder.tree_rules import Rules
+from tests.decoder.makers import TinyModels, host_session
+from tests.decoder.session.cuda_graph.matching import check, graph_session, tie
+from tests.decoder.session.cuda_graph.scripted_models import WIDE
+from tests.fake_cuda.driver import fake_cuda
+from tests.fake_cuda.pairs import on_fake_device
+from tests.fake_cuda.tensors import CudaError, Device
+
+PROMPT = "The tree grows"
+LIVELY = DynaTree(
+    d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=12
+)
+METHODS: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(3),
+    "fixed": Fixed(depth=2, branching=2, n_max=6),
+    "bestfirst": BestFirst(6, 3),
+    "dynatree": LIVELY,
+    "dynatree, best": replace(LIVELY, selection="best"),
+}
+SAMPLINGS = {"sampled": Sampling(temperature=1.0), "truncated": Sampling(temperature=0.8, top_k=20, top_p=0.9)}
+TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2: [("d0", 1.0)], 3: [("tau_l", 0.3)]}
+LIMIT = 12
+
+
+def rounds(
+    engine: Engine,
+    prompt: Sequence[int],
+    rules: Rules | None,
+    turns: Mapping[int, Sequence[tuple[KnobName, float]]] | None = None,
+    *,
+    by_module: bool = False,
+) -> Device:
+    """Decodes a text on the host and on a fake device, requires equal rounds, and checks what each round asks for."""
+    host = host_session(engine, prompt, LIMIT, rules)
+    host.prefill()
+    turned: tuple[Turn, ...] = ()
+    with fake_cuda() as device:
+        session = graph_session(on_fake_device(engine, by_module=by_module), prompt, LIMIT, rules)
+        session.prefill()
+        number, finished = 0, False
+        while not finished:
+            turned += tuple(Turn(name, value) for name, value in (turns or {}).get(number, ()))
+            expected = host.step(turned)
+            device.clear()
+            captured = len(device.graphs)
+            outcome = session.step(turned)
+            if tie(outcome.tree, expected.tree):
+                break
+            check(outcome, expected)
+            redrawn = bool(outcome.turned_before)
+            if len(device.graphs) == captured and not outcome.finished and number:
+                asked = device.counts()
+                assert asked["wait"] == 1 + redrawn
+                assert asked["replay"] <= 2 + redrawn
+                assert asked["read"] == asked["wait for all"] == 0
+            number, finished = number + 1, outcome.finished
+        session.close()
+    assert number > 2
+    return device
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", ["neox", "llama"])
+def test_rounds_are_those_of_the_host_and_each_waits_once(tiny_models: TinyModels, family: str, method: str) -> None:
+    pair = tiny_models.pair(family)
+    rounds(tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT), METHODS[method])
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gpt2"])
+def test_modules_run_there_too(tiny_models: TinyModels, family: str) -> None:
+    pair = tiny_models.pair(family)
+    prompt = tiny_models.prompt_tokens(pair, PROMPT)
+    rounds(tiny_models.loaded(pair, "float32"), prompt, METHODS["dynatree"], by_module=True)
+
+
+def test_turned_knobs_draft_the_tree_again_without_another_capture(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
+    captured = len(rounds(engine, prompt, METHODS["dynatree"]).graphs)
+    assert len(rounds(engine, prompt, METHODS["dynatree"], TURNS).graphs) <= captured + 2
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("family", ["neox", "llama"])
+def test_sampled_rounds_are_those_of_the_host(tiny_models: TinyModels, family: str, sampling: str) -> None:
+    pair = tiny_models.pair(family)
+    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
+    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+
+
+def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
+    plain = host_session(engine, prompt, LIMIT, None)
+    plain.prefill()
+    while not plain.step(()).finished:
+        pass
+    with fake_cuda():
+        session = graph_session(on_fake_device(engine), prompt, LIMIT, WIDE)
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+    assert session.text == plain.text
+
+
+# The device itself
+
+
+def test_operands_on_different_devices_are_refused() -> None:
+    with fake_cuda(), pytest.raises(CudaError, match="operands on cuda:0 and on cpu"):
+        torch.zeros(3, device="cuda") + torch.ones(3)
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_a_number_that_the_host_reads_is_logged(*, values: bool) -> None:
+    with fake_cuda(values=values) as device:
+        number = torch.ones(3, device="cuda").sum()
+        device.clear()
+        float(number)
+    assert device.counts() == {"read": 1}
+
+
+REFUSED: Mapping[str, Callable[[Tensor], object]] = {
+    "a read": lambda numbers: numbers.sum().item(),
+    "a mask": lambda numbers: numbers[numbers > 0],
+    "a copy to the host": lambda numbers: numbers.cpu(),
+    "an upload": lambda _: torch.zeros(3).to("cuda"),
+    "work on the host": lambda _: torch.zeros(3),
+    "an event": lambda _: torch.cuda.Event().record(),
+    "a wait": lambda _: torch.cuda.synchronize(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_within_a_capture_nothing_may_read_wait_or_touch_the_host(name: str) -> None:
+    with fake_cuda():
+        numbers = torch.ones(3, device="cuda")
+        with pytest.raises(CudaError):
+            captured(lambda: REFUSED[name](numbers))
+
+
+def captured(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def test_a_graph_replays_operators_and_no_python() -> None:
+    with fake_cuda() as device:
+        total, called = torch.zeros((), device="cuda"), list[str]()
+        graph = captured(lambda: (called.append("work"), total.add_(2)))
+        assert float(total) == 0
+        graph.replay()
+        graph.replay()
+        assert float(total) == 4
+    assert called == ["work"]
+    assert [launch.name for launch in device.graphs[0].launches] == ["add_"]
+
+
+def test_afterwards_torch_is_as_before() -> None:
+    with fake_cuda():
+        assert torch.cuda.is_available()
+    assert not torch.cuda.is_available()
+    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
+        torch.zeros(3, device="cuda")

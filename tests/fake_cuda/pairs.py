@@ -1,0 +1,27 @@
+"""Loaded pairs on a fake device with values."""
+
+import copy
+from dataclasses import replace
+
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.static_forward import static_forward
+from decoder.session.cuda_graph.slots import GraphSlots
+from tests.fake_cuda.tensors import CUDA
+
+
+def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
+    """The engine with copies of its models on the fake device and with CUDA graphs; the self-test is left out.
+
+    Called within `fake_cuda`. `by_module`: passes run as Hugging Face modules.
+    """
+    slots, pair = GraphSlots(), engine.pair
+    target, draft = (_moved(model) for model in (pair.target, pair.draft_model))
+    for model in (target, draft):
+        slots.run(model, ModuleStatic(model.hf.module) if by_module else static_forward(model))
+    return replace(engine, pair=replace(pair, target=target, draft=draft), slots=slots)
+
+
+def _moved(model: LanguageModel) -> LanguageModel:
+    return LanguageModel.of_module(copy.deepcopy(model.hf.module).to(CUDA), model.name)

@@ -1,0 +1,116 @@
+"""Rounds of pairs of published sizes on a fake device without values: what a steady round asks of device and host.
+
+The device reports made-up trees, since without values there are none.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from decoder.bench.shapes import _config, _random_module
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.static_forward import static_forward
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.device_state import DEEPEST, LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
+from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import MOST_NODES
+from decoder.session.protocol import Session
+from decoder.system.device import Mailbox, Mark
+from tests.fake_cuda.driver import fake_cuda
+from tests.fake_cuda.tensors import CUDA, Device
+
+TOKENS = 8
+"""Number of different tokens in made-up trees."""
+
+
+@dataclass
+class Made:
+    """Sizes of the trees that the device reports."""
+
+    depth: int = 0
+    rows: int = 1
+    accepted: int = 0
+    """Length of the accepted path."""
+
+    def report(self) -> NDArray[np.float64]:
+        """Report of a tree that is a chain of `depth` nodes, with further children of the root."""
+        report = np.zeros(REPORT)
+        numbers = report.view(np.int64)
+        numbers[0] = 1 + self.accepted
+        numbers[1 : DEEPEST + 2] = np.minimum(np.arange(DEEPEST + 1), self.accepted)
+        numbers[DEEPEST + 2 : OUTCOME] = 1
+        nodes, logprobs = numbers[OUTCOME:].reshape(-1, MOST_NODES), report[OUTCOME:].reshape(-1, MOST_NODES)
+        node = np.arange(1, self.rows)
+        nodes[LEVEL, 0] = 1
+        nodes[PARENT, 1 : self.rows] = np.where(node <= self.depth, node - 1, 0)
+        nodes[LEVEL, 1 : self.rows] = np.where(node <= self.depth, node + 1, 2)
+        nodes[TOKEN, 1 : self.rows] = 1 + node % TOKENS
+        logprobs[[LOGPROB, OWN_LOGPROB], 1 : self.rows] = -0.1
+        return report
+
+
+@contextmanager
+def without_values(made: Made) -> Iterator[Device]:
+    """A fake device without values, on which all drafts and verifications have the sizes of `made`."""
+
+    def receive(_: Mailbox, arrival: Mark) -> NDArray[np.float64]:
+        arrival.wait()
+        return made.report()
+
+    with pytest.MonkeyPatch.context() as patch, fake_cuda(values=False) as device:
+        patch.setattr(Mailbox, "receive", receive)
+        yield device
+
+
+def engine_of(target: str, draft: str, dtype: torch.dtype) -> Engine:
+    """An engine of two models with the sizes of these published shapes; called within `without_values`."""
+    models = [_model(name, dtype) for name in (target, draft)]
+    slots = GraphSlots()
+    for model in models:
+        slots.run(model, static_forward(model))
+    context = min(model.context for model in models)
+    vocabulary = min(model.width for model in models)
+    pair = Pair(models[0], models[1], tokenizer=None, vocabulary=vocabulary, eos=frozenset(), context=context)
+    return Engine(pair, slots=slots)
+
+
+def _model(name: str, dtype: torch.dtype) -> LanguageModel:
+    make: Callable[[torch.device], object] = partial(_random_module, name, _config(name), dtype, 0)
+    return LanguageModel.of_module(make(CUDA), name)
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What one round asks for after the first rounds, which capture graphs."""
+
+    requests: Mapping[str, int]
+    """Requests of the host by kind; see `Device.log`."""
+    eager: Mapping[str, int]
+    """Operators that the host launches one by one, outside of graphs."""
+    replayed: Mapping[str, int]
+    """Operators in the replayed graphs, by name."""
+
+    @property
+    def operators(self) -> int:
+        """Number of operators of the round."""
+        return sum(self.replayed.values()) + sum(self.eager.values())
+
+
+def steady(session: Session, device: Device, rounds: int = 4) -> Steady:
+    """Decodes a few rounds of an open session and returns what the last one asked for."""
+    session.prefill()
+    for _ in range(rounds):
+        device.clear()
+        session.step(())
+    replayed = Counter(launch.name for graph in device.replayed for launch in graph.launches)
+    found = Steady(device.counts(), Counter(launch.name for launch in device.launches), replayed)
+    session.close()
+    return found
