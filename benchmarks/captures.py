@@ -186,10 +186,12 @@ def main(command_line: Sequence[str] | None = None) -> int:
     arguments = options().parse_args(command_line)
     from decoder.bench.shapes import random_pair  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
+    from decoder.system.device import device_name  # noqa: PLC0415
 
     engine = random_pair(*arguments.shapes, device=arguments.device, dtype=arguments.dtype, report=_say)
     path, pair = decoding_path(engine), engine.pair
     pair_facts = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
+    pair_facts["accelerator"] = device_name(pair.target.device) or "none"
     pair_facts |= {"path": path.name, "path_reason": path.reason}
     _say(", ".join(f"{name} {value}" for name, value in pair_facts.items()))
     if engine.slots is None or engine.slots.refused:

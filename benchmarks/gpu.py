@@ -2,9 +2,12 @@
 
     python benchmarks/gpu.py --output DIR
     python benchmarks/gpu.py --output DIR --list
+    python benchmarks/gpu.py --output DIR --dry-run
 
 The first command runs steps that are not done yet, as many as fit into `--minutes`; each step runs in a process of its
-own with a time limit. The second command lists all steps. After each step all results are written to
+own with a time limit. The second command lists all steps. The third command runs the same steps without a GPU, with
+small models on the fake CUDA device of the tests: it shows that every step works, and measures nothing; its steps have
+names of their own, so a later run on a GPU ignores their results. After each step all results are written to
 DIR/results.tar.gz: status, output and files of each step. The same command resumes an interrupted run; failed steps are
 repeated after all other steps. The exit code is 0 if all steps are done, 1 if some steps are not done, and 2 if the
 program cannot begin; in the last case the reason is printed. The program needs torch with CUDA, transformers and a few
@@ -27,6 +30,7 @@ three files of the running step in OUT/running; results.tar.gz stays below 16 Mi
 
 import argparse
 import importlib.util
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +38,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.archive import Results, latest_results
+from benchmarks.dry_run import dry
 from benchmarks.steps import FOLDER, Step, listing, pending, run_all
 from decoder.errors import DecoderError
 
@@ -103,15 +108,22 @@ STEPS = (
         260,
     ),
     Step("profile", "kernels, graph nodes and gaps in rounds with 8x64 trees", _program("kernels", *SAMPLINGS), 160),
+    Step("bfloat16", "rounds in bfloat16", _rounds(PYTHIA, "bfloat16", "256", "4x16,8x64"), 150),
     Step("truncated", "rounds at temperature 1 with top-k and top-p", _rounds(*LARGEST, *TRUNCATED), 140),
+    Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "4x16,8x64"), 200),
     Step("auto", "method auto: capture times of its graphs, and speed", _program("captures", "--tokens", "1900"), 240),
-    Step("cudnn", "rounds in which torch prefers cuDNN's attention", _rounds(*LARGEST), 150, CUDNN),
-    Step("embedded-bf16", "the embedded pair in bfloat16", _embedded("bfloat16"), 110),
-    Step("embedded-f32", "the embedded pair in float32", _embedded("float32"), 110),
     Step(
-        "embedded-sampled", "the embedded pair in float32, with sampled tokens", _embedded("float32", *TRUNCATED), 120
+        "growth",
+        "rounds of Llama 8B after texts of up to 16,384 tokens, and memory",
+        _rounds(LLAMA, "bfloat16", "1024,4096,16384", "4x16,8x64"),
+        300,
     ),
-    Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "2x4,4x16"), 200),
+    Step(
+        "llama-truncated",
+        "rounds of Llama 8B at temperature 1 with top-k and top-p",
+        _rounds(LLAMA, "bfloat16", "256", "4x16,8x64", *TRUNCATED),
+        200,
+    ),
     _tests(
         "rounds",
         "tests: CUDA graphs and the host compute the same rounds",
@@ -127,6 +139,12 @@ STEPS = (
         SAMPLED_GRAPHS,
         *SAMPLING,
     ),
+    Step("embedded-bf16", "the embedded pair in bfloat16", _embedded("bfloat16"), 110),
+    Step("embedded-f32", "the embedded pair in float32", _embedded("float32"), 110),
+    Step(
+        "embedded-sampled", "the embedded pair in float32, with sampled tokens", _embedded("float32", *TRUNCATED), 120
+    ),
+    Step("cudnn", "rounds in which torch prefers cuDNN's attention", _rounds(*LARGEST), 150, CUDNN),
     _tests("compiled", "tests: CUDA graphs also capture compiled passes", 200, "compiled", GRAPHS),
     Step("compile", "torch.compile on 8x64", _rounds(*LARGEST, "--compile"), 420),
 )
@@ -146,6 +164,8 @@ def missing(needed: Sequence[str] = NEEDED) -> str:
 def main(command_line: Sequence[str] | None = None, steps: Sequence[Step] = STEPS) -> int:
     """Runs or lists the steps; returns 0 if all chosen steps are done, 1 if not, 2 if the program cannot begin."""
     arguments = _options().parse_args(command_line)
+    if arguments.dry_run:
+        steps = [dry(step) for step in steps]
     try:
         results = latest_results([*arguments.earlier, *([arguments.output] if arguments.output.exists() else [])])
         if arguments.list:
@@ -164,9 +184,14 @@ def _options() -> argparse.ArgumentParser:
         "--earlier", type=Path, nargs="+", default=[], help="archives of earlier runs, or their folders"
     )
     parser.add_argument("--list", action="store_true", help="list all steps and their states without running any")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="run small models on a fake CUDA device, which measures nothing"
+    )
     parser.add_argument("--only", metavar="NAME", action="append", help="run this step even if it is done")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="time limit of this run, in minutes (default: %(default)g)"
+        "--minutes",
+        type=float,
+        help=f"time limit of this run, in minutes (default: {MINUTES:g}, or none for a dry run)",
     )
     return parser
 
@@ -181,7 +206,8 @@ def _run(steps: Sequence[Step], results: Results, arguments: argparse.Namespace)
         return 2
     chosen = [step for step in steps if step.name in (arguments.only or names)]
     todo = chosen if arguments.only else pending(chosen, results)
-    results = run_all(todo, arguments.output, results, arguments.minutes, say)
+    minutes = arguments.minutes or (math.inf if arguments.dry_run else MINUTES)
+    results = run_all(todo, arguments.output, results, minutes, say)
     say(listing(steps, results))
     return 1 if pending(chosen, results) else 0
 

@@ -169,6 +169,7 @@ def measured(arguments: argparse.Namespace, sampling: Sampling, engine: "Engine"
     from decoder.methods import METHODS  # noqa: PLC0415
     from decoder.run.config import RunConfig  # noqa: PLC0415
     from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
+    from decoder.system.device import device_name  # noqa: PLC0415
 
     size, engine = Size(*arguments.tree), engine.sampled(0, Schedule(sampling))
     method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + arguments.rounds)))
@@ -186,6 +187,7 @@ def measured(arguments: argparse.Namespace, sampling: Sampling, engine: "Engine"
     session.close()
     path, pair = decoding_path(engine), engine.pair
     setting = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
+    setting["accelerator"] = device_name(pair.target.device) or "none"
     setting |= {"tree": f"{size.depth}x{size.rows}", "context": str(arguments.context), "sampling": str(sampling)}
     setting |= {"path": path.name, "path_reason": path.reason}
     events = profiler.profiler.kineto_results.events() if profiler.profiler else []

@@ -65,8 +65,9 @@ def listing(steps: Sequence[Step], results: Results) -> str:
     """Table of the steps, one line each, with state, time and limit."""
     statuses = [(step, status(step, results)) for step in steps]
     states = [(step, ended.state if ended else "not run", ended.seconds if ended else 0) for step, ended in statuses]
+    width = max((len(step.name) for step in steps), default=0)
     return "\n".join(
-        f"{step.name:<16} {state:<10} {seconds:>4.0f} of {step.limit_s:>3.0f} s  {step.about}"
+        f"{step.name:<{width}} {state:<10} {seconds:>4.0f} of {step.limit_s:>3.0f} s  {step.about}"
         for step, state, seconds in states
     )
 

@@ -48,16 +48,14 @@ def program(home: Path, todo: Sequence[Step]) -> Path:
 class KilledRuns:
     """A series of runs, each of which continues from the results of the last one."""
 
-    def __init__(
-        self, home: Path, todo: Sequence[Step], luck: Random, environment: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, home: Path, todo: Sequence[Step], luck: Random, options: Sequence[str] = ()) -> None:
         self.done: dict[str, Result] = {}
         """Results of the steps that are done; they never change again."""
         self.kills: Counter[str] = Counter()
         self._home, self._luck, self._run = home, luck, 0
         self._program = program(home, todo)
         self._mark = f"MARK={home}"
-        self._environment = os.environ | {"MARK": str(home)} | (environment or {})
+        self._options = options
         self._brought: Path | None = None
 
     def killed(self, within_s: float) -> None:
@@ -99,11 +97,12 @@ class KilledRuns:
         self._run += 1
         output = self._home / f"run-{self._run}"
         earlier = ["--earlier", str(self._brought)] if self._brought else []
-        command = [sys.executable, str(self._program), "--output", str(output), *earlier]
+        command = [sys.executable, str(self._program), "--output", str(output), *earlier, *self._options]
         with (self._home / "log.txt").open("ab") as log:
             log.write(f"--- run {self._run}\n".encode())
             log.flush()
-            return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log), output
+            environment = os.environ | {"MARK": str(self._home)}
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log), output
 
     def _kill_a_step(self, runner: "subprocess.Popen[bytes]") -> None:
         """Kills a process of the current step, or of the next step if none runs at the moment."""

@@ -1,4 +1,6 @@
-"""Tests of the GPU steps: they include every test that needs a GPU, and their programs accept their options."""
+"""Tests of the GPU steps: they include every test that needs a GPU, their programs accept their options, and dry runs
+of them measure nothing.
+"""
 
 import argparse
 import json
@@ -9,20 +11,23 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import captures, gpu, kernels
+from benchmarks.archive import OUTPUT, Result, Status, latest_results
+from benchmarks.dry_run import ON_FAKE_DEVICE, SMALLER, dry
 from benchmarks.gpu import STEPS
-from benchmarks.steps import FOLDER, ROOT, Step
+from benchmarks.steps import FOLDER, ROOT, Step, pending
 from decoder.bench import job
 from decoder.errors import ConfigError
 from decoder.sampling.settings import Sampling
 from dynatui.cli import main as cli
+from tests.fake_cuda import run
 
 NAMES = [step.name for step in STEPS]
 BY_NAME = {step.name: step for step in STEPS}
@@ -45,6 +50,8 @@ class Ran:
     """Text of the results file."""
     collected: list[list[str]]
     """Node ids of the tests that each step of tests selects, and at last of all tests that need a GPU."""
+    in_dry_runs: list[list[str]]
+    """Node ids of the tests that each step of tests selects in a dry run."""
 
 
 # The steps
@@ -66,12 +73,13 @@ def test_no_two_steps_make_a_pair_that_one_command_could_measure_as_both_do() ->
         kept = [word for place, word in enumerate(words) if not {word, words[place - 1]} & several]
         return (*kept, *step.environment.values())
 
-    made = [apart(step) for step in STEPS if "--shapes" in step.command]
+    # If texts of 16,384 tokens fail, the rounds after short texts must not be lost.
+    made = [apart(step) for step in STEPS if "--shapes" in step.command and step.name != "growth"]
     assert len(set(made)) == len(made) > 1
 
 
 TRUNCATED = Sampling(1.0, top_k=50, top_p=0.95)
-SAMPLED = {"truncated": TRUNCATED, "embedded-sampled": TRUNCATED}
+SAMPLED = dict.fromkeys(("truncated", "llama-truncated", "embedded-sampled"), TRUNCATED)
 
 
 @pytest.mark.parametrize("step", [step for step in STEPS if "dynatui" in step.command], ids=lambda step: step.name)
@@ -149,17 +157,10 @@ def bare(absent: Path, *others: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": paths, "DYNATUI_CONFIG": os.devnull, "OMP_NUM_THREADS": "1"}
 
 
-def saved_shape(folder: Path) -> str:
-    config = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 512, "hidden_size": 16}
-    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    path = folder / "shape.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return str(path)
-
-
-def without_a_gpu(command: Sequence[str], shape: str, folder: Path) -> list[str]:
-    """A step's command with tiny models, the CPU, float32 and smaller numbers."""
-    changed = {gpu.PYTHIA: f"{shape}:{shape}", "cuda": "cpu", "float16": "float32", "256": "32", "3": "1"}
+def without_a_gpu(step: Step, folder: Path) -> list[str]:
+    """A step's command as in a dry run, but on the CPU and in float32."""
+    changed = {"cuda": "cpu", "float16": "float32"}
+    command = dry(step).command[len(ON_FAKE_DEVICE) :]
     found = [changed.get(argument, argument).replace(FOLDER, str(folder)) for argument in command]
     return found if "cpu" in found else [*found, "--device", "cpu"]
 
@@ -195,16 +196,17 @@ print(json.dumps([ends, selected]))
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """Commands of the steps, run where the packages in `ABSENT` are missing."""
     folder = tmp_path_factory.mktemp("ran")
-    shape = saved_shape(folder)
     (alone,) = {tuple(step.environment.items()) for step in OF_TESTS}
-    programs = [without_a_gpu(BY_NAME[name].command, shape, folder) for name in ENDS]
-    commands = [*(step.command for step in OF_TESTS), of_the_whole_tree()]
+    programs = [without_a_gpu(BY_NAME[name], folder) for name in ENDS]
+    dry_commands = [dry(step).command[len(ON_FAKE_DEVICE) :] for step in OF_TESTS]
+    commands = [*dry_commands, *(step.command for step in OF_TESTS), of_the_whole_tree()]
     asked = [sys.executable, "-c", MEASURE_AND_COLLECT, json.dumps(programs), json.dumps(commands)]
     environment = bare(folder / "absent") | dict(alone)
     done = subprocess.run(asked, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     measured, collected = json.loads(done.stdout.splitlines()[-1])
-    return Ran(measured, (folder / "result.jsonl").read_text(encoding="utf-8"), collected)
+    dry_ones, others = collected[: len(OF_TESTS)], collected[len(OF_TESTS) :]
+    return Ran(measured, (folder / "result.jsonl").read_text(encoding="utf-8"), others, dry_ones)
 
 
 def test_measurements_run_without_the_packages_of_the_screen(ran: Ran) -> None:
@@ -239,3 +241,85 @@ def test_options_are_refused_as_everywhere() -> None:
         gpu.main([])
     with pytest.raises((SystemExit, argparse.ArgumentError, ConfigError)):
         kernels.main(["--tree", "eight"])
+
+
+# Dry runs
+
+
+def ended(step: Step, name: str) -> dict[str, Result]:
+    """Results in which the step is done, under this name."""
+    return {name: Result(Status("done", 0, 1.0, "2026-01-01T00:00:00Z", step.command, step.environment), {})}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_dry_run_and_a_run_on_a_gpu_ignore_each_other_s_results_whatever_their_names(step: Step) -> None:
+    rehearsed = dry(step)
+    assert rehearsed.name == f"dry-run.{step.name}"
+    for name in (step.name, rehearsed.name):
+        assert pending([step], ended(rehearsed, name)) == [step]
+        assert pending([rehearsed], ended(step, name)) == [rehearsed]
+    assert pending([rehearsed], ended(rehearsed, rehearsed.name)) == []
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_dry_run_runs_the_same_command_with_smaller_values(step: Step) -> None:
+    first, command = dry(step).command[: len(ON_FAKE_DEVICE)], dry(step).command[len(ON_FAKE_DEVICE) :]
+    assert first == ON_FAKE_DEVICE
+    if "pytest" in command:
+        place = command.index("-p")
+        command = (*command[:place], *command[place + 2 :])
+    assert len(command) == len(step.command)
+    for (option, value), smaller in zip(pairwise(("", *step.command)), command, strict=True):
+        assert (value == smaller) == (option not in SMALLER)
+    assert all(
+        Path(ROOT / path).exists() for word in command if word.endswith(".json") for path in word.split(":")[:-1]
+    )
+
+
+def test_a_dry_run_runs_at_most_two_cases_of_each_test_of_a_step(ran: Ran) -> None:
+    def functions(tests: Sequence[str]) -> Counter[str]:
+        return Counter(test.partition("[")[0] for test in tests)
+
+    for chosen, full in zip(ran.in_dry_runs, ran.collected, strict=False):
+        assert set(chosen) <= set(full)
+        assert functions(chosen) == {name: min(cases, 2) for name, cases in functions(full).items()}
+    assert any(len(chosen) < len(full) for chosen, full in zip(ran.in_dry_runs, ran.collected, strict=False))
+
+
+ASKS = "import sys, torch; print(torch.cuda.get_device_name(), torch.ones(2, device='cuda').sum().item(), sys.argv[1:])"
+
+
+@pytest.mark.parametrize("form", ["-c", "-m", "file"])
+def test_a_program_on_the_fake_device_finds_the_device_and_its_own_arguments(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "asking_program.py"
+    path.write_text(ASKS, encoding="utf-8")
+    program = {"-c": ["-c", ASKS], "-m": ["-m", "asking_program"], "file": [str(path)]}[form]
+    run.main([*program, "--speed", "9"])
+    assert capsys.readouterr().out == "a fake device 2.0 ['--speed', '9']\n"
+
+
+def test_dry_runs_are_steps_of_their_own_in_the_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert gpu.main(["--output", str(tmp_path), "--list", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [f"dry-run.{name}" for name in NAMES]
+    assert all("(dry run: no measurement)" in line for line in lines)
+
+
+def test_a_dry_run_of_a_measurement_says_on_which_device_it_was(tmp_path: Path) -> None:
+    few_rounds = replace(BY_NAME["profile"], command=(*BY_NAME["profile"].command, "--tree", "2x4", "--rounds", "2"))
+    assert gpu.main(["--output", str(tmp_path), "--dry-run"], [BY_NAME["machine"], few_rounds]) == 0
+    results = latest_results([tmp_path])
+    assert sorted(results) == ["dry-run.machine", "dry-run.profile"]
+    assert results["dry-run.machine"].files[OUTPUT].count(b"a fake device") == 2
+    profiles = [json.loads(line) for line in results["dry-run.profile"].files["result.json"].splitlines()]
+    settings = [Sampling(), Sampling(1.0), TRUNCATED]
+    assert [each["about"]["sampling"] for each in profiles] == list(map(str, settings))
+    for each in profiles:
+        assert (each["about"]["accelerator"], each["about"]["path"]) == ("a fake device", "cuda graphs")
+        assert each["nodes"] > 100
+        assert each["busy_us"] == 0

@@ -8,7 +8,7 @@ import ctypes
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tests.fake_cuda.profiler import Profile
 from tests.fake_cuda.recording import Recorder
-from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted
+from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted, run_now
 
 MEMORY = 140 << 30
 
@@ -45,6 +46,9 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
         *((torch.cuda, name, value) for name, value in driver.items()),
         (functional, "scaled_dot_product_attention", attention),
         (torch, "rms_norm", rms_norm),
+        (torch, "compile", _uncompiled),
+        (torch.utils, "swap_tensors", _swapped),
+        (torch.profiler, "profile", lambda **_: Profile(device)),
         (threading.Thread, "run", run),
         *([] if values else _launches_of_triton(device)),
     ]
@@ -63,6 +67,21 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(intercepted(device))
         yield device
+
+
+_swap = torch.utils.swap_tensors
+
+
+def _swapped(one: Tensor, other: Tensor) -> None:
+    """Swaps two tensors, unless they are the same memory: a module that is moved to where it is stays as it is."""
+    both = isinstance(one, CudaTensor) and isinstance(other, CudaTensor)
+    if not (both and one.inner.untyped_storage()._cdata == other.inner.untyped_storage()._cdata):
+        _swap(one, other)
+
+
+def _uncompiled(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+    """torch.compile for a device for which nothing can be compiled: the function itself."""
+    return function
 
 
 def _register_guard() -> None:
@@ -243,7 +262,7 @@ def _driver(device: Device) -> dict[str, Any]:
         device.log.append("wait for all")
         device.graphs.append(graph)
         recorder = Recorder() if device.memory == CPU else None
-        device.capture = Capture(recorder.run if recorder else _plain)
+        device.capture = Capture(recorder.run if recorder else run_now)
         try:
             yield
         finally:
@@ -261,6 +280,9 @@ def _driver(device: Device) -> dict[str, Any]:
         device.waits("the host waits for the device")
         device.log.append("wait for all")
 
+    def set_sync_debug_mode(mode: str) -> None:
+        device.reads_are_errors = mode == "error"
+
     own = classes["Stream"]()
     properties = SimpleNamespace(name="a fake device", total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
     return {
@@ -271,6 +293,7 @@ def _driver(device: Device) -> dict[str, Any]:
         "current_stream": lambda *_: own,
         "graph_pool_handle": lambda: (0, 1),
         "synchronize": synchronize,
+        "set_sync_debug_mode": set_sync_debug_mode,
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "_lazy_init": lambda: None,
@@ -278,6 +301,7 @@ def _driver(device: Device) -> dict[str, Any]:
         "current_device": lambda: 0,
         "mem_get_info": lambda *_: (MEMORY, MEMORY),
         "memory_reserved": lambda *_: 0,
+        "memory_allocated": lambda *_: 0,
         "empty_cache": lambda: None,
         "reset_peak_memory_stats": lambda *_: None,
         "max_memory_allocated": lambda *_: 0,
@@ -285,7 +309,3 @@ def _driver(device: Device) -> dict[str, Any]:
         "get_device_properties": lambda *_: properties,
         "get_device_capability": lambda *_: (9, 0),
     }
-
-
-def _plain(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs)

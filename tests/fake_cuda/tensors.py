@@ -7,6 +7,7 @@ refuses operands on different devices, and logs launches, copies and reads that 
 Knows neither models nor rounds.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -58,6 +59,8 @@ KEEPS_ZEROS = frozenset(
     )
 )
 """Operators whose results are zeros, or False, if all operands are zeros."""
+SOFTMAX = frozenset({ATEN._softmax.default, ATEN._log_softmax.default})
+"""Operators that turn halves to float32 by themselves on CUDA alone, if their third argument says so."""
 BY_INDEX = frozenset({ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default})
 
 
@@ -124,12 +127,22 @@ class Device:
     """Requests of the host in order: `replay`, `copy`, `event`, `wait`, `read`, ..."""
     launches: list[Launch] = field(default_factory=list)
     """Operators run directly, outside of captures."""
-    capture: "Capture | None" = None
-    """The capture that is in progress."""
+    _captures: threading.local = field(default_factory=threading.local)
+    reads_are_errors: bool = False
+    """Whether the host may wait only for events; see `torch.cuda.set_sync_debug_mode`."""
     graphs: list[Any] = field(default_factory=list)
     """All captured graphs."""
     replayed: list[Any] = field(default_factory=list)
     """Graphs in the order of their replays."""
+
+    @property
+    def capture(self) -> "Capture | None":
+        """The capture that is in progress in this thread; other threads may use the device meanwhile."""
+        return getattr(self._captures, "current", None)
+
+    @capture.setter
+    def capture(self, capture: "Capture | None") -> None:
+        self._captures.current = capture
 
     def counts(self) -> Counter[str]:
         """Number of requests by kind."""
@@ -155,8 +168,7 @@ class Device:
         to_host = asked is not None and not to_cuda
         self._check(func, given, to_host=to_host)
         if func in READS or (func in BY_INDEX and _by_mask(args)):
-            self.waits(f"{func} reads numbers back")
-            self.log.append("read")
+            self._read(func)
         from_host = any(not isinstance(tensor, CudaTensor) for tensor in given)
         if to_host or (from_host and func in (ATEN.copy_.default, ATEN._to_copy.default)):
             self.waits(f"{func} copies from or to the host")
@@ -173,12 +185,13 @@ class Device:
             self.note(func._schema.name.removeprefix("aten::"), given, list(_tensors(result)))
         if to_host:
             return result
-        wrapped = _wrapped(result, given)
-        name = func._schema.name
-        if name in ZEROS or (name in KEEPS_ZEROS and all(getattr(tensor, "is_zero", False) for tensor in given)):
-            for tensor in _tensors(wrapped):
-                tensor.is_zero = True
-        return wrapped
+        return _with_zeros(func, given, _wrapped(result, given))
+
+    def _read(self, func: Any) -> None:
+        self.waits(f"{func} reads numbers back")
+        if self.reads_are_errors:
+            raise CudaError(f"{func} makes the host wait for the device")
+        self.log.append("read")
 
     def waits(self, why: str) -> None:
         """Refuses what makes the host wait if a capture is in progress."""
@@ -190,9 +203,10 @@ class Device:
             return args[0]
         if self.memory.type == "meta" and kwargs.get("device") == CPU:
             return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        run = self.capture.record if self.capture else run_now
         if self.memory == CPU:
-            func, args, kwargs = _on_cpu(func, args, kwargs)
-        result = self.capture.record(func, args, kwargs) if self.capture else func(*args, **kwargs)
+            func, args, kwargs = _on_cpu(func, args, kwargs, run)
+        result = run(func, args, kwargs)
         if func is ATTENTION_ON_CPU:
             # The CUDA operator also returns the state of the dropout's random generator.
             return (*result, *torch.zeros(2, dtype=torch.int64))
@@ -204,7 +218,10 @@ class Device:
         non_blocking = kwargs.get("non_blocking") or (in_place and len(args) > 2 and args[2])
         to_device = isinstance(args[0], CudaTensor) if in_place else not isinstance(args[0], CudaTensor)
         # For a blocking copy to the device, the host waits for no earlier work.
-        self.log.append("copy" if non_blocking else "upload" if to_device else "read")
+        if non_blocking or to_device:
+            self.log.append("copy" if non_blocking else "upload")
+        else:
+            self._read(func)
 
     def _check(self, func: Any, given: Sequence[Tensor], *, to_host: bool) -> None:
         if to_host or func in (ATEN.copy_.default, ATEN._to_copy.default):
@@ -294,6 +311,15 @@ def _by_mask(args: Sequence[Any]) -> bool:
     return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
 
 
+def _with_zeros(func: Any, given: Sequence[Tensor], result: Any) -> Any:
+    """The result, in which tensors of zeros are marked."""
+    name = func._schema.name
+    if name in ZEROS or (name in KEEPS_ZEROS and all(getattr(tensor, "is_zero", False) for tensor in given)):
+        for tensor in _tensors(result):
+            tensor.is_zero = True  # type: ignore[attr-defined]  # the result's tensors are CudaTensors
+    return result
+
+
 def _wrapped(result: Any, given: Sequence[Tensor]) -> Any:
     """The result with tensors of the device; a tensor that was given, and written to, is returned itself."""
     own = {id(_inner(tensor)): tensor for tensor in given}
@@ -308,9 +334,19 @@ def _wrapped(result: Any, given: Sequence[Tensor]) -> Any:
         return wrap(result)
 
 
-def _on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """The operator, with its arguments, that computes on a CPU what a CUDA operator computes."""
-    if func is not ATEN._scaled_dot_product_efficient_attention.default:
-        return func, args, kwargs
-    query, key, value, mask, _, *rest = args
-    return ATTENTION_ON_CPU, (query, key, value, *rest), {"attn_mask": mask, **kwargs}
+def run_now(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Runs an operator at once."""
+    return func(*args, **kwargs)
+
+
+def _on_cpu(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Record
+) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """The operator, with its arguments, that computes on a CPU what a CUDA operator computes; `run` prepares them."""
+    if func is ATEN._scaled_dot_product_efficient_attention.default:
+        query, key, value, mask, _, *rest = args
+        return ATTENTION_ON_CPU, (query, key, value, *rest), {"attn_mask": mask, **kwargs}
+    if func in SOFTMAX and args[2]:
+        logits, dim, _ = args
+        return func, (run(ATEN._to_copy.default, (logits,), {"dtype": torch.float32}), dim, False), kwargs
+    return func, args, kwargs

@@ -1,0 +1,166 @@
+"""Estimate of the time of a round on a GPU, by part: operators counted on a fake device, times assumed costs.
+
+    python benchmarks/estimate.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64 --context 256
+
+Nothing is measured. The counts are exact for this code; all costs in `CARDS` and `Costs` are assumptions, of which the
+first is the optimistic and the second the pessimistic one. Times are of CUDA graphs, without the host.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from decoder.bench.sizes import Size, run_of
+from decoder.methods import METHODS
+from decoder.run.config import RunConfig
+from decoder.sampling.settings import Schedule
+from decoder.system.device import DTYPES
+from tests.fake_cuda.shapes import Made, engine_of, without_values
+from tests.fake_cuda.tensors import Launch
+
+CARDS = {"H100": 3.35e12, "H200": 4.8e12}
+"""Bytes per second of the card's memory, by its maker's figures."""
+PROCESSORS = 132
+"""Multiprocessors of both cards."""
+THREADS = 2048
+"""Threads that a multiprocessor runs at a time."""
+PARTS = ("products", "attention", "top-k", "other")
+KERNELS = {"sort": 4, "topk": 2, "argmax": 2, "scatter": 2, "index_copy": 2}
+"""Kernels of an operator that launches more than one, by torch's source."""
+ROUNDS = 4
+"""Rounds until all graphs are captured."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Assumed costs, in microseconds where not said otherwise."""
+
+    kernel: float
+    """Shortest time of a kernel within a graph, with the gap after it."""
+    product: float
+    """Shortest time of a matrix product."""
+    bandwidth: float
+    """Share of the card's bandwidth that kernels reach."""
+    keys: float
+    """Time in which a block of attention reads 64 keys and values."""
+    selection: float
+    """Time of one pass of a radix selection over at most 1024 numbers."""
+
+
+ASSUMED = (
+    Costs(kernel=1.5, product=2.6, bandwidth=0.88, keys=0.55, selection=0.16),
+    Costs(kernel=2.2, product=4.2, bandwidth=0.70, keys=1.1, selection=0.32),
+)
+
+
+def part(launch: Launch) -> str:
+    """The part of the table to which an operator belongs."""
+    if launch.name in {"mm", "addmm", "addmm_", "bmm"}:
+        return "products"
+    if "attention" in launch.name:
+        return "attention"
+    return "top-k" if launch.name in {"topk", "sort", "argmax", "max"} else "other"
+
+
+def microseconds(launch: Launch, costs: Costs, bytes_per_s: float) -> float:
+    """Estimated time of an operator."""
+    rate = costs.bandwidth * bytes_per_s / 1e6
+    shortest = costs.kernel * KERNELS.get(launch.name, 1)
+    read = sum(map(math.prod, launch.shapes)) * launch.dtypes[0].itemsize if launch.shapes else 0
+    match part(launch):
+        case "products":
+            return max(costs.product, (read + launch.result_bytes) / rate)
+        case "attention":
+            (_, heads, queries, _), keys = launch.shapes[0], launch.shapes[1][-2]
+            waves = math.ceil(heads * math.ceil(queries / 64) / PROCESSORS)
+            return waves * (costs.kernel + math.ceil(keys / 64) * costs.keys)
+        case "top-k" if launch.name == "topk":
+            size, rows = launch.shapes[0][-1], math.prod(launch.shapes[0][:-1])
+            threads = min(1024, 32 * math.ceil(size / 32))
+            waves = math.ceil(rows * threads / (PROCESSORS * THREADS))
+            passes = 4 * launch.dtypes[0].itemsize
+            return shortest + waves * passes * costs.selection * max(1, size / 1024)
+        case _ if launch.name in {"index_copy_", "index_put_", "embedding", "index_select"}:
+            return shortest  # few rows of a large tensor
+        case _:
+            return max(shortest, (read + launch.result_bytes) / rate)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Operators of one round."""
+
+    draft: Sequence[Launch]
+    verify: Sequence[Launch]
+
+
+def traced(arguments: argparse.Namespace) -> Trace:
+    """Operators of a round with the given shapes, tree and sampling, after all graphs are captured."""
+    size = Size(*arguments.tree)
+    sampling = RunConfig(
+        temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p, max_new_tokens=64
+    )
+    method, config = run_of(size, sampling)
+    prompt = [1] * arguments.context
+    with patch.object(torch, "rms_norm", _one_kernel), without_values(Made(size.depth, size.rows)) as device:
+        engine = engine_of(*arguments.shapes, DTYPES[arguments.dtype]).sampled(0, Schedule(config.sampling))
+        session = METHODS[method].open(engine, prompt, config)
+        session.prefill()
+        for _ in range(ROUNDS):
+            device.clear()
+            session.step(())
+        session.close()
+        # In a round, the next draft is queued behind the verification.
+        verify, draft = (graph.launches for graph in device.replayed)
+    return Trace(draft, [*verify, *device.launches])
+
+
+def _one_kernel(rows: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """In place of torch.rms_norm, which is one kernel on CUDA, but several operators in a torch without CUDA."""
+    return torch.layer_norm(rows, shape, weight, None, eps or 0.0)
+
+
+def page(trace: Trace) -> str:
+    """Table of operators, kernels and estimated times by part, in milliseconds."""
+    heading = f"{'':<18} {'operators':>9} {'kernels':>8}" + "".join(f" {name + ', ms':>13}" for name in CARDS)
+    rows = [
+        _row(f"{name}: {each}", [launch for launch in launches if part(launch) == each])
+        for name, launches in (("draft", trace.draft), ("verify", trace.verify))
+        for each in PARTS
+    ]
+    return "\n".join([heading, *rows, _row("round", [*trace.draft, *trace.verify])])
+
+
+def _row(name: str, launches: Sequence[Launch]) -> str:
+    kernels = sum(KERNELS.get(launch.name, 1) for launch in launches)
+    row = f"{name:<18} {len(launches):>9} {kernels:>8}"
+    for bytes_per_s in CARDS.values():
+        low, high = (sum(microseconds(each, costs, bytes_per_s) for each in launches) / 1000 for costs in ASSUMED)
+        row += f" {f'{low:.2f} to {high:.2f}':>13}"
+    return row
+
+
+def main(command_line: Sequence[str] | None = None) -> None:
+    """Prints the estimate."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
+    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--tree", type=lambda text: tuple(map(int, text.split("x"))), default=(8, 64))
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--top-k", type=int, default=0)
+    parser.add_argument("--top-p", type=float, default=1.0)
+    sys.stdout.write(f"{page(traced(parser.parse_args(command_line)))}\nestimates; nothing was measured\n")
+
+
+if __name__ == "__main__":
+    main()

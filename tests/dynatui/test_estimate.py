@@ -1,0 +1,57 @@
+"""Estimates of a round on a GPU: costs of single operators, and a traced round of small models."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from benchmarks import estimate
+from benchmarks.estimate import Costs, microseconds
+from tests.fake_cuda.tensors import Launch
+
+COSTS = Costs(kernel=2.0, product=4.0, bandwidth=0.5, keys=1.0, selection=0.25)
+BYTES_PER_S = 2e12
+"""Beside a share of 0.5, a million bytes a microsecond."""
+
+
+def took(name: str, *shapes: Sequence[int], result: int = 0, dtype: torch.dtype = torch.float16) -> float:
+    launch = Launch(name, [tuple(shape) for shape in shapes], [dtype] * len(shapes), [], result)
+    return microseconds(launch, COSTS, BYTES_PER_S)
+
+
+def test_a_product_takes_the_time_of_its_bytes_but_never_less_than_the_shortest_product() -> None:
+    assert took("mm", (50, 1000), (1000, 10000), result=10**6) == pytest.approx(0.1 + 20 + 1)
+    assert took("mm", (1, 10), (10, 10), result=20) == 4
+
+
+def test_a_small_operator_takes_its_kernels_and_a_large_one_its_bytes() -> None:
+    assert took("add", (64, 64), (64, 64), result=8192) == 2
+    assert took("sort", (64,), result=640) == 8
+    assert took("add", (1000, 1000), (1000, 1000), result=2 * 10**6) == pytest.approx(6)
+
+
+def test_writing_a_few_rows_of_a_large_store_does_not_take_the_time_of_the_store() -> None:
+    assert took("index_copy_", (10**4, 10**4), (1, 10**4), result=2 * 10**8) == 2
+
+
+def test_attention_takes_the_time_of_its_keys_once_for_each_wave_of_heads() -> None:
+    assert took("_scaled_dot_product_efficient_attention", (1, 32, 64, 80), (1, 32, 384, 80)) == 2 + 6
+    assert took("_scaled_dot_product_efficient_attention", (1, 133, 64, 80), (1, 133, 65, 80)) == 2 * (2 + 2)
+
+
+def test_a_selection_takes_more_passes_for_wider_numbers_and_more_waves_for_more_rows() -> None:
+    assert took("topk", (1, 1024)) == 4 + 8 * 0.25
+    assert took("topk", (1, 4096), dtype=torch.float64) == 4 + 32 * 0.25 * 4
+    assert took("topk", (265, 1024)) == 4 + 2 * 8 * 0.25
+
+
+def test_the_parts_of_a_traced_round_add_up_to_it(capsys: pytest.CaptureFixture[str]) -> None:
+    shape = "tests/fake_cuda/small-neox.json"
+    estimate.main(["--shapes", f"{shape}:{shape}", "--tree", "2x4", "--context", "8"])
+    *rows, total, last = capsys.readouterr().out.splitlines()[1:]
+    counts = [[int(word) for word in row.partition(": ")[2].split()[1:3]] for row in rows]
+    assert [sum(column) for column in zip(*counts, strict=True)] == [int(word) for word in total.split()[1:3]]
+    by_part = {row.partition("  ")[0]: each[0] for row, each in zip(rows, counts, strict=True)}
+    assert by_part["verify: attention"] == 1
+    assert by_part["draft: attention"] == 2
+    assert last == "estimates; nothing was measured"
