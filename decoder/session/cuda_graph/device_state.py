@@ -34,8 +34,8 @@ multiple of 2^-57. For trees of at most 32 levels this integer is exact, and the
 64 bits.
 """
 LEVELS = DEEPEST + 2
-BEFORE = FIRST_ROWS[-1]
-"""Maximum number of tokens at the end of a text that the draft model reads in one pass."""
+BEFORE = FIRST_ROWS
+"""Number of negative integers in `DeviceState.steps`."""
 LEAST = torch.finfo(torch.float64).min
 GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))
 
