@@ -65,9 +65,10 @@ def activity(scene: Scene) -> Row:
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
+    preparing: Row = ((f", {scene.preparing}", "dim"),) if scene.preparing else ()
     standstill = _standstill(scene)
     if standstill:
-        return standstill
+        return (*standstill, *preparing)
     if state.run is None:
         return ((f"loading: {state.under_way}, {scene.waited_s:.0f} s", "warn"),)
     if state.done:
@@ -75,7 +76,8 @@ def activity(scene: Scene) -> Row:
         if scene.following or last:
             return (("run ended" if scene.following else "replay ended", "good"),)
         return (("done", "good"), (", next prompt follows", "dim"))
-    return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
+    doing = "following" if scene.following else "replaying" if scene.replaying else "decoding"
+    return ((doing, "good"), *preparing)
 
 
 def _standstill(scene: Scene) -> Row:
