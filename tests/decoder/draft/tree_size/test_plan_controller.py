@@ -75,11 +75,11 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("level", [0.02, 0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("level", [0.02, 0.1, 0.5, 1.0, 1.5])
 @pytest.mark.parametrize("hit", [HOPELESS, 0.02])
 def test_where_guesses_fail_next_to_nothing_is_lost(hit: float, level: float) -> None:
     texts, world = Texts(), World(hit, level)
-    assert world.rate(texts.begin(), 256) > 0.93  # the first text also pays for learning the times
+    assert world.rate(texts.begin(), 256) > 0.94  # the first text also pays for learning the times
     assert world.rate(texts.begin(), 256) > 0.97
     assert world.rate(texts.begin(), 4096) > 0.98
 
@@ -181,7 +181,7 @@ def test_another_text_is_probed_as_early_as_the_first() -> None:
 
 
 def test_a_probe_whose_guesses_hold_is_followed_by_drafts() -> None:
-    texts = after(100, accepted=0)
+    texts = after(50, accepted=0)
     sizes = texts.begin()
     while sizes.choose(DEEPEST) is None:
         sizes.record_times(None, 0, 1, 1)

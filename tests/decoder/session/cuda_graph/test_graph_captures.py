@@ -120,37 +120,40 @@ def test_the_first_use_of_a_graph_is_by_plain_calls_and_without_idle_time_the_se
     tiny_models: TinyModels,
 ) -> None:
     pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    session = graph_session(pair, [1, 2, 3], 20, None)
+    session = graph_session(pair, [1, 2, 3], 20, Linear(3))
     session.prefill()
     slot = session._slot
+    assert (records(pair), slot.plain_runs) == (1, 0)  # a kind's first graph is captured at once, as a test of the kind
     with without_gradients():
-        slot.verification(8, 3)  # the first of its kind is captured at once, which shows that the kind is capturable
-        assert (records(pair), slot.plain_runs) == (1, 0)
-        slot.verification(64, 3)
-        assert (records(pair), slot.plain_runs) == (1, 1)
+        slot.verification(8, 3)
+        assert (records(pair), slot.plain_runs) == (2, 0)
         slot.verification(64, 3)
         assert (records(pair), slot.plain_runs) == (2, 1)
+        slot.verification(64, 3)
+        assert (records(pair), slot.plain_runs) == (3, 1)
         slot.verification(32, 3)
-        assert slot.capture_one(3) == "CUDA graphs: 3 of 3 captured"
+        assert slot.capture_one(3) == "CUDA graphs: 4 of 4 captured"
         slot.verification(32, 3)
-        assert (records(pair), slot.plain_runs) == (3, 2)
+        assert (records(pair), slot.plain_runs) == (4, 2)
         assert slot.capture_one(3) == ""
 
 
 def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(tiny_models: TinyModels) -> None:
     pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    match(pair, prompt, 12, DynaTree(n_max=2))
+    for rules in (None, DynaTree(n_max=2)):
+        match(pair, prompt, 12, rules)
     graph_slots(pair)._free.clear()
     session = graph_session(pair, prompt, 40, DynaTree())
     session.prefill()
+    session.step(())  # verifies two trees, perhaps of one size
     captured_in_rounds, captured_while_idle, finished = 0, 0, None
     while not finished:
+        while session.prepare():
+            captured_while_idle += 1
         before = records(pair)
         finished = session.step(()).finished
         captured_in_rounds += records(pair) - before
-        while session.prepare():
-            captured_while_idle += 1
     assert captured_in_rounds == 0
     assert captured_while_idle > 1
 

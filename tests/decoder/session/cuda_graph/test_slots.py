@@ -370,7 +370,7 @@ def test_device_work_between_rounds_counts_as_decode_time(monkeypatch: pytest.Mo
         def __init__(self) -> None:
             self.at_s = now[0]
 
-        def seconds_since(self, earlier: "DeviceMark") -> float:
+        def seconds_since(self, _: "DeviceMark") -> float:
             return 5.0
 
     class Slot:
