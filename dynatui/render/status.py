@@ -65,10 +65,9 @@ def activity(scene: Scene) -> Row:
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
-    preparing: Row = ((f", {scene.preparing}", "dim"),) if scene.preparing else ()
     standstill = _standstill(scene)
     if standstill:
-        return (*standstill, *preparing)
+        return standstill
     if state.run is None:
         return ((f"loading: {state.under_way}, {scene.waited_s:.0f} s", "warn"),)
     if state.done:
@@ -76,8 +75,7 @@ def activity(scene: Scene) -> Row:
         if scene.following or last:
             return (("run ended" if scene.following else "replay ended", "good"),)
         return (("done", "good"), (", next prompt follows", "dim"))
-    doing = "following" if scene.following else "replaying" if scene.replaying else "decoding"
-    return ((doing, "good"), *preparing)
+    return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
 
 
 def _standstill(scene: Scene) -> Row:
@@ -145,6 +143,8 @@ def _left_parts(scene: Scene) -> Iterator[_Part]:
     yield _Part(
         0 if _standstill(scene) or not sentence else 1, tuple(doing[:count] for count in range(len(doing), 0, -1))
     )
+    if scene.preparing:
+        yield _Part(3, (((scene.preparing, "dim"),),))
     if state.prompt:
         yield _Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),))
     if state.run is not None:
