@@ -66,18 +66,15 @@ class Size:
 
 
 def sizes(tokens: int) -> Iterator[Size]:
-    """Sizes of the CUDA graphs that method `auto` may need while a text grows to `tokens` tokens.
-
-    The draft is assumed to have read all but one of the text's tokens.
-    """
+    """Sizes of the CUDA graphs that method `auto` may need while a text grows to `tokens` tokens."""
     from decoder.draft.tree_size.plan import DEPTHS, SIZES  # noqa: PLC0415
     from decoder.methods.auto import Auto  # noqa: PLC0415 - slow, so after the options are checked
-    from decoder.session.cuda_graph.static_shapes import beam, slots  # noqa: PLC0415
+    from decoder.session.cuda_graph.static_shapes import beam, room, visible  # noqa: PLC0415
 
-    rule = Auto().rule()
+    rule, most = Auto().rule(), room(tokens)
     drafts = [("draft", depth, beam(rule, depth).rows) for depth in DEPTHS if depth <= rule.growth.deepest]
     for kind, size, rows in (*drafts, *(("verification", rows, rows - 1) for rows in (1, *SIZES))):
-        lengths = {slots(length + rows): length for length in range(tokens, PROMPT - 1, -1)}
+        lengths = {visible(length, rows, most): length for length in range(tokens, PROMPT - 1, -1)}
         yield from (Size(kind, size, read, length) for read, length in lengths.items())
 
 
@@ -94,10 +91,11 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
         slot.begin([1, 2], rule)
         for capture_size in sizes(tokens):
             before_s = slot.capturing_s
-            if capture_size.kind == "draft":
-                slot.drafting(beam(rule, capture_size.size), capture_size.length)
-            else:
-                slot.verification(capture_size.size, capture_size.length, int(rule.growth.deepest))
+            for _ in range(2):  # the first use of a graph is by plain calls
+                if capture_size.kind == "draft":
+                    slot.drafting(beam(rule, capture_size.size), capture_size.length)
+                else:
+                    slot.verification(capture_size.size, capture_size.length, int(rule.growth.deepest))
             captures.append(
                 Capture(capture_size.kind, capture_size.size, capture_size.slots, slot.capturing_s - before_s)
             )

@@ -52,6 +52,14 @@ class TokenTree:
     origins: list[Origin] | None = None
     """Origin of each node; None if all nodes except the root have the same origin."""
 
+    @classmethod
+    def of(cls, tokens: list[int], parents: list[int], logprobs: list[float]) -> "TokenTree":
+        """A tree of these nodes, the root included; see `TokenTree` for the fields."""
+        path_logprobs = logprobs[:1]
+        for parent, logprob in zip(parents[1:], logprobs[1:], strict=True):
+            path_logprobs.append(path_logprobs[parent] + logprob)
+        return cls(tokens, parents, logprobs, depths(parents), path_logprobs)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -168,7 +168,7 @@ def _events(
     turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else _ON_HOST)
     unopened, current = deque(methods), methods[0].name
     try:
-        awake, motion, idle = WarmThreads(pair.target.device), SlowMotion(steering), partial(_prepare, lanes)
+        awake, motion, idle = WarmThreads(pair.target.device), SlowMotion(steering), partial(_prepare, lanes, steering)
         begin = partial(_begun, engine, prompt_ids, config, unopened, lanes, steering)
         while unopened or not all(lane.ended for lane in lanes):
             current = unopened[0].name if unopened else current
@@ -177,6 +177,7 @@ def _events(
             if steering.stopped:
                 break
             yield from begin()
+            steering.preparing = ""
             turns = steering.turns
             require_knobs(turn.name for turn in turns[turns_seen:])
             furthest = max(lane.generated for lane in lanes)
@@ -290,9 +291,13 @@ def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
     return next((lane for lane in lanes if lane.name == steering.watched), lanes[0])
 
 
-def _prepare(lanes: Sequence[Lane]) -> bool:
-    """Lets one session do a part of its work in advance; returns whether any session had such work."""
-    return any(lane.session.prepare() for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
+def _prepare(lanes: Sequence[Lane], steering: Steering) -> bool:
+    """Lets one session do a part of its work in advance, and tells the screen; returns whether any session had such
+    work.
+    """
+    sessions = (lane.session for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
+    steering.preparing = next(filter(None, (session.prepare() for session in sessions)), "")
+    return bool(steering.preparing)
 
 
 def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:

@@ -77,9 +77,9 @@ class Session(Protocol):
 class Prepares(Protocol):
     """A session that can do work in advance."""
 
-    def prepare(self) -> bool:
-        """Called between two rounds. Does one piece of work that a later round needs; returns whether there was such
-        work.
+    def prepare(self) -> str:
+        """Called between two rounds. Does one piece of work that a later round needs; returns the progress in words, or
+        nothing if there was no such work.
         """
 
 

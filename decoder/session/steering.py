@@ -1,9 +1,9 @@
 """Steering of a run while it decodes: knobs, pause, single steps, speed and stop, shared by two threads.
 
 The screen's thread writes the user's commands; the engine's thread reads these commands at the start of a round and
-wherever a run can pause. In the other direction, the engine writes `stage` and the screen reads it. Each attribute is a
-single value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms. This module knows no
-models.
+wherever a run can pause. In the other direction, the engine writes `stage` and `preparing`, and the screen reads them.
+Each attribute is a single value that only one thread writes, so no lock is needed; a waiting thread polls every 20 ms.
+This module knows no models.
 """
 
 import math
@@ -84,6 +84,8 @@ class Steering:
         """Whether the run is to end after the round in progress."""
         self.pause: Pause | None = None
         """The current pause, or None. Each pause is a new object, so that steps in an earlier pause do not count."""
+        self.preparing = ""
+        """Progress of the work that the engine does in idle time, in words; empty if there is no such work."""
         self.stage: Stage | None = None
         """Stage at which the watched method is paused within a round; None while the method runs, and between
         rounds.

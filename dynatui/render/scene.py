@@ -105,6 +105,8 @@ class Scene:
     place: Place = field(default_factory=Place)
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
+    preparing: str = ""
+    """Progress of the engine's work in idle time, in words; empty if there is no such work."""
     stage: Stage | None = None
     """The stage of a round at which decoding is paused; None if decoding is not paused at a stage."""
     touring: bool = False

@@ -144,6 +144,8 @@ def _left_parts(scene: Scene) -> Iterator[_Part]:
     yield _Part(
         0 if _standstill(scene) or not sentence else 1, tuple(doing[:count] for count in range(len(doing), 0, -1))
     )
+    if scene.preparing:
+        yield _Part(3, (((scene.preparing, "dim"),),))
     if state.prompt:
         yield _Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),))
     if state.run is not None:

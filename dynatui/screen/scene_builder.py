@@ -65,6 +65,7 @@ class SceneBuilder:
             pending=editor.pending(viewpoint.newest) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
+            preparing=controls.preparing if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),

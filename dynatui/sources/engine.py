@@ -158,6 +158,11 @@ class EngineSource:
         return self._steering.stage
 
     @property
+    def preparing(self) -> str:
+        """Progress of the engine's work in idle time, in words; empty if there is no such work."""
+        return self._steering.preparing
+
+    @property
     def recorded(self) -> Path | None:
         """The file that events are written to; None while nothing is recorded."""
         return self._recorder.path if self._recorder else None

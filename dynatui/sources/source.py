@@ -52,6 +52,10 @@ class Controls(KnobControls, Protocol):
     def stage(self) -> Stage | None:
         """The stage of the round at which decoding is paused; None while decoding runs."""
 
+    @property
+    def preparing(self) -> str:
+        """Progress of the engine's work in idle time, in words; empty if there is no such work."""
+
     def watch(self, method: str) -> None:
         """Chooses the method to which steps and break conditions apply."""
 

@@ -17,7 +17,7 @@ FADED = 0.5
 """Factor on the weight of earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
 """Number of further rounds in which the best size is used without a new choice."""
-PROBE = Plan(1, 4)
+PROBE = Plan(DEPTHS[0], SIZES[0])
 PROBES = 2
 """Number of rounds in a probe; the result of the first round is known while the second round runs."""
 
@@ -48,7 +48,7 @@ class PlanController:
 
     def choose(self, deepest: int) -> Plan | None:
         """Chooses the size of the next round, with at most `deepest` levels; None for a round without a draft."""
-        plan = self._plan(deepest) if self.costs.known else PROBE
+        plan = self._plan(deepest) if self.costs.known else _probe(deepest)
         if plan is None:
             self._missed += 1
             self.credit.wait(1)
@@ -64,7 +64,7 @@ class PlanController:
             self._hits, self._plan_in_use = 0, None
         if self._probing:
             self._probing -= 1
-            return PROBE
+            return _probe(deepest)
         if not self.credit.may_draft:
             self._plan_in_use = None
             return None
@@ -109,3 +109,7 @@ class PlanController:
                 if net > worth and seconds <= limit_s:
                     best, worth = plan, net
         return best
+
+
+def _probe(deepest: int) -> Plan:
+    return Plan(min(PROBE.depth, deepest), PROBE.nodes)

@@ -34,8 +34,8 @@ multiple of 2^-57. For trees of at most 32 levels this integer is exact, and the
 64 bits.
 """
 LEVELS = DEEPEST + 2
-BEFORE = FIRST_ROWS[-1]
-"""Maximum number of tokens at the end of a text that the draft model reads in one pass."""
+BEFORE = FIRST_ROWS
+"""Number of negative integers in `DeviceState.steps`."""
 LEAST = torch.finfo(torch.float64).min
 GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))
 
@@ -130,6 +130,17 @@ class DeviceState:
         if rule:
             self.rule.turn(rule)
 
+    def withdraw(self, length: int, *, drafted: bool) -> None:
+        """Undoes a verification after a text of `length` tokens, if a draft follows; `drafted`: the verified tree had
+        nodes below the root.
+
+        Nothing else has to be restored. The host copies the rule again. All other values are behind the text's end, or
+        are overwritten by the next draft and verification before they are read.
+        """
+        self.length.fill_(length)
+        if drafted:
+            self.rounds.sub_(1)
+
     def saved(self) -> Callable[[], None]:
         """Saves the current state; returns a function that restores it."""
         pairs = [(tensor, tensor.clone()) for tensor in self._tensors()]
@@ -156,17 +167,20 @@ def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
     return path[1:count], tokens[count - 1]
 
 
+def drafted_nodes(report: NDArray[np.float64]) -> int:
+    """Number of nodes of the draft tree that is verified next, the root included."""
+    return int(np.count_nonzero(_lines(report)[LEVEL].view(np.int64)))
+
+
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
     """The draft tree that is verified next, read from a report; `root` is the token of the tree's root."""
-    lines = _lines(report)
+    lines, count = _lines(report), drafted_nodes(report)
     nodes = lines.view(np.int64)
-    count = int(np.count_nonzero(nodes[LEVEL]))
-    tree = TokenTree([root])
-    for parent, token, logprob in zip(
-        *nodes[[PARENT, TOKEN], 1:count].tolist(), lines[LOGPROB, 1:count].tolist(), strict=True
-    ):
-        tree.add(parent, token, logprob)
-    return tree
+    return TokenTree.of(
+        [root, *nodes[TOKEN, 1:count].tolist()],
+        [-1, *nodes[PARENT, 1:count].tolist()],
+        [0.0, *lines[LOGPROB, 1:count].tolist()],
+    )
 
 
 def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:

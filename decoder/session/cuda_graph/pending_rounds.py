@@ -1,7 +1,9 @@
 """Pending rounds of a session: work queued on the device, and results copied to the host.
 
-This module queues all work of a round, measures how long the work takes, and counts how often the host waits. It knows
-neither rules nor texts.
+This module queues all work of a round, measures how long the work takes, and counts how often the host waits. Work that
+is queued at the end of a round runs on the device while the session's clock is stopped; when the host has waited for
+this work, the clock is set to the time at which the device would have ended it if the clock had not been stopped. This
+module knows neither rules nor texts.
 """
 
 import time
@@ -17,17 +19,30 @@ from decoder.system.device import Mark
 
 
 class Clock:
-    """The host's clock of a round; it does not count pauses, and does not wait for the device."""
+    """Decode time of a text, on the host; the clock is stopped between rounds, and does not wait for the device."""
 
     def __init__(self) -> None:
-        self._start_s = time.perf_counter()
+        self._start_s = self._stopped_s = time.perf_counter()
+
+    def resume(self) -> float:
+        """Excludes the time since `stop`; returns the reading."""
+        self.leave_out(time.perf_counter() - self._stopped_s)
+        return self.seconds()
+
+    def stop(self) -> None:
+        """Stops the clock until `resume`."""
+        self._stopped_s = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
         """Excludes the last `seconds` from the measured time."""
         self._start_s += seconds
 
+    def advance_to(self, reading_s: float) -> None:
+        """Sets the clock to a reading if it shows less."""
+        self._start_s -= max(0.0, reading_s - self.seconds())
+
     def seconds(self) -> float:
-        """Time since the clock was made, in seconds, without excluded times."""
+        """Decode time in seconds, without excluded times."""
         return time.perf_counter() - self._start_s
 
 
@@ -37,6 +52,11 @@ class PendingRound:
 
     begun: Mark
     done: Mark
+    queued_s: float
+    """Reading of the session's clock when the work was queued, in seconds."""
+    as_graph: bool
+    """Whether the work takes as long as in later rounds; False if it ran by plain calls, before its graph was captured.
+    """
 
     @property
     def seconds(self) -> float:
@@ -49,36 +69,52 @@ class PendingRounds:
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
+        self.clock = Clock()
         self._slot = slot
+        self._queued: list[PendingRound] = []
+        """Work that was queued after the last report."""
+        self._reported: list[PendingRound] = []
+        """Work before the last report, until the host has waited for this report."""
+        self._device_s = 0.0
+        """Reading of the clock at which the device ended the last work that the host has waited for, in seconds."""
 
-    def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
+    def draft(self, shape: Shape, length: int, most: int | None = None) -> PendingRound:
         """Queues the draft of a tree after a text of at most `length` tokens; `most`, if given, limits the number of
         drafted nodes.
         """
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
-        return self._ask(lambda: self._slot.drafting(shape, length), clock)
+        return self._ask(lambda: self._slot.drafting(shape, length))
 
-    def verification(self, nodes: int, length: int, clock: Clock, deepest: int = 0) -> PendingRound:
+    def verification(self, nodes: int, length: int, deepest: int = 0) -> PendingRound:
         """Queues the verification of a tree of at most `nodes` nodes, in at most `deepest` levels below the root, after
         a text of at most `length` tokens.
         """
-        return self._ask(lambda: self._slot.verification(bucket(nodes), length, deepest), clock)
+        return self._ask(lambda: self._slot.verification(bucket(nodes), length, deepest))
 
     def report(self) -> Mark:
         """Queues a copy of the report after all queued work; the next verification overwrites the device's report."""
+        self._reported += self._queued
+        self._queued = []
         return self._slot.mailbox.send(self._slot.state.report)
 
     def wait(self, arrival: Mark) -> NDArray[np.float64]:
         """Waits for a report and all work before it; the returned array is valid until the next copy is queued."""
         self.waits += 1
-        return self._slot.mailbox.receive(arrival)
+        numbers = self._slot.mailbox.receive(arrival)
+        for pending in self._reported:
+            self._device_s = max(self._device_s, pending.queued_s) + pending.seconds
+        self._reported = []
+        self.clock.advance_to(self._device_s)
+        return numbers
 
-    def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> PendingRound:
+    def _ask(self, prepare: Callable[[], Callable[[], None]]) -> PendingRound:
         # A graph is captured only once per pair, so the time of a capture does not count as decode time.
-        before_s = self._slot.capturing_s
+        before_s, plain_runs = self._slot.capturing_s, self._slot.plain_runs
         work = prepare()
-        clock.leave_out(self._slot.capturing_s - before_s)
-        begun = self._slot.mark()
+        self.clock.leave_out(self._slot.capturing_s - before_s)
+        queued_s, begun = self.clock.seconds(), self._slot.mark()
         work()
-        return PendingRound(begun, self._slot.mark())
+        pending = PendingRound(begun, self._slot.mark(), queued_s, self._slot.plain_runs == plain_runs)
+        self._queued.append(pending)
+        return pending

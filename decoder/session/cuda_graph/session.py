@@ -1,12 +1,15 @@
 """A session whose rounds run on the device; the host waits for the device once per round.
 
 While the device verifies one tree, the next work is already queued: the draft of the next tree, or, in rounds without a
-draft, the next verification. If the user turns a knob, the current tree is drafted again. If the rules no longer fit
+draft, the next verification. After the wait for a verification and the next draft, the host reads only what decides
+whether the text goes on and how many rows the next verification has, and queues this verification at once. The host
+builds the tree, learns from the round, and reports the round to its caller while the device works. If the user turns a
+knob before the next round, this verification is undone and the tree is drafted again. If the rules no longer fit
 tensors of fixed shapes, a session driven by the host decodes the rest of the text.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +18,10 @@ from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
-from decoder.session.cuda_graph.device_state import drafted, drafted_under_noise, verified
-from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, PendingRounds
+from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, drafted_under_noise, verified
+from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
-from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
+from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, fits, shape
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
@@ -42,6 +45,12 @@ class _Draft:
     def most(self) -> int | None:
         """Maximum number of nodes below the root, if costs chose this number for the round; else None."""
         return self.plan.nodes - 1 if self.plan else None
+
+    def rows(self, nodes: int) -> int:
+        """Least number of rows of the verification of a tree of `nodes` nodes. If costs chose the size, it is this size
+        even for a smaller tree, so that few graphs are captured.
+        """
+        return self.plan.nodes if self.plan else nodes
 
 
 class GraphSession:
@@ -94,7 +103,8 @@ class GraphSession:
         """
         self._draft_s, self._draft_forwards = 0.0, 0
         """Seconds and number of forward passes of the drafts that no round's figures include yet."""
-        self._host_s = self._device_s = self._charged_s = 0.0
+        self._draft_as_graph = True
+        """Whether the last draft ran as a graph."""
         self._instead: Session | None = None
 
     @property
@@ -112,15 +122,17 @@ class GraphSession:
         """Reads the prompt without its last token, then drafts the first tree. Returns the seconds for the prompt; the
         seconds for the draft are part of the first round.
         """
+        self._pending.clock.resume()
         begun = self._slot.mark()
         self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
         self._follow()
         done = self._slot.mark()
         done.wait()
-        self._draft = self._next_draft(1)
+        self._draft = self._next_draft()
         if self._draft:
-            self._draft_again(self._draft, Clock())
+            self._draft_again(self._draft)
         self._pending.waits = 0
+        self._pending.clock.stop()
         return done.seconds_since(begun)
 
     @without_gradients()
@@ -128,14 +140,15 @@ class GraphSession:
         """Verifies and commits the current tree; queues the next draft or verification while the device verifies."""
         if self._instead:
             return self._instead.step(turns, at_stage)
-        self._slots.settle(self)
-        clock, owed_s = Clock(), self._draft_s
+        self._slots.settle(self._text)
+        clock = self._pending.clock
+        begun_s = clock.resume() - self._draft_s
         self._follow()
         turned = self._knobs.apply(turns) if self._knobs else []
         if self._knobs and turned:
             if not fits(self._knobs.rule):
                 return self._hand_over(turns, turned, at_stage)
-            self._turn(clock)
+            self._turn()
         outcome = Outcome(
             tree=self._tree,
             draft_s=self._draft_s,
@@ -144,27 +157,29 @@ class GraphSession:
             rules=self._knobs.rules if self._knobs else None,
             room=self._pair.context - len(self._text),
             turned_before=turned,
-            round_s=owed_s + clock.seconds(),
+            round_s=clock.seconds() - begun_s,
         )
         clock.leave_out(at_stage("drafted", outcome))
         plan = self._draft.plan if self._draft else None
-        owed_s -= self._launch(outcome, clock)
-        outcome.round_s = owed_s + clock.seconds()
+        as_graphs = self._launch(outcome)
+        begun_s += self._draft_s
+        outcome.round_s = clock.seconds() - begun_s
         clock.leave_out(at_stage("verified", outcome))
         outcome.turned_after = learnt(self._knobs, outcome)
         if outcome.finished:
-            owed_s += self._draft_s
+            begun_s -= self._draft_s
             self._charge_draft(outcome)
             self.close()
-        outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
-        if self._sizes and not turned:
+        outcome.round_s = clock.seconds() - begun_s
+        if self._sizes and as_graphs and not turned:
             self._sizes.record_times(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+        clock.stop()
         return outcome
 
     @without_gradients()
-    def prepare(self) -> bool:
-        """Captures one CUDA graph that the growing text will need; returns whether such a graph was missing."""
-        return self._has_slot and self._slot.capture_ahead(min(len(self._text) + AHEAD, self._longest))
+    def prepare(self) -> str:
+        """Captures one CUDA graph that the growing text will need; see `Prepares`."""
+        return self._slot.capture_one(min(len(self._text) + AHEAD, self._longest)) if self._has_slot else ""
 
     def close(self) -> None:
         """Releases the slot for another text."""
@@ -183,65 +198,78 @@ class GraphSession:
             self._followed = self._sampling.turns
         self._slot.verifier = device_verifier(self._sampling, end)
 
-    def _turn(self, clock: Clock) -> None:
+    def _turn(self) -> None:
         """Copies the knobs' new values to the device; a tree that was drafted with the old values is drafted again."""
         if self._knobs:
             self._slot.state.rule.turn(self._knobs.rule)
         if self._draft:
-            self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft(1)
+            if self._verification:
+                self._slot.state.withdraw(len(self._text), drafted=self._draft.rows(len(self._tree)) > 1)
+                self._verification = None
+            self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft()
             if self._draft:
-                self._draft_again(self._draft, clock)
+                self._draft_again(self._draft)
 
-    def _next_draft(self, lacking: int) -> _Draft | None:
-        """The next draft, or None for a round without a draft. The draft model has at most `lacking` + 1 tokens to
-        read.
-        """
+    def _next_draft(self) -> _Draft | None:
+        """The next draft, or None for a round without a draft."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
-        first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
         read = drafted if self._sampling.greedy_from(len(self._text)) else drafted_under_noise
         if self._sizes is None:
-            return _Draft(replace(shape(rule), first=first), None, read)
+            return _Draft(shape(rule), None, read)
         if self._observation:
             self._sizes.learn(*self._observation)
             self._observation = None
         plan = self._sizes.choose(int(rule.growth.deepest))
-        return _Draft(replace(beam(rule, plan.depth), first=first), plan, read) if plan else None
+        return _Draft(beam(rule, plan.depth), plan, read) if plan else None
 
-    def _draft_again(self, draft: _Draft, clock: Clock) -> None:
+    def _draft_again(self, draft: _Draft) -> None:
         """Drafts the next tree and waits for it."""
-        pending = self._pending.draft(draft.shape, len(self._text), clock, draft.most)
+        pending = self._pending.draft(draft.shape, len(self._text), draft.most)
         self._tree = draft.read(self._pending.wait(self._pending.report()), self._text[-1])
         self._read = len(self._text)
         self._draft_s += pending.seconds
+        self._draft_as_graph = pending.as_graph
         self._draft_forwards += draft.shape.deepest
 
-    def _launch(self, outcome: Outcome, clock: Clock) -> float:
-        """Verifies and commits the tree, queues the next work and waits once; returns the seconds of the next draft."""
+    def _launch(self, outcome: Outcome) -> bool:
+        """Verifies and commits the tree, queues the next draft, waits once, and queues the next verification; returns
+        whether draft and verification of the tree ran as graphs.
+        """
         tree, draft = outcome.tree, self._draft
-        deepest = int(self._knobs.rule.growth.deepest) if self._knobs else 0
-        pending = self._verification or self._pending.verification(len(tree), len(self._text), clock, deepest)
+        rows, deepest = (
+            draft.rows(len(tree)) if draft else 1,
+            int(self._knobs.rule.growth.deepest) if self._knobs else 0,
+        )
+        pending = self._verification or self._pending.verification(rows, len(self._text), deepest)
         length = len(self._text) + max(tree.depths) + 1
-        follows, ahead, goes_on = None, None, len(self._text) + 1 < self._longest
+        follows, drafting, ahead, caught_up, goes_on = None, None, None, False, len(self._text) + 1 < self._longest
         if goes_on:
-            follows = self._next_draft(1 if draft else length - 1 - self._read)
+            follows = self._next_draft()
         if follows:
-            if not draft and length - self._read > FIRST_ROWS[-1]:
-                self._slot.catch_up(self._text, self._read)
-            ahead = self._pending.draft(follows.shape, length, clock, follows.most)
+            caught_up = not draft and length - self._read > FIRST_ROWS
+            if caught_up:
+                self._slot.catch_up(self._read, len(self._text))
+            drafting = self._pending.draft(follows.shape, length, follows.most)
         # Draft and verification write different parts of the report, so one copy to the host has both results.
         arrival = self._pending.report()
         if goes_on and not follows:
-            ahead = self._pending.verification(1, length, clock)
-            self._slots.ahead = self, ahead.done
+            ahead = self._pending.verification(1, length)
         report = self._pending.wait(arrival)
         outcome.accepted, bonus = verified(report)
-        outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         outcome.committed, outcome.finished = self._limit.cut(
             [*(tree.tokens[node] for node in outcome.accepted), bonus]
         )
         self._text.extend(outcome.committed)
+        if follows and not outcome.finished:
+            self._slot.verifier = device_verifier(self._sampling, len(self._text))
+            ahead = self._pending.verification(follows.rows(drafted_nodes(report)), len(self._text), deepest)
+        self._verification = ahead
+        # The host's work below overlaps with the next verification.
+        if ahead:
+            self._slots.ahead = self._text, ahead.done
+        outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         if draft:
             # The draft model has not read the bonus token, and if the last accepted node is a leaf, it has not read
             # that node either.
@@ -249,11 +277,11 @@ class GraphSession:
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self._text)
-        self._tree = follows.read(report, bonus) if follows else TokenTree([bonus])
-        self._draft, self._verification = follows, None if follows else ahead
-        self._draft_s = ahead.seconds if follows and ahead else 0.0
-        self._draft_forwards = follows.shape.deepest if follows else 0
-        return self._draft_s
+        self._draft, self._tree = follows, follows.read(report, bonus) if follows else TokenTree([bonus])
+        as_graphs = pending.as_graph and self._draft_as_graph
+        self._draft_s, self._draft_as_graph = (drafting.seconds, drafting.as_graph) if drafting else (0.0, True)
+        self._draft_forwards = follows.shape.deepest + caught_up if follows else 0
+        return as_graphs
 
     def _charge_draft(self, outcome: Outcome) -> None:
         """Counts all drafts that no round includes yet as part of this round, with their time and forward passes, even
@@ -262,18 +290,6 @@ class GraphSession:
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
-
-    def _charge(self, host_s: float, device_s: float) -> float:
-        """Duration of the round, in seconds. As long as each round queues the next round's verification, the host times
-        and the device times of these rounds are summed separately, and the larger sum counts.
-        """
-        self._host_s += host_s
-        self._device_s += device_s
-        before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
-        charged_s = self._charged_s - before_s
-        if self._verification is None:
-            self._host_s = self._device_s = self._charged_s = 0.0
-        return charged_s
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
         """Opens a session driven by the host for the rest of the text, lets it read the whole text so far, and decodes

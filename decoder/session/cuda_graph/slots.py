@@ -2,7 +2,9 @@
 the graphs that use this memory.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
-Methods that decode at the same time need a slot each; all slots share the models' weights.
+Methods that decode at the same time need a slot each; all slots share the models' weights. A capture takes as long as
+several rounds. So the first time that a text needs a graph, the same work runs by plain calls. The graph is captured in
+idle time or, if there is none, when it is needed again.
 """
 
 import time
@@ -21,7 +23,16 @@ from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.operators import PLAIN, Operators
-from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
+from decoder.session.cuda_graph.static_shapes import (
+    DEEPEST,
+    MOST_NODES,
+    MOST_ROWS,
+    Shape,
+    levels,
+    padded,
+    room,
+    visible,
+)
 from decoder.session.cuda_graph.verify import verify
 from decoder.system.device import Graphs, Mailbox, Mark, without_gradients
 from decoder.tree_rules import TreeRule
@@ -37,6 +48,17 @@ AHEAD = 64
 current text.
 """
 Work = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class _Repeatable:
+    """Work that a graph can repeat."""
+
+    kind: Hashable
+    """Equal for all work that is capturable for the same reason."""
+    key: tuple[object, ...]
+    """Equal for all work that the same graph repeats."""
+    run: Work
 
 
 class GraphSlot:
@@ -61,6 +83,8 @@ class GraphSlot:
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
+        self._room = min(target.store.shape[3] - padded(MOST_NODES), draft.store.shape[3] - padded(MOST_ROWS)) - BEYOND
+        """Number of cache slots for a text."""
         self.verifier: DeviceVerifier = GreedyVerifier()
         """Verifier for all work that is queued later; it also estimates the probabilities that the growth of draft
         trees uses.
@@ -68,7 +92,11 @@ class GraphSlot:
         self._graphs = graphs
         self._operators = operators
         self._capturable = capturable
+        self.plain_runs = 0
+        """How many times work ran by plain calls since its graph was not captured yet."""
         self._captured: dict[tuple[object, ...], Work] = {}
+        self._wanted: dict[tuple[object, ...], _Repeatable] = {}
+        """Work that has run by plain calls, and whose graph is to be captured."""
         self._layouts: dict[Shape, Layout] = {}
         self._in_use: dict[Shape | tuple[int, int], None] = {}
         """Shapes of drafts, and numbers of rows and levels of verifications, that this text has used so far, in the
@@ -83,9 +111,8 @@ class GraphSlot:
         self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool, operators: Operators = PLAIN
     ) -> bool:
         """Whether the slot belongs to these models and operators, and has room for a text of `longest` tokens."""
-        rooms = self.target.store.shape[3] - MOST_NODES, self.draft.store.shape[3] - MOST_ROWS
         alike = (self.target.forward, self.draft.forward) == models and self._operators is operators
-        return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
+        return alike and graphs == (self._graphs is not None) and self._room - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """Reads a new text without its last token."""
@@ -94,70 +121,87 @@ class GraphSlot:
         for side in (self.target, self.draft) if rule else (self.target,):
             # Rows of an earlier text may contain infinite values, which break masked attention.
             side.store.zero_()
-            _read_all(side, text[:-1])
+            _read_all(side, self.state, 0, len(text) - 1)
 
-    def catch_up(self, text: Sequence[int], start: int) -> None:
-        """Lets the draft model read the text, starting at position `start`. This is needed before a draft if more
-        tokens are unread than the draft's first pass can read.
+    def catch_up(self, start: int, end: int) -> None:
+        """Lets the draft model read the text from position `start` to `end`, exclusive. This is needed before a draft
+        if more tokens are unread than the draft's first pass reads. The host does not wait for the device.
         """
-        _read_all(self.draft, text, start)
+        _read_all(self.draft, self.state, start, end)
 
     def drafting(self, shape: Shape, length: int) -> Work:
         """A function that drafts a tree after a text of at most `length` tokens and writes it to the report."""
-        visible = slots(length + shape.rows)
         self._in_use[shape] = None
-        if shape not in self._layouts:
-            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
-        layout, verifier = self._layouts[shape], self.verifier
-        return self._repeatable(
-            ("draft", shape.widest == 1, verifier),
-            (shape, visible, verifier),
-            lambda: grow(self.draft, self.state, layout, visible, verifier, self._operators),
-        )
+        return self._repeated(self._draft_of(shape, length))
 
     def verification(self, nodes: int, length: int, deepest: int) -> Work:
         """A function that verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after
         a text of at most `length` tokens.
         """
-        visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
-        verifier, below = self.verifier, levels(nodes, deepest)
-        self._in_use[nodes, below] = None
-        return self._repeatable(
-            ("verification", nodes == 1, verifier),
-            (nodes, visible, below, verifier),
-            lambda: verify(self.target, draft, self.state, nodes, below, visible, verifier.choose, self._operators),
+        size = nodes, levels(nodes, deepest)
+        self._in_use[size] = None
+        return self._repeated(self._verification_of(*size, length))
+
+    def capture_one(self, length: int) -> str:
+        """Captures one CUDA graph, if any graph is missing for this text at `length` tokens, or was needed before;
+        returns how many graphs there are, in words, or nothing if no graph was missing.
+        """
+        if self._graphs is None:
+            return ""
+        sizes = (
+            self._draft_of(size, length) if isinstance(size, Shape) else self._verification_of(*size, length)
+            for size in self._in_use
+        )
+        missing = self._wanted | {work.key: work for work in sizes if work.key not in self._captured}
+        if not missing:
+            return ""
+        self._capture(next(iter(missing.values())))
+        return f"CUDA graphs: {len(self._captured)} of {len(self._captured) + len(missing) - 1} captured"
+
+    def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
+        attended = visible(length, shape.rows, self._room)
+        if shape not in self._layouts:
+            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
+        layout, verifier = self._layouts[shape], self.verifier
+        return _Repeatable(
+            ("draft", shape.widest == 1, verifier),
+            (shape, attended, verifier),
+            lambda: grow(self.draft, self.state, layout, attended, verifier, self._operators),
         )
 
-    def capture_ahead(self, length: int) -> bool:
-        """Captures one CUDA graph for this text at `length` tokens, if any graph is missing; returns whether a graph
-        was missing.
-        """
-        before = len(self._captured)
-        for size in list(self._in_use):
-            if isinstance(size, Shape):
-                self.drafting(size, length)
-            else:
-                nodes, deepest = size
-                self.verification(nodes, length, deepest)
-            if len(self._captured) > before:
-                return True
-        return False
+    def _verification_of(self, nodes: int, deepest: int, length: int) -> _Repeatable:
+        attended, draft = visible(length, nodes - 1, self._room), self.draft if nodes > 1 else None
+        verifier = self.verifier
+        return _Repeatable(
+            ("verification", nodes == 1, verifier),
+            (nodes, attended, deepest, verifier),
+            lambda: verify(self.target, draft, self.state, nodes, deepest, attended, verifier.choose, self._operators),
+        )
 
-    def _repeatable(self, kind: Hashable, key: tuple[object, ...], work: Work) -> Work:
+    def _repeated(self, work: _Repeatable) -> Work:
         if self._graphs is None:
-            return work
-        if key not in self._captured:
-            # The time of the capture does not count as decode time, but the time of work that is already queued does.
-            # So this work must end before the capture is timed.
-            self.mark().wait()
-            started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
-            if kind not in self._capturable:
-                tried(work, undo, device)
-                self._capturable.add(kind)
-            self._captured[key] = captured(self._graphs, work, undo)
-            self.mark().wait()
-            self.capturing_s += time.perf_counter() - started
-        return self._captured[key]
+            return work.run
+        if work.key not in self._captured:
+            if work.key not in self._wanted and work.kind in self._capturable:
+                self._wanted[work.key] = work
+                self.plain_runs += 1
+                return work.run
+            self._capture(work)
+        return self._captured[work.key]
+
+    def _capture(self, work: _Repeatable) -> None:
+        assert self._graphs is not None, "only slots with graphs capture"  # noqa: S101 - a programmer's mistake
+        # The time of the capture does not count as decode time, but the time of work that is already queued does. So
+        # this work must end before the capture is timed.
+        self.mark().wait()
+        started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
+        if work.kind not in self._capturable:
+            tried(work.run, undo, device)
+            self._capturable.add(work.kind)
+        self._captured[work.key] = captured(self._graphs, work.run, undo)
+        self._wanted.pop(work.key, None)
+        self.mark().wait()
+        self.capturing_s += time.perf_counter() - started
 
     def _undo(self) -> Work:
         """A function that restores the current contents of the device state and of the draft's store, after some work
@@ -203,22 +247,24 @@ def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D
         return forward.new_store(capacity)
 
 
-def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
-    """Reads tokens of a text, starting at position `first`; returns the logits after each token."""
+def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
+    """Reads the first tokens of a text; returns the logits after each token."""
     ids = torch.tensor(tokens, device=side.store.device)
-    places = torch.arange(first, first + len(ids), device=ids.device)
-    return side.logits(ids, places, places, causal_bias(side.store, len(ids), first))
+    places = torch.arange(len(ids), device=ids.device)
+    return side.logits(ids, places, places, causal_bias(side.store, len(ids), 0))
 
 
-def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
-    for first in range(start, len(text), CHUNK):
-        read(side, text[first : first + CHUNK], first)
+def _read_all(side: Side, state: DeviceState, start: int, end: int) -> None:
+    for first in range(start, end, CHUNK):
+        places = state.steps(first, min(first + CHUNK, end))
+        tokens = state.text[first : first + len(places)]
+        side.logits(tokens, places, places, causal_bias(side.store, len(places), first))
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
     """Causal attention bias of `rows` tokens of a text, starting at position `first`."""
-    visible = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
-    return visibility(torch.tensor(first, device=store.device), visible, slots(first + rows), store.dtype)
+    causal = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
+    return visibility(torch.full((), first, device=store.device), causal, padded(first + rows), store.dtype)
 
 
 @dataclass
@@ -234,8 +280,8 @@ class GraphSlots:
     refused: str | None = None
     """Reason why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """The session that has already queued work for its next round, and the mark at the end of this work; None if no
-    session has queued such work.
+    """The text whose session has already queued work for its next round, and the mark at the end of this work; None if
+    no session has queued such work.
     """
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
@@ -254,19 +300,18 @@ class GraphSlots:
         ]
         if self._free:
             return self._free.pop()
-        room = longest + DEEPEST + 1
         target, draft = (
-            Side(forward, new_store(forward, slots(room + rows) + BEYOND), pair.vocabulary, pair.context)
+            Side(forward, new_store(forward, room(longest) + padded(rows) + BEYOND), pair.vocabulary, pair.context)
             for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
         )
         graphs = self._shared(pair.target.device) if self.graphs else None
         return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()), self.operators)
 
-    def settle(self, session: object) -> None:
-        """Waits for work that another session has already queued for its next round, so that this work does not distort
-        timings.
+    def settle(self, text: object) -> None:
+        """Waits for work that another text's session has already queued for its next round, so that this work does not
+        distort timings.
         """
-        if self.ahead and self.ahead[0] is not session:
+        if self.ahead and self.ahead[0] is not text:
             self.ahead[1].wait()
             self.ahead = None
 

@@ -1,15 +1,16 @@
 """Tensor sizes of drafts and verifications under a growth rule. The parts of the rule that do not affect sizes are
 values in device tensors.
 
-This module knows neither tensors nor models. The fixed width of a level is enough for all nodes that get children:
-these nodes have path probabilities of at least `stop`, and the path probabilities of a level sum to at most 1, so there
-are at most 1 / `stop` such nodes.
+Sizes are coarse, so that few CUDA graphs are captured. The fixed width of a level is enough for all nodes that get
+children: these nodes have path probabilities of at least `stop`, and the path probabilities of a level sum to at most
+1, so there are at most 1 / `stop` such nodes. This module knows neither tensors nor models.
 """
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.forward.windows import SLIDING, Windows
@@ -17,8 +18,10 @@ from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
 """Maximum number of rows of one draft."""
-BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
-"""Possible numbers of rows of a verification; the last number is enough for 256 drafted nodes and their root."""
+BUCKETS = (1, 8, 32, 64, 128, 264)
+"""Possible numbers of rows of a verification; the last number is enough for 256 drafted nodes and their root. Fewer
+than 8 rows would not be faster: a GPU multiplies at least 8 rows at once, and in small verifications most time goes
+into reading the weights."""
 MOST_NODES = BUCKETS[-1]
 """Maximum number of nodes of a tree, including its root."""
 DEEPEST = 32
@@ -28,9 +31,16 @@ without rounding.
 """
 SLACK = 1e-4
 """The path probabilities of a level may sum to 1 + SLACK, due to float32 rounding."""
-FIRST_ROWS = (2, 16, 64, 256)
-"""Possible numbers of rows of a draft's first pass. This pass reads the tokens that the draft model has not read yet:
-one or two tokens, or more after rounds without a draft."""
+FIRST_ROWS = 2
+"""Number of rows of a draft's first pass, which reads the text's last tokens. After rounds without a draft, the draft
+model reads the tokens before them in a pass of its own."""
+SHORTEST = 256
+"""Number of cache slots for the shortest texts."""
+ROUNDED = 512
+"""The number of cache slots for a text is a multiple of this number."""
+GRAIN = 64
+"""Numbers of rows and slots are rounded up to a multiple of this number, since attention kernels read keys in blocks of
+at most 64."""
 BEAM = 16
 """Number of nodes of a level that get children if costs decide the size of each round's tree."""
 MOST_USUAL = SIZES[-1]
@@ -58,7 +68,8 @@ class Shape:
     """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
     breadth-first order.
     """
-    first: int = FIRST_ROWS[0]
+    first: ClassVar[int] = FIRST_ROWS
+    """Number of rows of the first pass."""
     even: bool = False
     """Whether all nodes with children have the same number of children."""
 
@@ -121,11 +132,6 @@ def uncaptured(windows: Windows) -> str:
     return SHORT if any(size <= DEEPEST for size in windows.sizes.values()) else ""
 
 
-def first_rows(lacking: int) -> int:
-    """Number of rows of a draft's first pass if the draft model has not read the last `lacking` tokens."""
-    return next(size for size in FIRST_ROWS if size >= lacking)
-
-
 def bucket(nodes: int) -> int:
     """Number of rows of the verification of `nodes` nodes, from `BUCKETS`."""
     return next(size for size in BUCKETS if size >= nodes)
@@ -136,14 +142,32 @@ def levels(nodes: int, deepest: int) -> int:
     return min(deepest, nodes - 1)
 
 
-def slots(rows: int) -> int:
-    """Number of cache slots that attention reads if `rows` slots are in use: `rows` rounded up to 256, 384, 512, 768,
-    1024, ...
+def slots(length: int) -> int:
+    """Number of cache slots that attention reads for a text of at most `length` tokens: a power of two from `SHORTEST`.
+
+    Each further number would need as many graphs as the text has sizes of rounds. The price of the coarse numbers is
+    attention to empty slots: in each layer, about 0.6 microseconds per 64 slots.
     """
-    size = 256
-    while size < rows:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
-    return size
+    return max(SHORTEST, 1 << (length - 1).bit_length())
+
+
+def padded(rows: int) -> int:
+    """A number of rows or slots, rounded up to a multiple of `GRAIN`."""
+    return -(-rows // GRAIN) * GRAIN
+
+
+def room(longest: int) -> int:
+    """Number of cache slots for a text of up to `longest` tokens. It is rounded up, so that a slightly longer text fits
+    into the same memory, and can use the graphs that were captured for it.
+    """
+    return -(-(longest + DEEPEST + 1) // ROUNDED) * ROUNDED
+
+
+def visible(length: int, rows: int, most: int) -> int:
+    """Number of cache slots that attention reads for a text of at most `length` tokens and `rows` rows after it, if the
+    cache has room for a text of `most` tokens.
+    """
+    return min(slots(length), most) + padded(rows)
 
 
 @dataclass(frozen=True)

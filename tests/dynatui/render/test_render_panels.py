@@ -260,6 +260,7 @@ def test_a_method_without_knobs_says_so() -> None:
         (Scene(state_of([Loading("importing torch")])), "loading: importing torch, 0 s"),
         (running(), "decoding"),
         (replace(running(), paused=True), "PAUSED"),
+        (replace(running(), preparing="CUDA graphs: 3 of 14 captured"), "decoding  CUDA graphs: 3 of 14 captured"),
         (replace(running(), frozen=True), "FROZEN"),
         (replace(running(), replaying=True), "replaying"),
         (replace(running(), recording=True), "● REC"),

@@ -75,7 +75,7 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("level", [0.02, 0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("level", [0.02, 0.1, 0.5, 1.0, 1.5])
 @pytest.mark.parametrize("hit", [HOPELESS, 0.02])
 def test_where_guesses_fail_next_to_nothing_is_lost(hit: float, level: float) -> None:
     texts, world = Texts(), World(hit, level)
@@ -181,13 +181,13 @@ def test_another_text_is_probed_as_early_as_the_first() -> None:
 
 
 def test_a_probe_whose_guesses_hold_is_followed_by_drafts() -> None:
-    texts = after(100, accepted=0)
+    texts = after(50, accepted=0)
     sizes = texts.begin()
     while sizes.choose(DEEPEST) is None:
         sizes.record_times(None, 0, 1, 1)
     assert sizes.choose(DEEPEST) == PROBE
     for _ in range(PROBES):
-        sizes.learn(PROBE, [1])
+        sizes.learn(PROBE, [1, 2])
     assert all(sizes.choose(DEEPEST) for _ in range(5))
 
 
@@ -261,6 +261,10 @@ def test_a_plain_round_costs_what_the_device_took_though_nobody_waited_for_it() 
 
 def test_a_chain_costs_its_levels_and_the_next_size_of_a_verification() -> None:
     costs = PlanCosts()
-    costs.learn(Plan(1, 2), 0.1, 1.0, 1.2)
-    costs.learn(Plan(2, 4), 0.2, 1.5, 1.8)
-    assert list(itertools.islice(costs.chains_s(), 3)) == pytest.approx([1.2, 1.8, 1.9])
+    costs.learn(Plan(2, 8), 0.2, 1.0, 1.3)
+    costs.learn(Plan(8, 64), 0.8, 1.5, 2.4)
+    assert list(itertools.islice(costs.chains_s(), 6, 8)) == pytest.approx([0.7 + 1.0 + 0.1, 0.8 + 1.5 + 0.1])
+
+
+def test_a_probe_is_no_deeper_than_the_rules_allow() -> None:
+    assert Texts().begin().choose(1) == Plan(1, PROBE.nodes)

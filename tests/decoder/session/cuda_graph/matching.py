@@ -109,8 +109,10 @@ def match(
     device.prefill()
     found: list[Outcome] = []
     turned: tuple[Turn, ...] = ()
+    ahead: tuple[float, float] | None = None
     while not found or not found[-1].finished:
-        turned += tuple(Turn(name, value) for name, value in (turns or {}).get(len(found), ()))
+        new = tuple(Turn(name, value) for name, value in (turns or {}).get(len(found), ()))
+        turned += new
         for sampling in (sampled or {}).get(len(found), ()):
             engine.sampling.turn(len(host.text) + _ON_DEVICE, sampling)
         expected, outcome = host.step(turned), device.step(turned)
@@ -119,7 +121,7 @@ def match(
             _finish(device, outcome)
             break
         check(outcome, expected)
-        _check_knobs(device)
+        ahead = _checked_knobs(device, None if new else ahead)
         found.append(outcome)
     assert device.text == host.text
     return found
@@ -137,12 +139,20 @@ def _finish(session: Session, outcome: Outcome) -> None:
         outcome = session.step(())
 
 
-def _check_knobs(session: GraphSession) -> None:
-    """Checks that history has set the knobs on the device bit for bit as on the host."""
+def _checked_knobs(session: GraphSession, ahead: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Checks that history has set the knobs on the device bit for bit as on the host. If the next verification has run
+    already, the device's knobs are returned, and have to be given as `ahead` after the next round.
+    """
     rules = session._knobs.rules if session._knobs else None
-    if isinstance(rules, AdaptiveTree) and not session._instead:
-        growth = session._slot.state.rule.growth
-        assert (float(growth.d0), float(growth.tau_h)) == (rules.d0, rules.tau_h)
+    if session._instead or not isinstance(rules, AdaptiveTree):
+        return None
+    growth = session._slot.state.rule.growth
+    expected, on_device = (rules.d0, rules.tau_h), (float(growth.d0), float(growth.tau_h))
+    assert ahead in (None, expected)
+    if session._verification:
+        return on_device
+    assert on_device == expected
+    return None
 
 
 def check(outcome: Outcome, expected: Outcome) -> None:

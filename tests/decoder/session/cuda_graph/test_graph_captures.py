@@ -21,7 +21,8 @@ from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.slots import AHEAD, captured
 from decoder.session.cuda_graph.static_shapes import levels
 from decoder.session.host import HostSession
-from decoder.system.device import Graphs
+from decoder.session.steering import Steering
+from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules
 from decoder.verify.greedy import GreedyVerifier
 from tests.decoder.makers import TinyModels, graph_slots, host_session
@@ -111,6 +112,64 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     assert log == ["wait", "try", "capture", "wait"]
 
 
+def test_the_first_use_of_a_graph_is_by_plain_calls_and_without_idle_time_the_second_captures(
+    tiny_models: TinyModels,
+) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    session = graph_session(pair, [1, 2, 3], 20, Linear(3))
+    session.prefill()
+    slot = session._slot
+    assert (records(pair), slot.plain_runs) == (1, 0)  # a kind's first graph is captured at once, as a test of the kind
+    with without_gradients():
+        slot.verification(8, 3)
+        assert (records(pair), slot.plain_runs) == (2, 0)
+        slot.verification(64, 3)
+        assert (records(pair), slot.plain_runs) == (2, 1)
+        slot.verification(64, 3)
+        assert (records(pair), slot.plain_runs) == (3, 1)
+        slot.verification(32, 3)
+        assert slot.capture_one(3) == "CUDA graphs: 4 of 4 captured"
+        slot.verification(32, 3)
+        assert (records(pair), slot.plain_runs) == (4, 2)
+        assert slot.capture_one(3) == ""
+
+
+def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    for rules in (None, DynaTree(n_max=2)):
+        match(pair, prompt, 12, rules)
+    graph_slots(pair)._free.clear()
+    session = graph_session(pair, prompt, 40, DynaTree())
+    session.prefill()
+    captured_while_idle = bool(session.prepare())
+    session.step(())  # queues two verifications, which may have the same size
+    captured_in_rounds, finished = 0, None
+    while not finished:
+        while session.prepare():
+            pass
+        before = records(pair)
+        finished = session.step(()).finished
+        captured_in_rounds += records(pair) - before
+    assert captured_in_rounds == 0
+    assert captured_while_idle
+
+
+def test_times_of_plain_calls_are_not_learnt_as_costs(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    match(pair, prompt, 12, DynaTree(n_max=2))
+    graph_slots(pair)._free.clear()
+    controller = RandomSizes(0, plain=0, depths=(2,))
+    session = graph_session(pair, prompt, 40, WIDE, controller)
+    session.prefill()
+    session.step(())
+    assert not controller.costs.known
+    for _ in range(6):
+        session.step(())
+    assert controller.costs.known
+
+
 # Captures in idle time
 
 
@@ -131,7 +190,7 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
             pass
         if finished:
             break
-    grown_into = [key for key in session._slot._captured if key[1] == 384]
+    grown_into = [key for key in session._slot._captured if key[1] >= 512]
     assert grown_into
     assert len(fresh) > 20
     assert sum(fresh) == 0
@@ -148,7 +207,7 @@ def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(tiny_mode
         while True:
             expected = host.step(())
             check(device.step(()), expected)
-            ahead += device.prepare()
+            ahead += bool(device.prepare())
             if expected.finished:
                 break
         assert ahead > 0
@@ -163,7 +222,8 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     session.close()
     session = graph_session(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
     session.prefill()
-    session.step(())
+    for _ in range(2):
+        session.step(())
     before = records(pair)
     assert session.prepare()
     assert records(pair) == before + 1
@@ -195,18 +255,22 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModel
     asked: list[str] = []
 
     class Preparing(HostSession):
-        def prepare(self) -> bool:
+        def prepare(self) -> str:
             asked.append("asked")
-            return True
+            return "half of it"
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
         session = kind(engine.pair, [1, 2], 3, None, None, GreedyVerifier())
         return Lane(METHODS["ar"], session, TextStream(engine.pair.tokenizer, [1, 2]), 3, ended=ended)
 
-    assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)])
+    steering = Steering()
+    assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)], steering)
     assert not asked
-    assert _prepare([lane(HostSession, ended=False), lane(Preparing, ended=False)])
+    assert _prepare([lane(HostSession, ended=False), lane(Preparing, ended=False)], steering)
     assert asked == ["asked"]
+    assert steering.preparing == "half of it"
+    assert not _prepare([], steering)
+    assert not steering.preparing
 
 
 # Modes of torch

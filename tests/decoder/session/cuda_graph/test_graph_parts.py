@@ -24,8 +24,10 @@ from decoder.session.cuda_graph.static_shapes import (
     bucket,
     fits,
     most_nodes,
+    room,
     shape,
     slots,
+    visible,
 )
 from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.knob_state import KnobState
@@ -91,10 +93,14 @@ def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected:
 
 
 def test_buckets_and_ranges_of_slots_are_the_next_larger_ones() -> None:
-    assert [bucket(nodes) for nodes in (1, 2, 3, 4, 5, 64, 65, 129, 257)] == [1, 2, 4, 4, 8, 64, 128, 264, 264]
-    assert [slots(rows) for rows in (1, 256, 257, 385, 513, 769, 1025, 2049)] == [
-        *(256, 256, 384, 512, 768, 1024, 1536, 3072)
-    ]
+    assert [bucket(nodes) for nodes in (1, 2, 8, 9, 33, 64, 65, 129, 257)] == [1, 8, 8, 32, 64, 64, 128, 264, 264]
+    assert [slots(length) for length in (1, 256, 257, 513, 1024, 1025)] == [256, 256, 512, 1024, 1024, 2048]
+
+
+def test_a_pass_reads_no_more_slots_than_the_cache_has() -> None:
+    assert visible(1100, 65, most=room(1400)) == 1536 + 128
+    for longest in range(1, 3000, 37):
+        assert all(visible(length, 1, room(longest)) > length for length in range(1, longest + DEEPEST + 1, 19))
 
 
 # Choices

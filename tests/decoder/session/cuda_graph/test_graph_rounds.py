@@ -235,14 +235,14 @@ def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(
             rules = replace(BUSHY, d_max=5, d0=4, branching=(4, 4, 4), rho_stop=0.001, rho_deep=0.001, n_max=nodes - 1)
             if fits(rules.rule()):
                 sizes |= {len(outcome.tree) for outcome in match(loaded, prompt, 2, rules)}
-    assert sizes >= {2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 263, 264}
+    assert sizes >= {7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129, 263, 264}
 
 
 def test_text_crosses_from_one_range_of_slots_to_the_next(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ranges are exactly as wide as necessary here, so a range that is one row too short fails."""
-    monkeypatch.setattr(slots_module, "slots", lambda rows: rows)
+    monkeypatch.setattr(slots_module, "visible", lambda length, rows, _: length + rows)
     pair = tiny_models.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
         match(with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT), 60, rules)

@@ -3,7 +3,8 @@
 import random
 import time
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,11 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.session.cuda_graph import session as session_module
 from decoder.session.cuda_graph.pending_rounds import PendingRounds
-from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, slots
+from decoder.session.cuda_graph.slots import GraphSlot
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, padded, room
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
-from decoder.system.device import Mailbox
+from decoder.system.device import Mailbox, without_gradients
+from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, with_slots
@@ -180,11 +184,11 @@ def test_a_seat_has_room_for_both_models_rows(tiny_models: TinyModels) -> None:
     for longest in range(100, 1100, 37):
         session = graph_session(loaded, [1] * (longest - 50), 50, DynaTree())
         slot = session._slot
-        assert slot.target.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_NODES)
-        assert slot.draft.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_ROWS)
+        assert slot.target.store.shape[3] >= room(longest) + padded(MOST_NODES)
+        assert slot.draft.store.shape[3] >= room(longest) + padded(MOST_ROWS)
         session.close()
         larger = graph_session(loaded, [1] * (longest - 30), 50, DynaTree())
-        assert larger._slot.draft.store.shape[3] >= slots(longest + 20 + DEEPEST + 1 + MOST_ROWS)
+        assert larger._slot.draft.store.shape[3] >= longest + 20 + DEEPEST + 1 + padded(MOST_ROWS)
         larger.close()
 
 
@@ -311,3 +315,78 @@ def test_a_tree_that_was_drafted_for_nothing_is_paid_for(tiny_models: TinyModels
     assert forwards[:3] == [3, 3, 3 + 2]
     assert set(forwards[3:-1]) == {2}
     assert forwards[-1] in (2, 4)
+
+
+def test_the_next_verification_is_queued_before_the_host_builds_the_tree(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+
+    def logged(owner: Any, name: str) -> None:
+        right = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: log.append(name) or right(*given))  # type: ignore[func-returns-value]
+
+    pair = tiny_models.pair("neox")
+    session = graph_session(
+        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, Linear()
+    )
+    session.prefill()
+    session.step(())
+    for owner, name in (
+        (GraphSlot, "drafting"),
+        (GraphSlot, "verification"),
+        (Mailbox, "receive"),
+        (session_module, "learnt"),
+        (TokenTree, "of"),
+    ):
+        logged(owner, name)
+    session.step(())
+    assert log == ["drafting", "receive", "verification", "of", "learnt"]
+
+
+def test_a_verification_whose_tree_is_drafted_again_leaves_no_trace(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
+    session = graph_session(loaded, prompt, 60, DynaTree(window=2))
+    session.prefill()
+    for _ in range(3):
+        session.step(())
+    state = session._slot.state
+    assert int(state.length) > len(session.text)
+    rounds = int(state.rounds)
+    with without_gradients():
+        session._turn()
+    assert int(state.length) == len(session.text)
+    assert int(state.rounds) == rounds - 1
+    assert session._verification is None
+
+
+def test_device_work_between_rounds_counts_as_decode_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device verifies for 5 s, of which 3 s are between two rounds."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    class DeviceMark:
+        def __init__(self) -> None:
+            self.at_s = now[0]
+
+        def seconds_since(self, _: "DeviceMark") -> float:
+            return 5.0
+
+    class Slot:
+        capturing_s, plain_runs, mark = 0.0, 0, DeviceMark
+        mailbox = SimpleNamespace(send=lambda _: None, receive=lambda _: now.__setitem__(0, now[0] + 1.0))
+        state = SimpleNamespace(report=None)
+
+        def verification(self, *_: int) -> Any:
+            return lambda: None
+
+    pending = PendingRounds(cast("GraphSlot", Slot()))
+    begun_s = pending.clock.resume()
+    pending.verification(1, 3)
+    now[0] += 1.0
+    pending.clock.stop()
+    now[0] += 3.0
+    assert pending.clock.resume() - begun_s == pytest.approx(1.0)
+    pending.wait(pending.report())
+    assert pending.clock.seconds() - begun_s == pytest.approx(5.0)
