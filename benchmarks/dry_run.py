@@ -15,7 +15,7 @@ ON_FAKE_DEVICE = ("-m", "tests.fake_cuda.run")
 NEOX, LLAMA = (f"tests/fake_cuda/small-{family}.json" for family in ("neox", "llama"))
 SMALLER: Mapping[str, Mapping[str, str]] = {
     "--shapes": {"pythia-2.8b:pythia-70m": f"{NEOX}:{NEOX}", "llama-3.1-8b:llama-3.2-1b": f"{LLAMA}:{LLAMA}"},
-    "--context": {"256": "16", "256,1024,1900": "16,24,32", "1024,4096,16384": "24,32,64"},
+    "--context": {"256": "16", "256,1024,1900": "16,24,32", "256,1900": "16,32", "1024,4096,16384": "24,32,64"},
     "--repeats": {"2": "1", "3": "1"},
     "--max-new-tokens": {"256": "8"},
     "--tokens": {"1900": "72"},

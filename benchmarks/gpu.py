@@ -6,12 +6,13 @@
 
 The first command runs steps that are not done yet, as many as fit into `--minutes`; each step runs in a process of its
 own with a time limit. The second command lists all steps. The third command runs the same steps without a GPU, with
-small models on the fake CUDA device of the tests: it shows that every step works, and measures nothing; its steps have
-names of their own, so a later run on a GPU ignores their results. After each step all results are written to
-DIR/results.tar.gz: status, output and files of each step. The same command resumes an interrupted run; failed steps are
-repeated after all other steps. The exit code is 0 if all steps are done, 1 if some steps are not done, and 2 if the
-program cannot begin; in the last case the reason is printed. The program needs torch with CUDA, transformers and a few
-small packages, but neither the screen's packages nor an installed dynatui.
+small models on the fake CUDA device of the tests: it shows that every step works, and measures nothing. Its steps have
+names of their own, so a run on a GPU ignores their results.
+
+After each step all results are written to DIR/results.tar.gz: status, output and files of each step. The same command
+resumes an interrupted run; failed steps are repeated after all other steps. The exit code is 0 if all steps are done, 1
+if some steps are not done, and 2 if the program cannot begin; in the last case the reason is printed. The program needs
+torch with CUDA, transformers and a few small packages, but neither the screen's packages nor an installed dynatui.
 
 On a machine that is available for ten minutes at a time and keeps no files:
 

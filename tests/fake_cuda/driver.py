@@ -47,6 +47,7 @@ def fake_cuda(*, values: bool = True) -> Iterator[Device]:
         (functional, "scaled_dot_product_attention", attention),
         (torch, "rms_norm", rms_norm),
         (torch, "compile", _uncompiled),
+        (torch, "Generator", Generator),
         (torch.utils, "swap_tensors", _swapped),
         (torch.profiler, "profile", lambda **_: Profile(device)),
         (threading.Thread, "run", run),
@@ -77,6 +78,14 @@ def _swapped(one: Tensor, other: Tensor) -> None:
     both = isinstance(one, CudaTensor) and isinstance(other, CudaTensor)
     if not (both and one.inner.untyped_storage()._cdata == other.inner.untyped_storage()._cdata):
         _swap(one, other)
+
+
+class Generator(torch._C.Generator):
+    """A generator on the CPU, where all numbers are, whatever its device."""
+
+    @staticmethod
+    def __new__(cls: "type[Generator]", _: object = None) -> "Generator":
+        return torch._C.Generator.__new__(cls)
 
 
 def _uncompiled(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:

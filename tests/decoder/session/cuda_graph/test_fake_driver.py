@@ -55,6 +55,13 @@ def test_halves_become_float32_within_a_softmax_as_on_cuda_also_in_a_replay(dtyp
     assert found.equal(later.float().log_softmax(-1))
 
 
+def test_a_seeded_generator_draws_the_numbers_of_the_cpu() -> None:
+    right = torch.rand(3, generator=torch.Generator().manual_seed(7))
+    with fake_cuda():
+        generator = torch.Generator(torch.device("cuda")).manual_seed(7)
+        assert torch.zeros(3, device="cuda").uniform_(generator=generator).cpu().equal(right)
+
+
 def test_a_module_that_is_moved_to_where_it_is_stays_as_it_is() -> None:
     module = torch.nn.Linear(2, 3)
     weights = module.weight.tolist()
