@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("triton", reason="Triton is not installed")
+
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
