@@ -34,11 +34,11 @@ def kept(logits: Tensor, *each: Sampling) -> Tensor:
 
 @BY_INTERPRETER
 @pytest.mark.parametrize("sampling", [*SETTINGS, Sampling(1.0)], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@DTYPES
 def test_what_is_kept_is_what_the_host_keeps(
     dtype: torch.dtype, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searched_truncation, "BLOCK", 64)
+    monkeypatch.setattr(searched_truncation, "BLOCK", 128)
     logits = rows(151 + WIDER, dtype)[:, :151]
     assert torch.equal(kept(logits, *[sampling] * len(logits)), kept_by_host(logits, *[sampling] * len(logits)))
 
@@ -59,17 +59,15 @@ def test_large_vocabularies_are_searched_to_their_ends(
 
 @BY_INTERPRETER
 @DTYPES
-@pytest.mark.parametrize("top_k", range(1, 9))
+@pytest.mark.parametrize("top_k", [1, 3, 6])
 def test_of_equal_logits_the_lower_ids_are_kept_over_several_blocks(
     top_k: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searched_truncation, "BLOCK", 4)
     logits = torch.tensor([[1, 2, -0.0, 1, 0, 2, 1, 0, -1], [1] * 9], dtype=dtype)
     assert kept(logits, Sampling(1.0, top_k))[1].tolist() == [rank < top_k for rank in range(9)]
-    for top_p in (0.3, 0.6, 0.95):
-        assert torch.equal(
-            kept(logits, *[Sampling(0.7, top_k, top_p)] * 2), kept_by_host(logits, *[Sampling(0.7, top_k, top_p)] * 2)
-        )
+    nucleus = Sampling(0.7, top_k, 0.6)
+    assert torch.equal(kept(logits, nucleus), kept_by_host(logits, nucleus, nucleus))
 
 
 @BY_INTERPRETER
@@ -104,5 +102,5 @@ def test_no_register_is_spilled_and_the_figures_are_small(capability: int, dtype
     (launch,) = launches
     figures = launch.figures(capability)
     assert figures.stack == 0
-    assert figures.registers <= 128
-    assert figures.shared <= 1024
+    assert figures.registers <= 96
+    assert figures.shared <= 2048
