@@ -5,10 +5,12 @@ Imported only where Triton is installed. Triton itself chooses one of the two fo
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +24,7 @@ from triton.runtime.jit import JITFunction, mangle_type
 
 SHARED_LIMITS = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
 """Largest shared memory of a block in bytes by compute capability (CUDA C++ Programming Guide, technical
-specifications)."""
+specifications): A100; H100 and H200; B200."""
 
 
 @contextmanager
@@ -34,7 +36,13 @@ def interpreted() -> Iterator[None]:
     made: dict[Any, Any] = {}
 
     def of(function: Any) -> Any:
-        return made.setdefault(function.fn, interpreter.InterpretedFunction(function.fn))
+        if function.fn not in made:
+            module = sys.modules[function.fn.__module__]
+            for name, value in list(vars(module).items()):
+                if isinstance(value, tl.constexpr):
+                    as_numbers.enter_context(patch.object(module, name, value.value))
+            made[function.fn] = interpreter.InterpretedFunction(function.fn)
+        return made[function.fn]
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
         return of(function).run(*args, **kwargs)
@@ -47,6 +55,7 @@ def interpreted() -> Iterator[None]:
     try:
         # As on a device, an overflow gives an infinity without a warning.
         with (
+            ExitStack() as as_numbers,
             np.errstate(over="ignore"),
             patch.object(JITFunction, "run", run),
             patch.object(JITFunction, "__call__", call),
@@ -78,25 +87,36 @@ class Launch:
     options: Mapping[str, Any]
     """The compiler's options."""
 
-    def compiled(self, capability: int, folder: Path) -> Figures:
-        """Compiles the kernel for a compute capability as the launch would on such a device; writes into `folder`."""
+    @property
+    def name(self) -> str:
+        """The kernel's file and function."""
+        return f"{self.kernel.fn.__module__.rpartition('.')[2]}.{self.kernel.fn.__name__}"
+
+    def compiled(self, capability: int) -> Any:
+        """The kernel compiled for a compute capability as the launch would on such a device: dtypes, numbers that are
+        1, and numbers and addresses that 16 divides are known.
+        """
         signature: dict[str, str] = {}
-        aligned = []
+        divisible = []
         for place, parameter in enumerate(self.kernel.params):
             given = self.arguments[parameter.name]
-            signature[parameter.name] = "constexpr" if parameter.is_constexpr else mangle_type(given)
-            if hasattr(given, "data_ptr") or not (parameter.is_constexpr or parameter.do_not_specialize or given % 16):
-                aligned.append(place)
+            known = parameter.is_constexpr or (isinstance(given, int) and given == 1)
+            signature[parameter.name] = "constexpr" if known else mangle_type(given)
+            if not known and (given.data_ptr() if hasattr(given, "data_ptr") else given) % 16 == 0:
+                divisible.append(place)
         constants = {name: self.arguments[name] for name, kind in signature.items() if kind == "constexpr"}
-        attributes = {(place,): [["tt.divisibility", 16]] for place in aligned}
+        attributes = {(place,): [["tt.divisibility", 16]] for place in divisible}
         source = ASTSource(self.kernel, signature, constants, attributes)
-        with triton.knobs.cache.scope():
-            triton.knobs.cache.dir = str(folder)
-            made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(self.options))
-        binary = folder / f"{self.kernel.__name__}.cubin"
-        binary.write_bytes(made.asm["cubin"])
-        tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-        told = subprocess.run([tool, "--dump-resource-usage", binary], capture_output=True, text=True, check=True)
+        return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(self.options))
+
+    def figures(self, capability: int) -> Figures:
+        """What the compiled kernel needs."""
+        made = self.compiled(capability)
+        with TemporaryDirectory() as folder:
+            binary = Path(folder, "kernel.cubin")
+            binary.write_bytes(made.asm["cubin"])
+            tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+            told = subprocess.run([tool, "--dump-resource-usage", binary], capture_output=True, text=True, check=True)
         found = re.search(r"REG:(\d+) STACK:(\d+)", told.stdout)
         assert found, told.stdout
         return Figures(int(found[1]), int(found[2]), made.metadata.shared)

@@ -4,21 +4,37 @@ A row is sorted in the dtype of its logits, so in half precision the sort takes 
 is known that consists of torch's operations. A search for the threshold needs a sum over the row for each of 16 or 32
 bits. A search of several bits at once needs histograms of probabilities and then the rank of each equal logit: more
 than 25 operations, whose small kernels take as long as the sort. A fixed number of best tokens can contain less than
-the share of top-p.
+the share of top-p. One kernel can search several bits at once: see `kernels/searched_truncation.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 
+class Truncation(Protocol):
+    """Truncation of rows under known settings: what `decoder.sampling.gumbel_noise.truncation_mask` keeps."""
+
+    def row(self, index: int) -> "Truncation":
+        """Truncation by the settings of one row."""
+
+    def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
+        """Mask of the tokens that truncation excludes; of equally probable tokens, those with higher ids first."""
+
+
+Truncating: TypeAlias = Callable[[Float[Tensor, "N 3"], int], Truncation]
+"""(settings, vocabulary) -> truncation by these settings, of one row or of as many rows as the logits. The columns are
+`temperature`, `ranks` and `share` of a `Sampling`, in float64.
+"""
+
+
 @dataclass(frozen=True)
 class DeviceTruncation:
-    """Truncation of rows under known settings: what `decoder.sampling.gumbel_noise.truncation_mask` keeps. All tensors
-    have one row, or as many rows as the logits.
-    """
+    """`Truncation` that sorts the logits. All tensors have one row, or as many rows as the logits."""
 
     temperature: Float[Tensor, "N 1"]
     outside: Float[Tensor, "N V"]
@@ -28,19 +44,19 @@ class DeviceTruncation:
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "DeviceTruncation":
-        """Truncation by settings whose columns are `temperature`, `ranks` and `share` of a `Sampling`, in float64."""
+        """See `Truncating`."""
         temperature, ranks, share = settings[:, :, None].unbind(1)
         outside = torch.arange(vocabulary, device=settings.device) >= ranks
         no_bias = torch.zeros_like(temperature)
         return cls(temperature, no_bias.masked_fill(outside, -torch.inf), share.masked_fill(outside[:, 1:], -1.0))
 
     def row(self, index: int) -> "DeviceTruncation":
-        """Truncation by the settings of one row."""
+        """See `Truncation`."""
         one = slice(index, index + 1)
         return DeviceTruncation(self.temperature[one], self.outside[one], self.limits[one])
 
     def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
-        """Mask of the tokens that truncation excludes; of equally probable tokens, those with higher ids first."""
+        """See `Truncation`."""
         ranked, order = logits.sort(dim=-1, descending=True, stable=True)
         upto = torch.addcdiv(self.outside, ranked, self.temperature).softmax(-1).cumsum(-1)
         mask = torch.zeros_like(logits, dtype=torch.bool)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.sampling.device_truncation import DeviceTruncation
+from decoder.sampling.device_truncation import DeviceTruncation, Truncating, Truncation
 from decoder.sampling.gumbel_noise import SHARPNESS
 from decoder.sampling.noise import gumbel_of, signed, streams
 from decoder.sampling.settings import Schedule
@@ -18,14 +18,15 @@ from decoder.sampling.settings import Schedule
 class DeviceSampling:
     """A text's seed, and its sampling settings by position, in device tensors with fixed addresses."""
 
-    def __init__(self, device: torch.device, capacity: int) -> None:
+    def __init__(self, device: torch.device, capacity: int, truncating: Truncating = DeviceTruncation.of) -> None:
         """Allocates tensors for `capacity` positions."""
+        self._truncating = truncating
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
         """First counter of each position's random bits (see `decoder.sampling.noise.streams`)."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._truncation: Float[Tensor, "S 3"] = torch.ones((capacity, 3), dtype=torch.float64, device=device)
-        """Settings of truncation by position, as in `DeviceTruncation.of`. Greedy positions keep all tokens."""
+        """Settings of truncation by position; see `Truncating`. Greedy positions keep all tokens."""
         self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
 
     def follow(self, seed: int, schedule: Schedule, position: int) -> None:
@@ -53,6 +54,6 @@ class DeviceSampling:
         """Factor on logits plus noise at each position: `SHARPNESS`, or 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
-    def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> DeviceTruncation:
+    def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> Truncation:
         """Truncation of rows at these positions. Several rows may have the same position."""
-        return DeviceTruncation.of(self._truncation.index_select(0, positions), vocabulary)
+        return self._truncating(self._truncation.index_select(0, positions), vocabulary)

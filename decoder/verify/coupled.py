@@ -52,7 +52,7 @@ class CoupledDeviceVerifier:
     """`DeviceVerifier` by coupled sampling. Its CUDA graphs read seed and sampling settings from device tensors."""
 
     truncates: bool
-    """Whether top-k or top-p may exclude tokens; if so, the graph sorts each row's logits."""
+    """Whether top-k or top-p may exclude tokens; if so, the graph truncates each row."""
 
     def choose(
         self,

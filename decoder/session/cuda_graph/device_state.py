@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.sampling.device_truncation import DeviceTruncation, Truncating
 from decoder.sampling.on_device import DeviceSampling
 from decoder.session.cuda_graph.static_shapes import DEEPEST, FIRST_ROWS, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
@@ -85,12 +86,12 @@ XP = _OnDevice()
 class DeviceState:
     """State of one text's rounds, in device tensors."""
 
-    def __init__(self, device: torch.device, capacity: int) -> None:
+    def __init__(self, device: torch.device, capacity: int, truncating: Truncating = DeviceTruncation.of) -> None:
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
         self.rule = DeviceRule(device)
-        self.sampling = DeviceSampling(device, capacity)
+        self.sampling = DeviceSampling(device, capacity, truncating)
         """Sampling settings for each position of the text; rounds do not change these settings."""
         self.length: Int[Tensor, ""] = whole()
         """Number of tokens of the text. All tokens except the last one have keys and values in the target's store."""

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import first_line
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
+from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
 from decoder.session.cuda_graph.operators import PLAIN, Operators, attention_of
@@ -36,7 +37,7 @@ from decoder.session.cuda_graph.static_shapes import (
     shape,
     slots,
 )
-from decoder.session.cuda_graph.verify import verify
+from decoder.session.cuda_graph.verify import VerificationOperators, verify
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules, TreeRule, tree_rule
 from decoder.verify.greedy import GreedyVerifier
@@ -46,6 +47,8 @@ FASTER = 0.99
 FAR = 1e-4
 """Largest difference of log-probabilities: sums of float32 numbers in another order."""
 OTHER = "gives other results"
+TRUNCATIONS = Sampling(1.0, 50, 0.95), Sampling(0.7, top_p=0.9), Sampling(1.3, 40)
+"""Sampling settings of the trial's truncations."""
 LENGTH = 100
 """Length of the text before each draft of the trial, in tokens."""
 STATES = 64
@@ -58,6 +61,7 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
     Raises:
         ImportError: triton is not installed.
     """
+    from decoder.sampling.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
     from decoder.session.cuda_graph.kernels import (  # noqa: PLC0415 - triton exists on devices with CUDA only
         best_tokens,
         keep_level,
@@ -71,6 +75,7 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
         "pack_tree": pack_tree.pack_tree,
         "tree_rows": verify_tree.tree_rows,
         "accept_path": verify_tree.accept_path,
+        "truncating": SearchedTruncation.of,
     }
 
 
@@ -120,6 +125,10 @@ class Rehearsal:
         self._state = DeviceState(device, self._slots + DEEPEST + BEYOND)
         self._state.begin(range(LENGTH), rule)
         self._forms = [Table(table) for table in tables]
+        self._truncated = [
+            (_of_as_many(table, rows), _of_as_many(_truncations(device), rows))
+            for table, rows in zip(tables, (self._nodes, max(size.widths)), strict=True)
+        ]
         self._target, self._draft = (
             Side(form, form.new_store(self._slots + BEYOND), vocabulary, context) for form in self._forms
         )
@@ -136,8 +145,12 @@ class Rehearsal:
         sizes = self._nodes, levels(self._nodes, self._layout.deepest), self._slots
         verify(self._target, self._draft, self._state, *sizes, choose, operators)
 
+    def truncation(self, operators: Operators) -> list[Bool[Tensor, "N V"]]:
+        """Excludes tokens after as many nodes as one verification has, and as the widest level of a draft has."""
+        return [operators.truncating(each, rows.shape[1]).excluded(rows) for rows, each in self._truncated]
+
     def results(self, operators: Operators) -> list[Tensor]:
-        """All that a draft and its verification leave, starting from the same state."""
+        """All that a draft and its verification leave, starting from the same state, and the masks of truncation."""
         restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
         for form in self._forms:
             form.biases.clear()
@@ -151,11 +164,19 @@ class Rehearsal:
             changed = [*state, after.rule.vector, self._target.store, self._draft.store]
             biases = [bias for form in self._forms for bias in form.biases]
             tree_lines = [tree[:LOGPROB], tree[LOGPROB:].view(torch.float64)]
-            return [*tree_lines, *(tensor.clone() for tensor in changed), *biases]
+            return [*tree_lines, *(tensor.clone() for tensor in changed), *biases, *self.truncation(operators)]
         finally:
             restore()
             for side, store in zip((self._target, self._draft), stores, strict=True):
                 side.store.copy_(store)
+
+
+PARTS: Mapping[type, Callable[[Rehearsal, Operators], object]] = {
+    DraftOperators: Rehearsal.draft,
+    VerificationOperators: Rehearsal.verification,
+    Operators: Rehearsal.truncation,
+}
+"""What is repeated to measure a part, by the class that names the part."""
 
 
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
@@ -242,8 +263,7 @@ def _share(
     for example, expected in zip(examples, plain, strict=True):
         if not all(map(_equal, example.results(operators), expected)):
             return None
-    part = Rehearsal.draft if hasattr(DraftOperators, name) else Rehearsal.verification
-
+    part = next(run for operators_of, run in PARTS.items() if hasattr(operators_of, name))
     device = plain[0][0].device
 
     def repeatable(used: Operators) -> Work:
@@ -254,6 +274,17 @@ def _share(
         return graph_slots.repeatable(work, device)
 
     return relative_time(repeatable(operators), repeatable(PLAIN), device)
+
+
+def _truncations(device: torch.device) -> Float[Tensor, "N 3"]:
+    """Settings of `TRUNCATIONS`; see `Truncating`."""
+    numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in TRUNCATIONS]
+    return torch.tensor(numbers, dtype=torch.float64, device=device)
+
+
+def _of_as_many(lines: Tensor, rows: int) -> Tensor:
+    """The first `rows` lines; after the last line, the first line comes again."""
+    return lines.index_select(0, torch.arange(rows, device=lines.device).remainder(len(lines)))
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:

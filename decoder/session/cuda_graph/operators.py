@@ -6,6 +6,7 @@ This module knows neither the kernels nor the trial (`kernel_trial.py`).
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from decoder.sampling.device_truncation import DeviceTruncation, Truncating
 from decoder.session.cuda_graph.draft import DraftOperators
 from decoder.session.cuda_graph.verify import VerificationOperators
 
@@ -14,6 +15,8 @@ from decoder.session.cuda_graph.verify import VerificationOperators
 class Operators(VerificationOperators, DraftOperators):
     """The functions that rounds on the device use."""
 
+    truncating: Truncating = DeviceTruncation.of
+    """Makes the truncation of both drafts and verifications."""
     attention: tuple[str, ...] = ()
     """Roles of the models whose static forms use the kernels of attention."""
     verdicts: Mapping[str, str] = field(default_factory=dict)

@@ -80,7 +80,7 @@ class GraphSlot:
         device = target.store.device
         self.target = target
         self.draft = draft
-        self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
+        self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]), operators.truncating)
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
         self._room = min(target.store.shape[3] - padded(MOST_NODES), draft.store.shape[3] - padded(MOST_ROWS)) - BEYOND

@@ -12,37 +12,12 @@ from torch import Tensor
 from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.settings import Sampling
-
-SETTINGS = [
-    Sampling(1.0, top_p=0.95),
-    Sampling(0.7, top_p=0.3),
-    Sampling(2.0, top_p=0.999),
-    Sampling(0.05, top_p=0.9),
-    Sampling(1.0, top_p=1e-9),
-    Sampling(1.0, 1),
-    Sampling(1.3, 50),
-    Sampling(0.6, 50, 0.95),
-    Sampling(1.0, 10**6, 0.8),
-]
-HALF_AND_FLOAT = [torch.float16, torch.bfloat16, torch.float32]
+from tests.decoder.sampling.truncated_rows import HALF_AND_FLOAT, SETTINGS, kept_by_host, rows, truncation
 
 
 def kept(logits: Tensor, *each: Sampling) -> Tensor:
     """What the device keeps, with one setting for all rows or one for each row."""
-    numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in each]
-    truncation = DeviceTruncation.of(torch.tensor(numbers, dtype=torch.float64), logits.shape[1])
-    return ~truncation.excluded(logits)
-
-
-def rows(vocabulary: int, dtype: torch.dtype) -> Tensor:
-    """Rows of usual logits, and rows with ties, without differences, with impossible tokens, and almost flat ones."""
-    logits = 3 * torch.randn((6, vocabulary), generator=torch.Generator().manual_seed(vocabulary))
-    logits[1] = logits[1].round()
-    logits[2] = 0
-    logits[3, 1::2] = -torch.inf
-    logits[4] /= 100
-    logits[5, -1] = 60
-    return logits.to(dtype)
+    return ~truncation(DeviceTruncation.of, logits.shape[1], *each).excluded(logits)
 
 
 @pytest.mark.parametrize("sampling", SETTINGS, ids=str)
@@ -59,8 +34,7 @@ def test_what_is_kept_is_what_the_host_keeps(vocabulary: int, dtype: torch.dtype
 def test_large_vocabularies_keep_what_the_host_keeps(vocabulary: int, dtype: torch.dtype) -> None:
     logits = rows(vocabulary, dtype)
     each = [SETTINGS[number] for number in (0, 1, 2, 7, 2, 6)]
-    expected = [truncation_mask(row[None], sampling) for row, sampling in zip(logits, each, strict=True)]
-    assert torch.equal(kept(logits, *each), torch.cat(expected))
+    assert torch.equal(kept(logits, *each), kept_by_host(logits, *each))
 
 
 @settings(max_examples=200, deadline=None)
@@ -98,6 +72,5 @@ def test_the_share_is_one_of_the_tokens_within_top_k() -> None:
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_row_of_settings_serves_all_rows_of_logits(index: int) -> None:
     logits = rows(50, torch.float32)
-    numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in SETTINGS[:3]]
-    truncation = DeviceTruncation.of(torch.tensor(numbers, dtype=torch.float64), 50)
-    assert torch.equal(truncation.row(index).excluded(logits), ~kept(logits, SETTINGS[index]))
+    every = truncation(DeviceTruncation.of, 50, *SETTINGS[:3])
+    assert torch.equal(every.row(index).excluded(logits), ~kept(logits, SETTINGS[index]))

@@ -15,6 +15,7 @@ from torch import Tensor
 from decoder.engine import Engine
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
+from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.session.cuda_graph import draft, kernel_trial, self_test, verify
 from decoder.session.cuda_graph.device_state import PARENT
 from decoder.session.cuda_graph.kernel_trial import chosen_operators
@@ -24,7 +25,7 @@ from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import prepared, with_slots
 
 TRIED = None, Linear(2), DynaTree(selection="best", n_max=9, d_max=3, d0=2)
-PARTS = ("add_children", "keep_level", "pack_tree", "tree_rows", "accept_path")
+PARTS = ("add_children", "keep_level", "pack_tree", "tree_rows", "accept_path", "truncating")
 
 
 def engine(tiny_models: TinyModels) -> Engine:
@@ -54,7 +55,7 @@ def test_kernels_with_equal_results_are_used_if_they_are_faster(
 ) -> None:
     found = chosen(tiny_models, monkeypatch, copied)
     assert found.kernels == PARTS
-    assert str(found) == "kernels: add_children, keep_level, pack_tree, tree_rows, accept_path"
+    assert str(found) == "kernels: add_children, keep_level, pack_tree, tree_rows, accept_path, truncating"
 
 
 def test_kernels_that_are_not_faster_are_not_used_and_their_times_are_told(
@@ -87,6 +88,13 @@ def _places_of_the_root(*given: Any) -> verify.TreeRows:
     return replace(rows, positions=rows.positions * 0 + rows.positions[0], bias=rows.bias * 0)
 
 
+class _WithoutTopP(DeviceTruncation):
+    @classmethod
+    def of(cls, settings: Tensor, vocabulary: int) -> DeviceTruncation:
+        whole = torch.tensor([1.0, 1.0, torch.inf], dtype=settings.dtype)
+        return super().of(torch.where(whole.isinf(), whole, settings), vocabulary)
+
+
 def _nothing_moved(*given: Any) -> None:
     verify.accept_path(*given)
 
@@ -100,6 +108,7 @@ def _nothing_moved(*given: Any) -> None:
         ("pack_tree", _without_a_node),
         ("tree_rows", _places_of_the_root),
         ("accept_path", _nothing_moved),
+        ("truncating", _WithoutTopP.of),
     ],
 )
 def test_kernels_with_other_results_are_not_used(

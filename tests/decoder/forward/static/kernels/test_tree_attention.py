@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -269,15 +268,13 @@ def assert_within(figures: Figures, most: Figures, capability: int) -> None:
     ],
     ids=str,
 )
-def test_the_largest_tile_spills_no_register(
-    capability: int, heads: Heads, dtype: torch.dtype, most: Figures, tmp_path: Path
-) -> None:
+def test_the_largest_tile_spills_no_register(capability: int, heads: Heads, dtype: torch.dtype, most: Figures) -> None:
     attention, _ = launches(heads, 64, dtype)
-    assert_within(attention.compiled(capability, tmp_path), most, capability)
+    assert_within(attention.figures(capability), most, capability)
 
 
 @pytest.mark.parametrize("capability", SHARED_LIMITS)
-def test_the_kernels_of_a_single_row_need_little(capability: int, tmp_path: Path) -> None:
+def test_the_kernels_of_a_single_row_need_little(capability: int) -> None:
     attention, merge = launches(PYTHIA, 1, torch.float16)
-    assert_within(attention.compiled(capability, tmp_path), Figures(128, 0, 16 << 10), capability)
-    assert_within(merge.compiled(capability, tmp_path), Figures(40, 0, 4 << 10), capability)
+    assert_within(attention.figures(capability), Figures(128, 0, 16 << 10), capability)
+    assert_within(merge.figures(capability), Figures(40, 0, 4 << 10), capability)

@@ -4,13 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
+pytest.importorskip("triton", reason="Triton is not installed")
+
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import draft
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout
+from decoder.session.cuda_graph.kernels import best_tokens
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.tree_rules import Growth
-from tests.decoder.session.cuda_graph.kernels.interpreted import best_tokens
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 CPU = torch.device("cpu")

@@ -8,20 +8,16 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 
+pytest.importorskip("triton", reason="Triton is not installed")
+
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import DraftRule, Grown, Layout, Side, draft_rule
 from decoder.session.cuda_graph.kernel_trial import Table
+from decoder.session.cuda_graph.kernels import best_tokens, keep_level, pack_tree, verify_tree
 from decoder.session.cuda_graph.static_shapes import DEEPEST, Shape
-from tests.decoder.session.cuda_graph.kernels.compiled import ARCHITECTURES, Launch, recorded
-from tests.decoder.session.cuda_graph.kernels.interpreted import (
-    MODULES,
-    best_tokens,
-    keep_level,
-    pack_tree,
-    verify_tree,
-)
+from tests.triton_tools import SHARED_LIMITS, Launch, recorded
 
 CPU = torch.device("cpu")
 VOCABULARY, SLOTS = 50304, 512
@@ -52,7 +48,7 @@ def drafting(children: int, dtype: torch.dtype, *, even: bool, best: bool, sampl
     paths, candidates, below = grown.paths[level], lines[:, children_of], grown.rows[:, layout.level(3)]
     bias, threshold = torch.zeros((64, SLOTS), dtype=dtype), rule.thresholds[3]
     width = level.stop - level.start
-    with recorded(*MODULES) as launches:
+    with recorded() as launches:
         best_tokens.add_children(logits[:width], layout, rule.breadths, paths, candidates, logprobs[children_of])
         keep_level.keep_level(candidates, below, threshold, bias, slots[: below.shape[1]], best=best)
         pack_tree.pack_tree(state, layout, DraftRule(rule.thresholds, None), grown, torch.arange(263))
@@ -63,7 +59,7 @@ def verifying(nodes: int, dtype: torch.dtype) -> list[Launch]:
     state, deepest = DeviceState(CPU, 1000), min(DEEPEST, nodes - 1)
     state.begin([1, 2], None)
     rows = verify.tree_rows(table(dtype), state, nodes, deepest, SLOTS)
-    with recorded(*MODULES) as launches:
+    with recorded() as launches:
         verify_tree.tree_rows(table(dtype), state, nodes, deepest, SLOTS)
         verify_tree.accept_path(state, rows, torch.zeros(nodes, dtype=torch.int64), deepest)
     return launches
@@ -84,7 +80,7 @@ LAUNCHES: Mapping[str, Callable[[], list[Launch]]] = {
 }
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", SHARED_LIMITS)
 @pytest.mark.parametrize("launches", LAUNCHES)
 def test_no_register_is_spilled_and_the_figures_are_small(launches: str, architecture: int) -> None:
     for launch in LAUNCHES[launches]():
@@ -99,7 +95,7 @@ def test_every_kernel_has_figures() -> None:
     assert {launch.name for make in LAUNCHES.values() for launch in make()} == MOST.keys()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", SHARED_LIMITS)
 def test_no_product_of_history_is_fused_with_a_sum(architecture: int) -> None:
     (commit,) = (launch for launch in LAUNCHES["64 rows"]() if launch.name == "verify_tree.commit_path")
     code = commit.compiled(architecture).asm["ptx"]

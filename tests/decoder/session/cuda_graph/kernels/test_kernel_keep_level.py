@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+pytest.importorskip("triton", reason="Triton is not installed")
+
 from decoder.session.cuda_graph import draft
-from tests.decoder.session.cuda_graph.kernels.interpreted import keep_level
+from decoder.session.cuda_graph.kernels import keep_level
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 LEAST = torch.tensor(-1.0, dtype=torch.float64)

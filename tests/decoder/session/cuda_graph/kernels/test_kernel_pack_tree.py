@@ -5,15 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+pytest.importorskip("triton", reason="Triton is not installed")
+
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import draft
 from decoder.session.cuda_graph.device_state import DeviceState, drafted
 from decoder.session.cuda_graph.draft import PLACES, DraftRule, Grown, Layout
+from decoder.session.cuda_graph.kernels import pack_tree
 from decoder.session.cuda_graph.static_shapes import shape
 from decoder.tree_rules import Rules
-from tests.decoder.session.cuda_graph.kernels.interpreted import pack_tree
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 CPU = torch.device("cpu")

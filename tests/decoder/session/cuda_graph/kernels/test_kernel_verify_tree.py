@@ -6,15 +6,17 @@ from dataclasses import fields
 import pytest
 import torch
 
+pytest.importorskip("triton", reason="Triton is not installed")
+
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.kernel_trial import Table
+from decoder.session.cuda_graph.kernels import verify_tree
 from decoder.session.cuda_graph.static_shapes import BUCKETS, DEEPEST, bucket, levels
 from decoder.session.cuda_graph.verify import Moves, TreeRows
 from decoder.tree import TokenTree
-from tests.decoder.session.cuda_graph.kernels.interpreted import verify_tree
 from tests.decoder.session.cuda_graph.laid_out import laid_out, some_choices, some_tree
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")

@@ -1,0 +1,205 @@
+"""Truncation by top-k and top-p without a sort, in one kernel; the plain class is `DeviceTruncation`.
+
+One program searches one row for the least logit that is kept, two bits of the logit's code in each pass over the row:
+first for top-k by numbers of tokens, then for top-p by float64 sums of probabilities. All sums have a fixed order. This
+kernel knows neither positions nor how the target chooses.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+BLOCK = 2048
+"""Number of tokens that a program reads at a time."""
+WARPS = 16
+LEAST = tl.constexpr(-(2**31))
+LAST = tl.constexpr(2**31 - 1)
+"""Largest code, and the bits of a code without its sign."""
+
+
+@triton.jit
+def _flipped(bits):
+    """Turns the bits of logits into codes with the order of the logits, and codes into bits."""
+    return bits ^ ((bits >> 31) & LAST)
+
+
+@triton.jit
+def _read(row, token_stride, tokens, vocabulary):
+    """Logits and their codes, which have 32 bits; a logit in half precision is coded by the upper 16."""
+    x = tl.load(row + tokens.to(tl.int64) * token_stride, tokens < vocabulary, other=float("-inf"))
+    x = tl.where(x == 0.0, 0.0, x)  # 0 and -0 are equal
+    if x.dtype.primitive_bitwidth == 16:
+        bits = x.to(tl.int16, bitcast=True).to(tl.int32) << 16
+    else:
+        bits = x.to(tl.int32, bitcast=True)
+    return x.to(tl.float64), _flipped(bits)
+
+
+@triton.jit
+def _logit(code, example):
+    """The logit of a code, in the dtype to which `example` points."""
+    bits = _flipped(code)
+    if example.dtype.element_ty.primitive_bitwidth == 16:
+        x = (bits >> 16).to(tl.int16).to(example.dtype.element_ty, bitcast=True)
+    else:
+        x = bits.to(tl.float32, bitcast=True)
+    return x.to(tl.float64)
+
+
+@triton.jit
+def _weight(x, top, temperature):
+    """Probabilities of logits as multiples of that of the largest logit."""
+    return tl.exp((x - top) / temperature)
+
+
+@triton.jit
+def _search(
+    row,
+    token_stride,
+    vocabulary,
+    floor,
+    limit,
+    top,
+    temperature,
+    weighted: tl.constexpr,
+    code_bits: tl.constexpr,
+    block: tl.constexpr,
+):
+    """The least code of the tokens, of at least `floor`, whose higher tokens weigh less than `limit`, and the weight of
+    these. A token weighs 1 unless `weighted`.
+    """
+    dtype: tl.constexpr = tl.float64 if weighted else tl.int32
+    low, last = tl.full([], LEAST, tl.int32), tl.full([], LAST, tl.int32)
+    above = tl.zeros([], tl.float64)
+    step = tl.full([], 1 << 30, tl.int32)
+    for _ in range(code_bits // 2):
+        second = low + step
+        third = second + step
+        fourth = third + step
+        from_second, from_third, from_fourth = (
+            tl.zeros([block], dtype),
+            tl.zeros([block], dtype),
+            tl.zeros([block], dtype),
+        )
+        for start in range(0, vocabulary, block):
+            tokens = start + tl.arange(0, block)
+            x, code = _read(row, token_stride, tokens, vocabulary)
+            searched = (code >= tl.maximum(second, floor)) & (code <= last) & (tokens < vocabulary)
+            if tl.max(searched.to(tl.int32), 0) > 0:
+                weight = _weight(x, top, temperature) if weighted else tl.full([block], 1, tl.int32)
+                weight = tl.where(searched, weight, 0)
+                from_second += weight
+                from_third += tl.where(code >= third, weight, 0)
+                from_fourth += tl.where(code >= fourth, weight, 0)
+        second_up = above + tl.sum(from_second, 0)
+        third_up = above + tl.sum(from_third, 0)
+        fourth_up = above + tl.sum(from_fourth, 0)
+        low = tl.where(
+            second_up < limit, low, tl.where(third_up < limit, second, tl.where(fourth_up < limit, third, fourth))
+        )
+        above = tl.where(
+            second_up < limit,
+            second_up,
+            tl.where(third_up < limit, third_up, tl.where(fourth_up < limit, fourth_up, above)),
+        )
+        last = low + (step - 1)
+        step = step >> 2
+    return low, above
+
+
+@triton.jit
+def exclude(
+    logits,
+    row_stride,
+    token_stride,
+    vocabulary,
+    settings,
+    settings_stride,
+    mask,
+    code_bits: tl.constexpr,
+    block: tl.constexpr,
+):
+    """The mask of one row. All tokens whose logits have codes above the search's result are kept; of those whose codes
+    are the result, the first.
+    """
+    number = tl.program_id(0)
+    row, mask_row = logits + number.to(tl.int64) * row_stride, mask + number.to(tl.int64) * vocabulary
+    own = settings + number * settings_stride
+    temperature, ranks, share = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+    alike: tl.constexpr = (1 << (32 - code_bits)) - 1  # codes of one logit differ in bits that logits do not have
+    low, spare = tl.full([], LEAST, tl.int32), tl.zeros([], tl.float64)
+    if ranks < vocabulary:
+        low, before = _search(row, token_stride, vocabulary, low, ranks, 0.0, 1.0, False, code_bits, block)
+        spare = ranks - before
+    limit, before = tl.full([], float("inf"), tl.float64), tl.zeros([], tl.float64)
+    tie_weight = tl.zeros([], tl.float64)
+    if share < float("inf"):
+        tops = tl.full([block], float("-inf"), tl.float64)
+        for start in range(0, vocabulary, block):
+            x, _ = _read(row, token_stride, start + tl.arange(0, block), vocabulary)
+            tops = tl.maximum(tops, x)
+        top = tl.max(tops, 0)
+        sums = tl.zeros([block], tl.float64)
+        for start in range(0, vocabulary, block):
+            tokens = start + tl.arange(0, block)
+            x, code = _read(row, token_stride, tokens, vocabulary)
+            counted = (code > low + alike) & (tokens < vocabulary)
+            if tl.max(counted.to(tl.int32), 0) > 0:
+                sums += tl.where(counted, _weight(x, top, temperature), 0.0)
+        ties = tl.where(spare > 0, spare * _weight(_logit(low, row), top, temperature), 0.0)
+        limit = share * (tl.sum(sums, 0) + ties)
+        found, before = _search(row, token_stride, vocabulary, low, limit, top, temperature, True, code_bits, block)
+        spare = tl.where(found > low, float("inf"), spare)
+        low = tl.maximum(found, low)
+        tie_weight = _weight(_logit(low, row), top, temperature)
+    seen = tl.zeros([], tl.int32)
+    for start in range(0, vocabulary, block):
+        tokens = start + tl.arange(0, block)
+        _, code = _read(row, token_stride, tokens, vocabulary)
+        kept = code > low + alike
+        tie = (code >= low) & (code <= low + alike) & (tokens < vocabulary)
+        if tl.max(tie.to(tl.int32), 0) > 0:
+            rank = seen + tl.cumsum(tie.to(tl.int32), 0) - 1
+            kept = kept | (tie & (rank < spare) & (before + rank * tie_weight < limit))
+            seen += tl.sum(tie.to(tl.int32), 0)
+        tl.store(mask_row + tokens, (~kept).to(tl.uint8), tokens < vocabulary)
+
+
+@dataclass(frozen=True)
+class SearchedTruncation:
+    """See `Truncation`; takes logits in float32 or half precision."""
+
+    settings: Float[Tensor, "N 3"]
+    """Settings of one row, or of each row; see `Truncating`."""
+
+    @classmethod
+    def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "SearchedTruncation":
+        """See `Truncating`."""
+        del vocabulary
+        return cls(settings)
+
+    def row(self, index: int) -> "SearchedTruncation":
+        """See `Truncation`."""
+        return SearchedTruncation(self.settings[index : index + 1])
+
+    def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
+        """See `Truncation`."""
+        rows, vocabulary = logits.shape
+        mask = logits.new_empty((rows, vocabulary), dtype=torch.bool)
+        exclude[(rows,)](
+            logits,
+            *logits.stride(),
+            vocabulary,
+            self.settings,
+            self.settings.shape[1] if len(self.settings) > 1 else 0,
+            mask.view(torch.uint8),
+            logits.element_size() * 8,
+            BLOCK,
+            num_warps=WARPS,
+            enable_fp_fusion=False,
+        )
+        return mask

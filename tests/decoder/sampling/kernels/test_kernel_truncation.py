@@ -1,0 +1,106 @@
+"""The kernel excludes exactly what the host's truncation of each row excludes.
+
+Masks may differ only where the probability of the tokens before one equals the share but for rounding: 1e-12 of it.
+"""
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from decoder.sampling.device_truncation import DeviceTruncation
+from decoder.sampling.kernels import searched_truncation
+from decoder.sampling.kernels.searched_truncation import SearchedTruncation
+from decoder.sampling.settings import Sampling
+from tests.decoder.sampling.truncated_rows import SETTINGS, kept_by_host, rows, truncation
+from tests.triton_tools import SHARED_LIMITS, recorded
+
+BY_INTERPRETER = pytest.mark.usefixtures("by_interpreter")
+DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+WIDER = 5
+"""Number of columns beyond the vocabulary, as the models' vocabularies may have."""
+
+
+def kept(logits: Tensor, *each: Sampling) -> Tensor:
+    """What the kernel keeps; the plain class must keep the same."""
+    found, plain = (
+        ~truncation(truncating, logits.shape[1], *each).excluded(logits)
+        for truncating in (SearchedTruncation.of, DeviceTruncation.of)
+    )
+    assert torch.equal(found, plain)
+    return found
+
+
+@BY_INTERPRETER
+@pytest.mark.parametrize("sampling", [*SETTINGS, Sampling(1.0)], ids=str)
+@DTYPES
+def test_what_is_kept_is_what_the_host_keeps(
+    dtype: torch.dtype, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searched_truncation, "BLOCK", 128)
+    logits = rows(151 + WIDER, dtype)[:, :151]
+    assert torch.equal(kept(logits, *[sampling] * len(logits)), kept_by_host(logits, *[sampling] * len(logits)))
+
+
+@BY_INTERPRETER
+@DTYPES
+@pytest.mark.parametrize("vocabulary", [32003, 50277, 151643, 151936])
+def test_large_vocabularies_are_searched_to_their_ends(
+    vocabulary: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searched_truncation, "BLOCK", 1 << 15)
+    logits, each = rows(vocabulary + WIDER, dtype)[:, :vocabulary], (SETTINGS[0], SETTINGS[7])
+    logits[:2, [vocabulary - 1, 7]] = 60.0
+    found = kept(logits[:2], *each)
+    assert torch.equal(found, kept_by_host(logits[:2], *each))
+    assert found[:, [7, vocabulary - 1]].all()
+
+
+@BY_INTERPRETER
+@DTYPES
+@pytest.mark.parametrize("top_k", [1, 3, 6])
+def test_of_equal_logits_the_lower_ids_are_kept_over_several_blocks(
+    top_k: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searched_truncation, "BLOCK", 4)
+    logits = torch.tensor([[1, 2, -0.0, 1, 0, 2, 1, 0, -1], [1] * 9], dtype=dtype)
+    assert kept(logits, Sampling(1.0, top_k))[1].tolist() == [rank < top_k for rank in range(9)]
+    nucleus = Sampling(0.7, top_k, 0.6)
+    assert torch.equal(kept(logits, nucleus), kept_by_host(logits, nucleus, nucleus))
+
+
+@BY_INTERPRETER
+def test_tokens_before_which_the_share_is_reached_are_excluded() -> None:
+    """The tokens before the third have the probability 1 / 2, which is the share."""
+    logits = torch.zeros(1, 4)
+    assert [int(kept(logits, Sampling(1.0, top_p=share)).sum()) for share in (0.25, 0.5, 0.51)] == [1, 2, 3]
+
+
+@BY_INTERPRETER
+def test_the_most_probable_token_is_kept_with_the_smallest_share() -> None:
+    logits = torch.tensor([[-3.0, -1.0, -1.0, -torch.inf]])
+    assert kept(logits, Sampling(1.0, top_p=5e-324)).tolist() == [[False, True, False, False]]
+    assert kept(logits[:, :1], Sampling(1.0, 1, 5e-324)).tolist() == [[True]]
+
+
+@BY_INTERPRETER
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_one_row_of_settings_serves_all_rows_of_logits(index: int) -> None:
+    logits = rows(50, torch.float32)
+    every = truncation(SearchedTruncation.of, 50, *SETTINGS[:3])
+    assert torch.equal(every.row(index).excluded(logits), ~kept(logits, SETTINGS[index]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("capability", SHARED_LIMITS)
+def test_no_register_is_spilled_and_the_figures_are_small(capability: int, dtype: torch.dtype) -> None:
+    with recorded() as launches:
+        truncation(SearchedTruncation.of, 50277, SETTINGS[0]).excluded(
+            torch.zeros((2, 50277 + 27), dtype=dtype)[:, :50277]
+        )
+    (launch,) = launches
+    figures = launch.figures(capability)
+    assert figures.stack == 0
+    assert figures.registers <= 96
+    assert figures.shared <= 2048
