@@ -121,15 +121,15 @@ def test_the_first_use_of_a_graph_is_by_plain_calls_and_without_idle_time_the_se
     slot = session._slot
     assert (records(pair), slot.plain_runs) == (1, 0)  # a kind's first graph is captured at once, as a test of the kind
     with without_gradients():
-        slot.verification(8, 3)
+        slot.verification(8, 3, 7)
         assert (records(pair), slot.plain_runs) == (2, 0)
-        slot.verification(64, 3)
+        slot.verification(64, 3, 7)
         assert (records(pair), slot.plain_runs) == (2, 1)
-        slot.verification(64, 3)
+        slot.verification(64, 3, 7)
         assert (records(pair), slot.plain_runs) == (3, 1)
-        slot.verification(32, 3)
+        slot.verification(32, 3, 7)
         assert slot.capture_one(3) == "CUDA graphs: 4 of 4 captured"
-        slot.verification(32, 3)
+        slot.verification(32, 3, 7)
         assert (records(pair), slot.plain_runs) == (4, 2)
         assert slot.capture_one(3) == ""
 
