@@ -190,7 +190,7 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
             pass
         if finished:
             break
-    grown_into = [key for key in session._slot._captured if key[1] >= 512]
+    grown_into = [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]
     assert grown_into
     assert len(fresh) > 20
     assert sum(fresh) == 0

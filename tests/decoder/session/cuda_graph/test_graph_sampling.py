@@ -248,7 +248,7 @@ def test_graphs_of_settings_that_were_turned_off_are_not_captured_ahead(tiny_mod
     session.step(())
     while session.prepare():
         pass
-    ahead = [key for key in session._slot._captured if key[1] >= 512]
+    ahead = [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]
     assert ahead
     assert {key[-1] for key in ahead} == {GreedyVerifier()}
 
