@@ -111,8 +111,9 @@ def traced(arguments: argparse.Namespace) -> Trace:
     )
     method, config = run_of(size, sampling)
     prompt = [1] * arguments.context
+    target, draft = arguments.shapes
     with patch.object(torch, "rms_norm", _one_kernel), without_values(Made(size.depth, size.rows)) as device:
-        engine = engine_of(*arguments.shapes, DTYPES[arguments.dtype]).sampled(0, Schedule(config.sampling))
+        engine = engine_of(target, draft, DTYPES[arguments.dtype]).sampled(0, Schedule(config.sampling))
         session = METHODS[method].open(engine, prompt, config)
         session.prefill()
         for _ in range(ROUNDS):
@@ -120,8 +121,8 @@ def traced(arguments: argparse.Namespace) -> Trace:
             session.step(())
         session.close()
         # In a round, the next draft is queued behind the verification.
-        verify, draft = (graph.launches for graph in device.replayed)
-    return Trace(draft, [*verify, *device.launches])
+        verification, drafting = (graph.launches for graph in device.replayed)
+    return Trace(drafting, [*verification, *device.launches])
 
 
 def _one_kernel(rows: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:

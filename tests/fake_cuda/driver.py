@@ -75,9 +75,10 @@ _swap = torch.utils.swap_tensors
 
 def _swapped(one: Tensor, other: Tensor) -> None:
     """Swaps two tensors, unless they are the same memory: a module that is moved to where it is stays as it is."""
-    both = isinstance(one, CudaTensor) and isinstance(other, CudaTensor)
-    if not (both and one.inner.untyped_storage()._cdata == other.inner.untyped_storage()._cdata):
-        _swap(one, other)
+    storages = [each.inner.untyped_storage()._cdata for each in (one, other) if isinstance(each, CudaTensor)]
+    if len(storages) == 2 and storages[0] == storages[1]:
+        return
+    _swap(one, other)  # type: ignore[no-untyped-call]  # untyped in torch
 
 
 class Generator(torch._C.Generator):
