@@ -69,7 +69,8 @@ def rounds(
             if len(device.graphs) == captured and not outcome.finished and number:
                 asked = device.counts()
                 assert asked["wait"] == 1 + redrawn
-                assert asked["replay"] <= 2 + redrawn
+                # A turned knob undoes a verification that is queued already, and the tree is drafted again.
+                assert asked["replay"] <= 2 + 2 * redrawn
                 assert asked["read"] == asked["wait for all"] == 0
             number, finished = number + 1, outcome.finished
         session.close()
