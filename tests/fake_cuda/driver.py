@@ -75,7 +75,7 @@ _swap = torch.utils.swap_tensors
 
 def _swapped(one: Tensor, other: Tensor) -> None:
     """Swaps two tensors, unless they are the same memory: a module that is moved to where it is stays as it is."""
-    storages = [each.inner.untyped_storage()._cdata for each in (one, other) if isinstance(each, CudaTensor)]
+    storages = [each.held.untyped_storage()._cdata for each in (one, other) if isinstance(each, CudaTensor)]
     if len(storages) == 2 and storages[0] == storages[1]:
         return
     _swap(one, other)  # type: ignore[no-untyped-call]  # untyped in torch

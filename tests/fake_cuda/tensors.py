@@ -69,16 +69,16 @@ class CudaError(RuntimeError):
 
 
 class CudaTensor(Tensor):
-    """A tensor that claims to be on the CUDA device; `inner` is the tensor that stands for its memory."""
+    """A tensor that claims to be on the CUDA device; `held` is the tensor that stands for its memory."""
 
-    inner: Tensor
+    held: Tensor
     is_zero = False
     """Whether all values are known to be zeros, on a device without values."""
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch's documents say
 
     @staticmethod
     def __new__(cls: type, inner: Tensor) -> "CudaTensor":
-        made: CudaTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # not in torch's stubs
+        made: CudaTensor = Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -86,19 +86,19 @@ class CudaTensor(Tensor):
             dtype=inner.dtype,
             device=CUDA,
         )
-        made.inner = inner
+        made.held = inner
         return made
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]  # untyped in torch
         del tensor_contents
-        return f"CudaTensor({self.inner})"
+        return f"CudaTensor({self.held})"
 
     def tolist(self) -> Any:
         """The values; torch refuses this for subclasses."""
         return self.cpu().tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]  # untyped in torch
         raise CudaError(f"{func} on a CUDA tensor outside of the fake device")
 
 
@@ -179,7 +179,7 @@ class Device:
             inner_kwargs["device"] = self.memory if to_cuda else CPU
         if func is ATEN._local_scalar_dense.default and inner[0].is_meta:
             # Values are unknown, but passes depend on whether a model has biases.
-            return torch.ones((), dtype=inner[0].dtype).mul(not given[0].is_zero).item()
+            return torch.ones((), dtype=inner[0].dtype).mul(not getattr(given[0], "is_zero", False)).item()
         result = self._computed(func, inner, inner_kwargs)
         if launches(func):
             self.note(func._schema.name.removeprefix("aten::"), given, list(_tensors(result)))
@@ -294,7 +294,7 @@ def intercepted(device: Device) -> Iterator[None]:
 def _inner(value: Any) -> Any:
     """An argument with the tensors that stand for the memory of the device."""
     if isinstance(value, CudaTensor):
-        return value.inner
+        return value.held
     return [_inner(each) for each in value] if isinstance(value, list | tuple) else value
 
 

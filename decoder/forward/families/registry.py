@@ -233,9 +233,10 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
             if arithmetic.constants:
                 constant, carrier = _carried(down.bias + back.bias, arithmetic.constants)
                 inward, outward = [up, constant], [down.unbiased, carrier, back.unbiased]
-            matrices = (part.packed(arithmetic) for part in (stacked(*inward, attention), summed(*outward)))
-            return Parallel(norm, heads, activation, arch.intermediate_size + arithmetic.constants, *matrices)
-        return Sequential(norm, heads, activation, *(part.packed(arithmetic) for part in (attention, back, up, down)))
+            first, second = stacked(*inward, attention).packed(arithmetic), summed(*outward).packed(arithmetic)
+            return Parallel(norm, heads, activation, arch.intermediate_size + arithmetic.constants, first, second)
+        first, second, third, fourth = (part.packed(arithmetic) for part in (attention, back, up, down))
+        return Sequential(norm, heads, activation, first, second, third, fourth)
 
     return NativeModel(
         embedding=source.weights[f"{family.embedding}.weight"].detach().to(arithmetic.weights),
