@@ -109,6 +109,12 @@ STEPS = (
         260,
     ),
     Step("profile", "kernels, graph nodes and gaps in rounds with 8x64 trees", _program("kernels", *SAMPLINGS), 160),
+    Step(
+        "plain",
+        "rounds by plain operators, without Triton kernels",
+        _rounds(PYTHIA, "float16", "256,1900", "4x16,8x64", "--no-kernels"),
+        180,
+    ),
     Step("bfloat16", "rounds in bfloat16", _rounds(PYTHIA, "bfloat16", "256", "4x16,8x64"), 150),
     Step("truncated", "rounds at temperature 1 with top-k and top-p", _rounds(*LARGEST, *TRUNCATED), 140),
     Step("llama", "rounds of Llama 8B", _rounds(LLAMA, "bfloat16", "256", "4x16,8x64"), 200),
