@@ -213,6 +213,7 @@ class ScriptedControls:
         self.prompt = "Once upon"
         self.stage: Stage | None = None
         self.broke = ""
+        self.preparing = ""
         self.turns: list[tuple[KnobName, float]] = []
         self.watched = ""
         self.stages = 0

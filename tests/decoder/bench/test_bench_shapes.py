@@ -153,15 +153,16 @@ def test_threads_are_chosen_for_random_weights_as_for_any_pair(
 
 @pytest.mark.parametrize("name", ["target", "draft"])
 def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, str], name: str) -> None:
-    """A layer without biases would be a shorter pass, since the sum with the residual becomes part of a product."""
+    """A layer without biases would be a shorter pass. A layer's last product has its bias as a column."""
     engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     model = engine.pair.target if name == "target" else engine.pair.draft_model
     biases = [weight.detach() for name, weight in model.hf.module.named_parameters() if name.endswith("bias")]
     assert len(biases) >= 7
     assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
     form = static_forward(model)
-    layers = [part for layer in form._model.layers for part in (layer.inward, layer.outward)]  # type: ignore[attr-defined]
-    assert all(layer._bias is not None for layer in layers)
+    layers = form._model.layers  # type: ignore[attr-defined]
+    assert all(layer.inward._bias is not None for layer in layers)
+    assert all(bool(layer.outward._weight[:, model.hf.module.config.intermediate_size].any()) for layer in layers)
 
 
 def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
