@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.device_state import DEEPEST, LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
+from decoder.models.tokenizer import TextTokenizer
+from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
 from decoder.session.cuda_graph.kernel_trial import kernels as all_kernels
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
-from decoder.session.cuda_graph.static_shapes import MOST_NODES
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES
 from decoder.session.protocol import Session
 from decoder.system.device import Mailbox, Mark
 from tests.fake_cuda.driver import fake_cuda
@@ -79,14 +81,22 @@ def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = Fa
     `kernels`: whether all Triton kernels are used.
     """
     models = [_model(name, dtype) for name in (target, draft)]
-    slots = GraphSlots(operators=replace(PLAIN, **all_kernels()) if kernels else PLAIN)
+    parts: Mapping[str, Any] = all_kernels() if kernels else {}
+    slots = GraphSlots(operators=replace(PLAIN, **parts))
     for model in models:
         form = static_forward(model)
         assert isinstance(form, NativeStatic)
         slots.run(model, _with_kernels(form) if kernels else form)
     context = min(model.context for model in models)
     vocabulary = min(model.width for model in models)
-    pair = Pair(models[0], models[1], tokenizer=None, vocabulary=vocabulary, eos=frozenset(), context=context)
+    pair = Pair(
+        models[0],
+        models[1],
+        tokenizer=cast(TextTokenizer, None),
+        vocabulary=vocabulary,
+        eos=frozenset(),
+        context=context,
+    )
     return Engine(pair, slots=slots)
 
 

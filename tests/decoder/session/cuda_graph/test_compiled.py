@@ -291,7 +291,7 @@ def test_a_draft_alone_may_be_kept(slow: Engine, tiny_models: TinyModels) -> Non
 
 def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Engine) -> None:
     tried: list[tuple[int, ...]] = []
-    right = contest.compared
+    right = pass_comparison.compared
 
     def noted(plain: Any, form: Compiled, sizes: Any, graph_slots: GraphSlots) -> Any:
         tried.append(tuple(sorted(form._sizes)))
