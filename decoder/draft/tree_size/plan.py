@@ -2,9 +2,8 @@
 
 One CUDA graph drafts a tree of a fixed depth, and another graph verifies a fixed number of the tree's most probable
 nodes. The depth and the number of nodes come from a small grid, since each further size would need further graphs. Each
-round also shows how many tokens every smaller
-size would have accepted. For a larger size, the estimate is slightly above the estimate for the observed size. This
-module knows neither times nor models.
+round also shows how many tokens every smaller size would have accepted. For a larger size, the estimate is slightly
+above the estimate for the observed size. This module knows neither times nor models.
 """
 
 from bisect import bisect_right
