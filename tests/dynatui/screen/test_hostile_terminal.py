@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,22 +22,24 @@ TOUR = (
     *("k\x1b[B", "k", "  f", "x"),
 )
 """Keys that reach every panel, mode and heat map."""
-PAGES = ("?", "\x10")
-"""Keys that open a page, which escape closes."""
+BACK = "esc goes back"
+PAGES = {"?": BACK, "\x10": "Search for commands"}
+"""Keys that open a page, which escape closes, with words that only the page shows."""
 FULL = (120, 40)
 
 
-def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: tuple[str, ...] = PAGES) -> str:
+def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: Mapping[str, str] = PAGES) -> str:
     """All text seen on a way through the program."""
     seen = list[str]()
     for key in keys:
         terminal.send(key)
         seen.append(terminal.read(0.15))
-    for key in pages:
+    for key, words in pages.items():
         terminal.send(key)
-        seen.append(terminal.read(0.4))
+        seen.append(terminal.wait_for(words))
+        # A key right after escape would be read as one key with alt.
         terminal.send("\x1b")
-        terminal.read(0.25)
+        assert terminal.wait_until(lambda words=words: words not in terminal.shown), f"{key!r} is not closed"
     return "\n".join(seen)
 
 
@@ -85,11 +88,11 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     folder = hostile_folder(tmp_path)
     terminal = start("-c", script(LIVE), size=FULL, cwd=folder, XDG_STATE_HOME=str(folder / "state"))
     terminal.wait_for("TEXT␛")
-    seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), ("y", "B"))
+    seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), {"y": BACK, "B": BACK})
     terminal.send("E")
     seen += terminal.wait_for("ASKED␛")
     terminal.send("\x1b")
-    terminal.read(0.25)
+    assert terminal.wait_until(lambda: "Edit the prompt" not in terminal.shown)
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "ASKED")
     assert "FOLDER␛" in seen, "the place of the recording and of the export"
     assert left(terminal) == 0
@@ -131,7 +134,7 @@ def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> No
 def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
     path = written(tmp_path / "run.jsonl", [renamed(event) for event in story(4)])
     terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
-    seen = terminal.wait_for("ended") + toured(terminal, ("4", "5", "8"), ())
+    seen = terminal.wait_for("ended") + toured(terminal, ("4", "5", "8"), {})
     assert_shown(seen, "dy", "ar")
     assert left(terminal) == 0
     assert forbidden_output(terminal.written, FULL) == []
@@ -142,7 +145,7 @@ def test_two_hostile_recordings_side_by_side_are_shown_and_never_obeyed(start: S
     paths = [written(hostile_folder(tmp_path) / "one.jsonl", events), written(tmp_path / "two.jsonl", events)]
     terminal = start("-m", "dynatui", "replay", *paths, "--speed", "20", size=FULL)
     terminal.wait_for("TEXT␛")
-    toured(terminal, ("\x1b[D", "\x1b[H", "\x1b[F", "\t", "v", " "), ("?",))
+    toured(terminal, ("\x1b[D", "\x1b[H", "\x1b[F", "\t", "v", " "), {"?": "this page"})
     assert left(terminal) == 0
     assert forbidden_output(terminal.written, FULL) == []
     assert_left_clean(terminal)
@@ -172,7 +175,7 @@ def load(report, progress):
 engine.load = load
 """
     terminal = start("-c", script(failing), size=FULL)
-    seen = terminal.wait_for("R tries again") + toured(terminal, ("7", "8", "e", "R"), ())
+    seen = terminal.wait_for("R tries again") + toured(terminal, ("7", "8", "e", "R"), {})
     assert_shown(seen, "FAULT")
     assert left(terminal) == code
     assert forbidden_output(terminal.written, FULL) == []

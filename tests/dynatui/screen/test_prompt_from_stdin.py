@@ -10,11 +10,10 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 
 PROGRAM = """
 import sys
-import decoder
 from dynatui.__main__ import main
+from dynatui.screen import run
 from tests.dynatui.fake_engine import FakeEngine
-engine = FakeEngine()
-vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
+run.load_with_times = FakeEngine().loader
 sys.exit(main())
 """
 """The program with a fake engine that continues every prompt with the same words."""
