@@ -29,6 +29,8 @@ PROCESSORS = 132
 """Multiprocessors of both cards."""
 THREADS = 2048
 """Threads that a multiprocessor runs at a time."""
+NORMED, BY_PARTS = "normed_columns", "attend_by_parts"
+"""Triton kernels whose time depends on the shapes of certain operands."""
 PARTS = ("products", "attention", "top-k", "other")
 KERNELS = {"sort": 4, "topk": 2, "argmax": 2, "scatter": 2, "index_copy": 2}
 """Kernels of an operator that launches more than one, by torch's source."""
@@ -60,22 +62,26 @@ ASSUMED = (
 
 def part(launch: Launch) -> str:
     """The part of the table to which an operator belongs."""
-    if launch.name in {"mm", "addmm", "addmm_", "bmm"}:
+    if launch.name in {"mm", "addmm", "addmm_", "bmm", NORMED}:
         return "products"
-    if "attention" in launch.name:
+    if "attention" in launch.name or launch.name in {BY_PARTS, "merge_and_activate"}:
         return "attention"
-    return "top-k" if launch.name in {"topk", "sort", "argmax", "max"} else "other"
+    return "top-k" if launch.name in {"topk", "sort", "argmax", "max", "part_best", "best_of_parts"} else "other"
 
 
 def microseconds(launch: Launch, costs: Costs, bytes_per_s: float) -> float:
     """Estimated time of an operator."""
     rate = costs.bandwidth * bytes_per_s / 1e6
     shortest = costs.kernel * KERNELS.get(launch.name, 1)
-    read = sum(map(math.prod, launch.shapes)) * launch.dtypes[0].itemsize if launch.shapes else 0
+    read = sum(map(math.prod, _operands(launch))) * launch.dtypes[0].itemsize if launch.shapes else 0
     match part(launch):
         case "products":
             return max(costs.product, (read + launch.result_bytes) / rate)
-        case "attention":
+        case "attention" if launch.name == BY_PARTS:
+            (*_, slots), (heads, parts, rows, _) = launch.shapes[4:6]
+            waves = math.ceil(heads * parts * math.ceil(rows / 64) / PROCESSORS)
+            return waves * (costs.kernel + math.ceil(slots / (parts - 1) / 64) * costs.keys)
+        case "attention" if launch.name != "merge_and_activate":
             (_, heads, queries, _), keys = launch.shapes[0], launch.shapes[1][-2]
             waves = math.ceil(heads * math.ceil(queries / 64) / PROCESSORS)
             return waves * (costs.kernel + math.ceil(keys / 64) * costs.keys)
@@ -89,6 +95,14 @@ def microseconds(launch: Launch, costs: Costs, bytes_per_s: float) -> float:
             return shortest  # few rows of a large tensor
         case _:
             return max(shortest, (read + launch.result_bytes) / rate)
+
+
+def _operands(launch: Launch) -> Sequence[tuple[int, ...]]:
+    """Shapes of what an operator reads or writes, besides its result."""
+    if launch.name != NORMED:
+        return launch.shapes
+    rows, weight, _, columns = launch.shapes  # the bias is small
+    return rows, weight, columns
 
 
 @dataclass(frozen=True)
@@ -109,7 +123,8 @@ def traced(arguments: argparse.Namespace) -> Trace:
     prompt = [1] * arguments.context
     target, draft = arguments.shapes
     with without_values(Made(size.depth, size.rows)) as device:
-        engine = engine_of(target, draft, DTYPES[arguments.dtype]).sampled(0, Schedule(config.sampling))
+        engine = engine_of(target, draft, DTYPES[arguments.dtype], kernels=arguments.kernels)
+        engine = engine.sampled(0, Schedule(config.sampling))
         session = METHODS[method].open(engine, prompt, config)
         session.prefill()
         for _ in range(ROUNDS):
@@ -151,6 +166,7 @@ def main(command_line: Sequence[str] | None = None) -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--top-k", type=int, default=0)
     parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--kernels", action="store_true", help="with all Triton kernels; needs Triton")
     sys.stdout.write(f"{page(traced(parser.parse_args(command_line)))}\nestimates; nothing was measured\n")
 
 

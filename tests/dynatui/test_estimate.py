@@ -45,6 +45,18 @@ def test_a_selection_takes_more_passes_for_wider_numbers_and_more_waves_for_more
     assert took("topk", (265, 1024)) == 4 + 2 * 8 * 0.25
 
 
+def test_attention_by_parts_takes_the_time_of_the_keys_of_one_part() -> None:
+    # 4 parts of the slots and one for the pass's own rows, for each of 32 heads: two waves.
+    operands = (64, 9000), (2, 32, 2048, 80), (64, 1, 10, 2), (64,), (64, 1024), (32, 5, 64, 80), (32, 5, 64)
+    assert took("attend_by_parts", *operands) == 2 * (2 + 4)
+
+
+def test_a_product_with_its_norm_takes_the_time_of_its_weights_once() -> None:
+    weight = (1000, 1000)
+    assert took("normed_columns", (4, 1000), weight, weight, (4, 1000)) == 4
+    assert took("normed_columns", (50, 1000), (10000, 1000), (10000, 1000), (50, 10000)) == pytest.approx(0.1 + 20 + 1)
+
+
 def test_the_parts_of_a_traced_round_add_up_to_it(capsys: pytest.CaptureFixture[str]) -> None:
     shape = "tests/fake_cuda/small-neox.json"
     estimate.main(["--shapes", f"{shape}:{shape}", "--tree", "2x4", "--context", "8"])

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
 from decoder.session.cuda_graph.kernel_trial import kernels as all_kernels
+from decoder.session.cuda_graph.kernel_trial import layer_kernels
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES
@@ -101,9 +102,7 @@ def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = Fa
 
 
 def _with_kernels(form: NativeStatic) -> NativeStatic:
-    from decoder.forward.static.kernels.tree_attention import with_kernels  # noqa: PLC0415 - needs Triton
-
-    return with_kernels(form)
+    return reduce(lambda plain, with_kernels: with_kernels(plain), layer_kernels().values(), form)
 
 
 def _model(name: str, dtype: torch.dtype) -> LanguageModel:

@@ -43,18 +43,18 @@ class PublicLinear:
     """A `Linear` that calls torch's public `linear`, which exists in every release and for every device and dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self._weight = weight.to(dtype)
-        self._bias = None if bias is None else bias.to(dtype)
+        self.weight = weight.to(dtype)
+        self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        return functional.linear(rows.to(self._weight.dtype), self._weight, self._bias)
+        return functional.linear(rows.to(self.weight.dtype), self.weight, self.bias)
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        if self._bias is not None or residual.dtype is not self._weight.dtype:
+        if self.bias is not None or residual.dtype is not self.weight.dtype:
             return residual.add_(self(rows))
-        return residual.addmm_(rows, self._weight.t())
+        return residual.addmm_(rows, self.weight.t())
 
 
 class OneDnnLinear:

@@ -23,6 +23,8 @@ from decoder.forward.windows import Windows
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
 """(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
+Normalise = Callable[[Tensor], Tensor]
+"""A norm without its affine part."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,23 @@ Attended = Callable[[Tensor, int, torch.dtype, Heads, Pass, int], None]
 """Attention of a layer; see `attended`."""
 
 
+def normed(
+    rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
+) -> Float[Tensor, "N Y"]:
+    """Product of normalised rows, with the activation applied if one is given."""
+    product = linear(norm(rows))
+    return activation.in_place(product) if activation else product
+
+
+Normed = Callable[[Tensor, Normalise, Linear, Activation | None], Tensor]
+"""Norm and product of a layer; see `normed`."""
+
+
 @dataclass(frozen=True)
 class Parallel:
     """A layer with parallel residual: x + attention(norm(x)) + mlp(norm(x))."""
 
-    norm: Callable[[Tensor], Tensor]
+    norm: Normalise
     heads: Heads
     activation: Activation
     inner: int
@@ -132,7 +146,7 @@ class Parallel:
 class Sequential:
     """A layer with sequential residual: y = x + attention(norm(x)), then y + mlp(norm(y))."""
 
-    norm: Callable[[Tensor], Tensor]
+    norm: Normalise
     heads: Heads
     activation: Activation
     inward: Linear
@@ -140,13 +154,14 @@ class Sequential:
     up: Linear
     down: Linear
     attended: Attended = field(default_factory=lambda: attended)
+    normed: Normed = normed
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
-        product = self.inward(self.norm(rows))
+        product = self.normed(rows, self.norm, self.inward, None)
         self.attended(product, 0, rows.dtype, self.heads, given, index)
         rows = self.outward.added_to(rows, product.narrow(1, 0, self.heads.queries))
-        return self.down.added_to(rows, self.activation.in_place(self.up(self.norm(rows))))
+        return self.down.added_to(rows, self.normed(rows, self.norm, self.up, self.activation))
 
 
 def attended(
@@ -197,7 +212,7 @@ class NativeModel:
 
     embedding: Float[Tensor, "V X"]
     layers: Sequence[Layer]
-    normalise: Callable[[Tensor], Tensor]
+    normalise: Normalise
     """The last norm without its affine part, which is folded into the output head."""
     head: Linear
     rotation: Rotation

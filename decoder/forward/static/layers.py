@@ -66,8 +66,13 @@ class NativeStatic:
         return self.with_layers(lambda layer: Fused(layer) if isinstance(layer, Parallel | Sequential) else layer)
 
     def with_layers(self, changed: Callable[[Layer], Layer]) -> "NativeStatic":
-        """The same model with each layer changed by `changed`; unchanged layers share their weights."""
-        return NativeStatic(replace(self._model, layers=[*map(changed, self._model.layers)]), self._context)
+        """The same model with each layer changed by `changed`, which shares the weights; this form itself if no layer
+        changes.
+        """
+        layers = [*map(changed, self._model.layers)]
+        if all(after is before for after, before in zip(layers, self._model.layers, strict=True)):
+            return self
+        return NativeStatic(replace(self._model, layers=layers), self._context)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""

@@ -7,6 +7,7 @@ fails, for example because triton is not installed, the plain function is used, 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
-from decoder.session.cuda_graph.operators import PLAIN, Operators, attention_of
+from decoder.session.cuda_graph.operators import PLAIN, Operators, part_of
 from decoder.session.cuda_graph.pass_comparison import compared
 from decoder.session.cuda_graph.relative_time import relative_time
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
@@ -77,6 +78,18 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
         "accept_path": verify_tree.accept_path,
         "truncating": SearchedTruncation.of,
     }
+
+
+def layer_kernels() -> Mapping[str, Callable[[NativeStatic], NativeStatic]]:
+    """For each part of a model's layers that kernels can compute: a function that returns the same static form with the
+    kernels, or the form itself if they cannot compute the part in any of its layers.
+
+    Raises:
+        ImportError: triton is not installed.
+    """
+    from decoder.forward.static.kernels import normed_product, tree_attention  # noqa: PLC0415 - as above
+
+    return {"attention": tree_attention.with_kernels, "norms and products": normed_product.with_kernels}
 
 
 class Table:
@@ -228,27 +241,31 @@ def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules 
 
 
 @without_gradients()
-def with_attention_kernels(pair: Pair, graph_slots: GraphSlots, sizes: Passes) -> Operators:
-    """The slots' operators, after the kernels of attention have replaced the plain operators in the static form of each
-    model whose passes they make faster, with equal logits.
+def with_layer_kernels(pair: Pair, graph_slots: GraphSlots, sizes: Passes) -> Operators:
+    """The slots' operators, after kernels have replaced plain operators in the layers of each model whose passes they
+    make faster, with equal logits.
     """
     operators = graph_slots.operators
     rows = {"draft": sizes.draft, "target": sizes.target}
-    for role, model in pair.models.items():
-        plain, name = graph_slots.forward(model), attention_of(role)
+    try:
+        candidates = layer_kernels()
+    except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
+        return operators.told("all parts", f"are plain functions: {first_line(error)}")
+    for (role, model), (part, with_kernels) in product(pair.models.items(), candidates.items()):
+        plain, name = graph_slots.forward(model), part_of(role, part)
         if not isinstance(plain, NativeStatic) or not rows[role]:
             continue
         try:
-            from decoder.forward.static.kernels.tree_attention import with_kernels  # noqa: PLC0415 - as in `kernels`
-
-            result = compared(plain, form := with_kernels(plain), sorted({rows[role][0], rows[role][-1]}), graph_slots)
-        except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
+            if (form := with_kernels(plain)) is plain:
+                continue
+            result = compared(plain, form, sorted({rows[role][0], rows[role][-1]}), graph_slots)
+        except Exception as error:  # noqa: BLE001 - as above
             operators = operators.told(name, f"failed: {first_line(error)}")
             continue
         operators = operators.told(name, f"takes {result.share:.2f} x the time" if result.right else OTHER)
         if result.right and result.share < FASTER:
             graph_slots.run(model, form)
-            operators = replace(operators, attention=(*operators.attention, role))
+            operators = replace(operators, in_layers=(*operators.in_layers, name))
     return operators
 
 

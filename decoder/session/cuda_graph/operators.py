@@ -17,17 +17,17 @@ class Operators(VerificationOperators, DraftOperators):
 
     truncating: Truncating = DeviceTruncation.of
     """Makes the truncation of both drafts and verifications."""
-    attention: tuple[str, ...] = ()
-    """Roles of the models whose static forms use the kernels of attention."""
+    in_layers: tuple[str, ...] = ()
+    """Names of the parts of the models' layers that kernels compute; see `part_of`."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """For each part that was tried as a kernel: the result in words."""
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the parts that kernels compute."""
-        names = (part.name for part in fields(self) if part.name not in ("attention", "verdicts"))
+        names = (part.name for part in fields(self) if part.name not in ("in_layers", "verdicts"))
         parts = (name for name in names if getattr(self, name) is not getattr(PLAIN, name))
-        return *parts, *map(attention_of, self.attention)
+        return *parts, *self.in_layers
 
     def told(self, name: str, verdict: str) -> "Operators":
         """The same functions, with the verdict on a part."""
@@ -46,9 +46,9 @@ class Operators(VerificationOperators, DraftOperators):
         return "; ".join([f"kernels: {', '.join(self.kernels) or 'none'}", *plain])
 
 
-def attention_of(role: str) -> str:
-    """Name of the attention of a model as a part of rounds."""
-    return f"attention of the {role}"
+def part_of(role: str, part: str) -> str:
+    """Name of a part of a model's layers as a part of rounds."""
+    return f"{part} of the {role}"
 
 
 PLAIN = Operators()

@@ -27,7 +27,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
-from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_attention_kernels
+from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import passes, slots, uncaptured
@@ -112,7 +112,7 @@ def _refusal_with_kernels(
     plain = {model: graph_slots.forward(model) for model in pair.models.values()}
     if graph_slots.kernels:
         graph_slots.operators = chosen_operators(pair, graph_slots, tried)
-        graph_slots.operators = with_attention_kernels(pair, graph_slots, passes(map(tree_rule, tried)))
+        graph_slots.operators = with_layer_kernels(pair, graph_slots, passes(map(tree_rule, tried)))
     refused = refusal(pair, graph_slots, tried, right)
     if refused and graph_slots.operators.kernels:
         graph_slots.operators = graph_slots.operators.without_kernels(refused)

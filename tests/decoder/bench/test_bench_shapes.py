@@ -161,8 +161,8 @@ def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, s
     assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
     form = static_forward(model)
     layers = form._model.layers  # type: ignore[attr-defined]
-    assert all(layer.inward._bias is not None for layer in layers)
-    assert all(bool(layer.outward._weight[:, model.hf.module.config.intermediate_size].any()) for layer in layers)
+    assert all(layer.inward.bias is not None for layer in layers)
+    assert all(bool(layer.outward.weight[:, model.hf.module.config.intermediate_size].any()) for layer in layers)
 
 
 def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:

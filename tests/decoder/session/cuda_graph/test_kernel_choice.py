@@ -13,14 +13,18 @@ import torch
 from torch import Tensor
 
 from decoder.engine import Engine
+from decoder.forward.static.layers import NativeStatic
+from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.sampling.device_truncation import DeviceTruncation
-from decoder.session.cuda_graph import draft, kernel_trial, self_test, verify
+from decoder.session.cuda_graph import draft, kernel_trial, pass_comparison, self_test, verify
 from decoder.session.cuda_graph.device_state import PARENT
-from decoder.session.cuda_graph.kernel_trial import chosen_operators
+from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.relative_time import relative_time
+from decoder.session.cuda_graph.static_shapes import passes
+from decoder.tree_rules import tree_rule
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import prepared, with_slots
 
@@ -167,6 +171,71 @@ def test_no_trial_takes_place_if_kernels_are_off(tiny_models: TinyModels, monkey
     tried = engine(tiny_models)
     assert prepared(tried) is None
     assert graph_slots(tried).operators is PLAIN
+
+
+Kernels = Callable[[NativeStatic], NativeStatic]
+"""See `layer_kernels`."""
+
+
+def in_layers(
+    tiny_models: TinyModels, patch: pytest.MonkeyPatch, kernels: dict[str, Kernels], share: float = 0.5
+) -> tuple[Engine, Operators]:
+    """The choice among these kernels of layers, which take this share of the plain operators' time, for rounds with a
+    chain of two tokens.
+    """
+    patch.setattr(kernel_trial, "layer_kernels", lambda: kernels)
+    patch.setattr(pass_comparison, "relative_time", lambda *_: share)
+    tried = engine(tiny_models)
+    return tried, with_layer_kernels(tried.pair, graph_slots(tried), passes([tree_rule(Linear(2))]))
+
+
+def times(factor: float) -> Kernels:
+    """Kernels that multiply the rows of each layer by a factor."""
+    return lambda form: form.with_layers(lambda layer: lambda *given: layer(*given) * factor)
+
+
+def test_kernels_of_layers_are_used_in_each_model_that_they_make_faster(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, found = in_layers(tiny_models, monkeypatch, {"attention": times(1), "products": times(1)})
+    assert found.kernels == tuple(
+        f"{part} of the {role}" for role in tried.pair.models for part in ("attention", "products")
+    )
+    for model in tried.pair.models.values():
+        assert graph_slots(tried).forward(model) is not static_forward(model)
+
+
+def test_kernels_of_layers_that_are_not_faster_are_not_used(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1)}, share=1.5)
+    assert found.kernels == ()
+    assert str(found) == (
+        "kernels: none; attention of the target takes 1.50 x the time; attention of the draft takes 1.50 x the time"
+    )
+
+
+def test_kernels_of_layers_with_other_logits_are_not_used(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1), "products": times(3)})
+    assert found.kernels == ("attention of the target", "attention of the draft")
+    assert "products of the draft gives other results" in str(found)
+
+
+def test_a_part_that_no_layer_has_is_not_tried(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = in_layers(tiny_models, monkeypatch, {"products": lambda form: form})
+    assert str(found) == ""
+
+
+def test_kernels_of_layers_that_fail_are_not_used_and_the_reason_is_told(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: NativeStatic) -> NativeStatic:
+        raise RuntimeError("out of resources\nmore")
+
+    _, found = in_layers(tiny_models, monkeypatch, {"attention": fails})
+    assert "attention of the target failed: out of resources;" in str(found)
 
 
 def test_slots_with_other_operators_are_not_taken_again(tiny_models: TinyModels) -> None:

@@ -1,6 +1,5 @@
 """The attention kernels, run by Triton's interpreter and compiled for GPUs, beside the plain functions."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,12 +10,10 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.attention import Pass, fused_by_head
 from decoder.forward.families.model import Heads, attended, gelu
-from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.kernels import tree_attention
-from decoder.forward.static.layers import LayerSlots, NativeStatic
-from decoder.forward.static.static_forward import static_forward, visibility
-from tests.decoder.family_models import made
-from tests.triton_tools import SHARED_LIMITS, Figures, Launch, interpreted, recorded
+from decoder.forward.static.layers import LayerSlots
+from decoder.forward.static.static_forward import visibility
+from tests.triton_tools import SHARED_LIMITS, Figures, Launch, assert_within, interpreted, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -202,46 +199,6 @@ def test_a_prompt_s_rows_are_computed_by_the_plain_functions(
     assert torch.equal(product[:, : right.shape[1]], right)
 
 
-@torch.no_grad()
-def passes(form: NativeStatic) -> Iterator[tuple[Tensor, Tensor]]:
-    """Logits and store after a text of 12 tokens, and after a tree of 5 nodes behind it."""
-    store = form.new_store(32)
-    above = torch.tensor([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]])
-    depths = torch.tensor([0, 1, 1, 2, 3])
-    for first, seen, positions in (
-        (0, torch.ones((12, 12), dtype=torch.bool).tril(), torch.arange(12)),
-        (12, above > 0, 12 + depths),
-    ):
-        places = first + torch.arange(len(positions))
-        bias = visibility(torch.tensor(first), seen, 24, store.dtype)
-        logits = form.computed(store, places * 7 % 90, form.rotation(store, positions), places, bias)
-        yield logits, store.clone()
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("neox", torch.float16),
-        ("neox, all rotated", torch.float32),
-        ("neox, one after the other", torch.float32),
-        ("neox, odd heads", torch.float32),
-        ("llama", torch.float16),
-        ("llama, one head for all", torch.float32),
-        ("qwen2, windows in half of its layers", torch.float32),
-    ],
-    ids=str,
-)
-def test_text_and_tree_have_the_logits_and_the_store_of_the_plain_layers(name: str, dtype: torch.dtype) -> None:
-    form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeStatic)
-    with interpreted():
-        found = list(passes(tree_attention.with_kernels(form)))
-    tolerance = TOLERANCES[dtype] * 10  # the errors of all layers
-    for (logits, store), (right, rightly_kept) in zip(found, passes(form), strict=True):
-        torch.testing.assert_close(logits, right, rtol=0, atol=tolerance * float(right.abs().max()))
-        torch.testing.assert_close(store, rightly_kept, rtol=0, atol=tolerance * float(rightly_kept.abs().max()))
-
-
 def launches(heads: Heads, tokens: int, dtype: torch.dtype) -> tuple[Launch, Launch]:
     """The two launches of a layer's attention."""
     inputs = drawn(heads, 256 - tokens, 0, tokens, dtype, inner=2048)
@@ -249,12 +206,6 @@ def launches(heads: Heads, tokens: int, dtype: torch.dtype) -> tuple[Launch, Lau
         tree_attention.attend(inputs.product, inputs.inner, heads, inputs.given(inputs.store), 0, inputs.approximate)
     attention, merge = found
     return attention, merge
-
-
-def assert_within(figures: Figures, most: Figures, capability: int) -> None:
-    assert figures.stack <= most.stack
-    assert figures.registers <= most.registers
-    assert figures.shared <= most.shared < SHARED_LIMITS[capability]
 
 
 @pytest.mark.parametrize(

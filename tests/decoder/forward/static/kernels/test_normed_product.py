@@ -1,0 +1,124 @@
+"""The kernel of norm, product and activation, run by Triton's interpreter and compiled for GPUs, beside the plain
+functions.
+"""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from decoder.forward.cpu.packed import PublicLinear
+from decoder.forward.families.model import Activation, RmsNorm, gated_silu, normed
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.kernels import normed_product
+from decoder.forward.static.layers import NativeStatic
+from decoder.forward.static.static_forward import static_forward
+from tests.decoder.family_models import made
+from tests.triton_tools import Figures, Launch, assert_within, interpreted, recorded
+
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+
+TOLERANCES = {torch.float32: 1e-5, torch.float16: 4e-3}
+"""Largest error, as a share of the largest number of the plain functions; these round the normalised rows, and the
+product before the activation."""
+DTYPES = pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+GATED = Activation(gated_silu, gated_silu)
+
+
+def drawn(
+    count: int, size: int, width: int, dtype: torch.dtype, *, biased: bool = False, seed: int = 0
+) -> tuple[Tensor, RmsNorm, PublicLinear]:
+    """Random rows, their norm, and a product with `width` columns."""
+    normal = partial(torch.randn, generator=torch.Generator().manual_seed(seed))
+    linear = PublicLinear(normal(width, size), normal(width) if biased else None, dtype)
+    # Rows of different sizes have different scales.
+    rows = normal(count, size) * torch.linspace(0.1, 9, count)[:, None]
+    return rows.to(dtype), RmsNorm((size,), 1e-2), linear
+
+
+def check(rows: Tensor, norm: RmsNorm, linear: PublicLinear, activation: Activation | None) -> None:
+    """Kernel and plain functions give the same columns, and neither changes the rows."""
+    before = rows.clone()
+    with interpreted():
+        found = normed_product.normed_product(rows, norm, linear, activation)
+    right = normed(rows.float(), norm, PublicLinear(linear.weight, linear.bias, torch.float32), activation)
+    torch.testing.assert_close(found, right.to(rows.dtype), rtol=0, atol=TOLERANCES[rows.dtype] * right.abs().max())
+    assert torch.equal(rows, before)
+
+
+@DTYPES
+@pytest.mark.parametrize("activation", [None, GATED], ids=["plain", "gated"])
+@pytest.mark.parametrize("biased", [False, True], ids=["without biases", "biases"])
+@pytest.mark.parametrize(("count", "size", "width"), [(1, 32, 32), (3, 130, 50), (17, 64, 2), (64, 200, 98)])
+def test_columns_are_those_of_norm_product_and_activation(
+    count: int, size: int, width: int, dtype: torch.dtype, activation: Activation | None, *, biased: bool
+) -> None:
+    check(*drawn(count, size, width, dtype, biased=biased, seed=count), activation)
+
+
+def test_a_row_of_zeros_gives_the_bias_alone() -> None:
+    rows, norm, linear = drawn(2, 40, 6, torch.float32, biased=True)
+    rows[1] = 0
+    with interpreted():
+        found = normed_product.normed_product(rows, norm, linear, None)
+    assert linear.bias is not None
+    torch.testing.assert_close(found[1], linear.bias)
+
+
+def test_a_row_whose_unscaled_product_overflows_half_precision_has_finite_columns() -> None:
+    rows, norm, linear = drawn(2, 256, 40, torch.float16)
+    rows.mul_(1000)
+    check(rows, norm, linear, None)
+
+
+def test_rows_with_a_stride_are_read_where_they_are() -> None:
+    rows, norm, linear = drawn(5, 48, 30, torch.float32)
+    check(torch.cat((rows, rows * 7), 1)[:, :48], norm, linear, GATED)
+
+
+def test_many_rows_are_computed_by_the_plain_functions() -> None:
+    rows, norm, linear = drawn(normed_product.MOST_ROWS + 1, 16, 8, torch.float32)
+    with recorded() as launches:
+        found = normed_product.normed_product(rows, norm, linear, GATED)
+    assert not launches
+    assert torch.equal(found, normed(rows, norm, linear, GATED))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("neox", torch.float32), ("neox, one after the other", torch.float32), ("llama", torch.float64)],
+    ids=str,
+)
+def test_a_model_whose_products_the_kernel_cannot_compute_keeps_its_form(name: str, dtype: torch.dtype) -> None:
+    form = static_forward(LanguageModel.of_module(made(name, dtype), name))
+    assert isinstance(form, NativeStatic)
+    assert normed_product.with_kernels(form) is form
+
+
+def launch(count: int, dtype: torch.dtype, activation: Activation | None) -> Launch:
+    """The launch of one product of Llama's size."""
+    with recorded() as found:
+        normed_product.normed_product(*drawn(count, 2048, 3072, dtype), activation)
+    (only,) = found
+    return only
+
+
+@pytest.mark.parametrize(
+    ("capability", "count", "dtype", "most"),
+    [
+        (80, 64, torch.bfloat16, Figures(registers=168, stack=0, shared=100 << 10)),
+        (90, 64, torch.bfloat16, Figures(registers=128, stack=0, shared=112 << 10)),
+        (90, 16, torch.bfloat16, Figures(registers=64, stack=0, shared=60 << 10)),
+        (90, 64, torch.float32, Figures(registers=128, stack=0, shared=48 << 10)),
+        (100, 64, torch.bfloat16, Figures(registers=128, stack=0, shared=132 << 10)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("activation", [None, GATED], ids=["plain", "gated"])
+def test_the_kernel_spills_no_register(
+    capability: int, count: int, dtype: torch.dtype, most: Figures, activation: Activation | None
+) -> None:
+    assert_within(launch(count, dtype, activation).figures(capability), most, capability)
