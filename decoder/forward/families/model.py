@@ -133,10 +133,11 @@ class Parallel:
     inward: Linear
     outward: Linear
     attended: Attended = field(default_factory=lambda: attended)
+    normed: Normed = normed
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
-        product = self.inward(self.norm(rows))
+        product = self.normed(rows, self.norm, self.inward, None)
         self.attended(product, self.inner, rows.dtype, self.heads, given, index)
         self.activation.in_place(product.narrow(1, 0, self.inner))
         return self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))

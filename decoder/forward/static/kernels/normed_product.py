@@ -1,15 +1,16 @@
-"""RMS norm, matrix product and gated activation of a layer with sequential residual as one Triton kernel.
+"""Norm, matrix product and gated activation of a layer as one Triton kernel.
 
 The plain reference is `decoder.forward.families.model.normed`. A program reads whole rows for its columns of the
-product anyway, so it sums up their squares on the way: the norm divides each row by a number, which may as well divide
-the row's sums. So the normalised rows, and the columns before the activation, are never written to memory.
+product, so it also sums up their values and squares, which determine mean and scale of the norm. Both are applied to
+the product: (x - m) s W = s (x W - m 1 W), where 1 W are the sums of the columns of W. So neither the normalised rows
+nor the columns before the activation are written to memory.
 
 Nothing here reads a value on the host, so CUDA graphs can capture it. This module must know nothing of trees, graphs or
 sessions. It can be imported only where Triton is installed.
 """
 
 from dataclasses import replace
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 import triton
@@ -18,7 +19,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.cpu.packed import Linear, PublicLinear
-from decoder.forward.families.model import Activation, Layer, Normalise, RmsNorm, Sequential, gated_silu, normed
+from decoder.forward.families.model import (
+    Activation,
+    Layer,
+    LayerNorm,
+    Normalise,
+    Parallel,
+    RmsNorm,
+    Sequential,
+    gated_silu,
+    normed,
+)
 from decoder.forward.static.layers import NativeStatic
 
 MOST_ROWS = 64
@@ -50,6 +61,7 @@ def normed_columns(
     size: tl.constexpr,
     width: tl.constexpr,
     epsilon: tl.constexpr,
+    centred: tl.constexpr,
     gated: tl.constexpr,
     biased: tl.constexpr,
     tile: tl.constexpr,
@@ -57,24 +69,32 @@ def normed_columns(
     depth: tl.constexpr,
 ) -> None:
     """Program b computes `columns` of the `width` columns of all `count` rows of the output. If `gated`, the weights
-    are those of the gates, and then those of the columns that the gates multiply.
+    are those of the gates, and then those of the columns that the gates multiply. If `centred`, the norm subtracts the
+    mean; this is not possible together with `gated`.
     """
     r, n, d = tl.arange(0, tile), tl.program_id(0) * columns + tl.arange(0, columns), tl.arange(0, depth)
     live, inside = r < count, n < width
     squares = tl.zeros([tile], tl.float32)
+    values = tl.zeros([tile], tl.float32)
+    sums = tl.zeros([columns], tl.float32)
     total = tl.zeros([tile, columns], tl.float32)
     other = tl.zeros([tile, columns], tl.float32)
     for start in range(0, size, depth):
         k = start + d
         row = tl.load(rows + r[:, None] * row_stride + k[None, :], live[:, None] & (k < size)[None, :], other=0.0)
         there = (k < size)[:, None] & inside[None, :]
-        total += tl.dot(row, _weights(weight, n, k, there, size), input_precision="ieee")
+        weights = _weights(weight, n, k, there, size)
+        total += tl.dot(row, weights, input_precision="ieee")
         if gated:
             other += tl.dot(row, _weights(weight + width * size, n, k, there, size), input_precision="ieee")
         single = row.to(tl.float32)
         squares += tl.sum(single * single, 1)
-    scale = tl.rsqrt(squares / size + epsilon)[:, None]
-    total = total * scale
+        if centred:
+            values += tl.sum(single, 1)
+            sums += tl.sum(weights.to(tl.float32), 0)
+    mean = values / size
+    scale = tl.rsqrt(squares / size - mean * mean + epsilon)[:, None]
+    total = (total - mean[:, None] * sums[None, :]) * scale
     if biased:
         total += tl.load(bias + n, inside, other=0.0).to(tl.float32)[None, :]
     if gated:
@@ -88,8 +108,8 @@ def normed_columns(
 def normed_product(
     rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
-    """`normed` by the kernel, or by the plain function for many rows. The norm must be an `RmsNorm`, the product a
-    `PublicLinear` in the rows' dtype, and the activation `gated_silu`.
+    """`normed` by the kernel, or by the plain function for many rows. The product must be a `PublicLinear` in the rows'
+    dtype. The only activation is `gated_silu`, after an `RmsNorm`.
     """
     count, size = rows.shape
     if count > MOST_ROWS:
@@ -106,7 +126,8 @@ def normed_product(
         count,
         size=size,
         width=width,
-        epsilon=cast(RmsNorm, norm).epsilon,
+        epsilon=cast(LayerNorm | RmsNorm, norm).epsilon,
+        centred=isinstance(norm, LayerNorm),
         gated=activation is not None,
         biased=bias is not None,
         tile=max(16, triton.next_power_of_2(count)),
@@ -122,8 +143,16 @@ def with_kernels(form: NativeStatic) -> NativeStatic:
     return form.with_layers(_with_kernels)
 
 
+def _computable(layer: Layer) -> TypeGuard[Parallel | Sequential]:
+    if isinstance(layer, Sequential):
+        products = [layer.inward, layer.up]
+        known = isinstance(layer.norm, RmsNorm) and layer.activation.in_place is gated_silu
+    elif isinstance(layer, Parallel):
+        products, known = [layer.inward], isinstance(layer.norm, LayerNorm | RmsNorm)
+    else:
+        return False
+    return known and all(isinstance(each, PublicLinear) and each.weight.dtype in DTYPES for each in products)
+
+
 def _with_kernels(layer: Layer) -> Layer:
-    if not isinstance(layer, Sequential) or not isinstance(layer.norm, RmsNorm):
-        return layer
-    public = all(isinstance(part, PublicLinear) and part.weight.dtype in DTYPES for part in (layer.inward, layer.up))
-    return replace(layer, normed=normed_product) if public and layer.activation.in_place is gated_silu else layer
+    return replace(layer, normed=normed_product) if _computable(layer) else layer

@@ -48,6 +48,8 @@ def passes(form: NativeStatic) -> Iterator[tuple[Tensor, Tensor]]:
         (["attention"], "llama", torch.float16),
         (["attention"], "llama, one head for all", torch.float32),
         (["attention"], "qwen2, windows in half of its layers", torch.float32),
+        (["norms and products"], "neox", torch.float32),
+        (["attention", "norms and products"], "neox without biases, tied", torch.float16),
         (["norms and products"], "llama", torch.float16),
         (["norms and products"], "llama with biases and wide heads", torch.float32),
         (["attention", "norms and products"], "llama", torch.float32),
