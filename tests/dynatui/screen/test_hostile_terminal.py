@@ -37,10 +37,14 @@ def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: Mapping[str,
     for key, words in pages.items():
         terminal.send(key)
         seen.append(terminal.wait_for(words))
-        # A key right after escape would be read as one key with alt.
-        terminal.send("\x1b")
-        assert terminal.wait_until(lambda words=words: words not in terminal.shown), f"{key!r} is not closed"
+        close(terminal, words)
     return "\n".join(seen)
+
+
+def close(terminal: Terminal, words: str) -> None:
+    """Closes the page that shows these words; a key right after escape would be read as one key with alt."""
+    terminal.send("\x1b")
+    assert terminal.wait_until(lambda: words not in terminal.shown), f"the page with {words!r} is not closed"
 
 
 def left(terminal: Terminal) -> int:
@@ -91,8 +95,7 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), {"y": BACK, "B": BACK})
     terminal.send("E")
     seen += terminal.wait_for("ASKED␛")
-    terminal.send("\x1b")
-    assert terminal.wait_until(lambda: "Edit the prompt" not in terminal.shown)
+    close(terminal, "Edit the prompt")
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "ASKED")
     assert "FOLDER␛" in seen, "the place of the recording and of the export"
     assert left(terminal) == 0

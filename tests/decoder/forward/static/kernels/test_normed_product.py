@@ -52,7 +52,9 @@ def check(rows: Tensor, norm: LayerNorm | RmsNorm, linear: PublicLinear, activat
     with interpreted():
         found = normed_product.normed_product(rows, norm, linear, activation)
     right = normed(rows.float(), norm, PublicLinear(linear.weight, linear.bias, torch.float32), activation)
-    torch.testing.assert_close(found, right.to(rows.dtype), rtol=0, atol=TOLERANCES[rows.dtype] * right.abs().max())
+    torch.testing.assert_close(
+        found, right.to(rows.dtype), rtol=0, atol=TOLERANCES[rows.dtype] * float(right.abs().max())
+    )
     assert torch.equal(rows, before)
 
 
