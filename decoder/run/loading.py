@@ -278,7 +278,7 @@ def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report
     otherwise rounds on CUDA are self-tested, with `kernels` as in `load_pair`.
     """
     slots = None
-    captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
+    captured = not pair.head and not pair.translation and not any(model.computed_by for model in pair.models.values())
     if captured and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 

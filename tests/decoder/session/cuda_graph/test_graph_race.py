@@ -98,7 +98,7 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     rules: Rules | None,
     kind: str,
 ) -> None:
-    monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "resident")
+    monkeypatch.setattr("decoder.session.cuda_graph.lookup_session.GraphSession", lambda *_: "resident")
     monkeypatch.setattr("decoder.engine.with_drafter", lambda *_: (None, None))
     monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "tree")
     target = SimpleNamespace(device=torch.device(device))
