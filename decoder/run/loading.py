@@ -119,7 +119,7 @@ def load_pair(
         require_model_free(run.methods if run else ())
         require(
             not compiled,
-            "--compile is for rounds on the device, which need a draft model; leave --compile out",
+            "--compile needs a draft model, whose passes are compiled too; leave --compile out",
             "compile",
         )
         takes_dtype = shape or draft_dtype == "auto"
