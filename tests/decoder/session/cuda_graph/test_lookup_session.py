@@ -82,6 +82,12 @@ def test_sampled_trees_are_those_of_the_host(engine: Engine) -> None:
     assert sum(len(outcome.tree) > 1 for outcome in rounds) > 2
 
 
+def test_no_tree_is_deeper_than_the_context_has_room(engine: Engine) -> None:
+    prompt = looping(engine)
+    rounds = match(with_pair(engine, context=len(prompt) + 11), prompt, 11, Linear(8))
+    assert min(outcome.room for outcome in rounds) < 8
+
+
 def test_where_nothing_is_found_each_round_verifies_one_row(engine: Engine) -> None:
     rounds = match(engine, [1, 2, 3], 4, LIVELY)
     assert [len(outcome.tree) for outcome in rounds] == [1] * 4
