@@ -79,10 +79,10 @@ class Engine:
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
             from decoder.draft.tree_size.plan_controller import PlanController
-            from decoder.session.cuda_graph.session import GraphSession
+            from decoder.session.cuda_graph.lookup_session import session_class
 
             plans = PlanController(slots.costs, self._acceptance) if by_cost else None
-            return GraphSession(
+            return session_class(self.pair, knobs)(
                 self.pair, slots, prompt_ids, max_new_tokens, knobs, self.session, plans, self.sampling, self.seed
             )
         noise = self.gumbel_noise()
@@ -95,12 +95,12 @@ class Engine:
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
         """Slots for a text with these knobs; None if the host must drive the text's rounds."""
-        by_host = self.exact or not self.draft_knows_noise or self.pair.draft is None or self.pair.translation
+        by_host = self.exact or not self.draft_knows_noise or self.pair.head or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
-        from decoder.session.cuda_graph.static_shapes import fits
+        from decoder.session.cuda_graph.lookup_session import runs_on_device
 
-        return self.slots if fits(knobs.rule if knobs else None) else None
+        return self.slots if runs_on_device(self.pair, knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
         """The same engine with this seed and these sampling settings."""

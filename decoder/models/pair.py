@@ -57,6 +57,11 @@ class Pair:
         return replace(self, target=target, draft=draft)
 
     @property
+    def looks_up(self) -> bool:
+        """Whether suffix lookup drafts: the pair has neither a draft model nor a drafting head."""
+        return self.draft is None and self.head is None
+
+    @property
     def models(self) -> dict[str, LanguageModel]:
         """Models by role: target, and draft if there is one."""
         return {"target": self.target} | ({"draft": self.draft} if self.draft else {})

@@ -2,8 +2,9 @@
 recordings.
 
 This module only describes the path: `decoder.run.loading` chooses it, and `decoder.methods` applies it. A single method
-uses another path in three cases: its trees may exceed the fixed shapes of the CUDA graphs, its attention sees only a
-part of the text (streaming, which the host drives), or the library transformers generates its tokens (method `hf`).
+uses another path in four cases: its trees may exceed the fixed shapes of the CUDA graphs, costs choose the sizes of
+trees that suffix lookup drafts (`auto` without a draft model, which the host drives), its attention sees only a part of
+the text (streaming, which the host drives too), or the library transformers generates its tokens (method `hf`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,6 @@ GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
 EXACT = "--exact runs passes that are not captured as CUDA graphs"
-LOOKED_UP = "lookups are made on the host"
 NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 PATHS = f"{MODULE}, with a batch of whole paths in each pass (slower)"
 UNCAPTURED_HEAD = "passes of a drafting head are not captured as CUDA graphs"
@@ -65,8 +65,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, TRANSLATED)
     if pair.head:
         return DecodingPath(HOST, UNCAPTURED_HEAD)
-    if engine.exact or pair.draft is None:
-        return DecodingPath(HOST, EXACT if engine.exact else LOOKED_UP)
+    if engine.exact:
+        return DecodingPath(HOST, EXACT)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
     path = _on_device({role: engine.slots.form(model) for role, model in models.items()})
@@ -112,7 +112,7 @@ def expected_path(
     archs = {role: _architecture(config, device) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     texts = [config.get_text_config() if unknown[role] else archs[role] for role, config in configs.items()]
-    if reason := EXACT if exact else _uncaptured(texts) if "draft" in configs else LOOKED_UP:
+    if reason := EXACT if exact else _uncaptured(texts):
         return DecodingPath(HOST, reason)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
@@ -123,7 +123,7 @@ def expected_path(
     )
     if not has_room(device, needed_bytes):
         return DecodingPath(
-            STATIC, f"two native models would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
+            STATIC, f"native models would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "native model")
 

@@ -119,7 +119,7 @@ def load_pair(
         require_model_free(run.methods if run else ())
         require(
             not compiled,
-            "--compile is for rounds on the device, which need a draft model; leave --compile out",
+            "--compile needs a draft model, whose passes are compiled too; leave --compile out",
             "compile",
         )
         takes_dtype = shape or draft_dtype == "auto"
@@ -278,7 +278,7 @@ def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report
     otherwise rounds on CUDA are self-tested, with `kernels` as in `load_pair`.
     """
     slots = None
-    captured = pair.draft and not pair.translation and not any(model.computed_by for model in pair.models.values())
+    captured = not pair.head and not pair.translation and not any(model.computed_by for model in pair.models.values())
     if captured and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 

@@ -82,6 +82,13 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
     return noise
 
 
+def gumbel_of_tokens(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
+    """Gumbel noise of a few tokens at one position, computed on the host."""
+    starts = streams(np.array([signed(seed)]), np.array([position]))
+    bits = random_bits(starts, np.array(tokens, dtype=np.int64))[0]
+    return [*map(float, -np.log(-np.log((bits + 0.5) * 2.0**-BITS)))]
+
+
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
     """`random_bits` of tokens 0 to V - 1 on the host, by in-place operations, which halve the time per position."""
     start = _mix(seed + GOLDEN)

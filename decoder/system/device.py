@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -235,6 +235,20 @@ class Mailbox:
         arrival.wait()
         numbers: NDArray[np.float64] = self._host.numpy()
         return numbers
+
+
+class Outbox:
+    """Buffer for integers that are copied from the host to the device. Sending does not wait for the copy. So before
+    the next `send`, the host must have waited for work that was queued after the last one.
+    """
+
+    def __init__(self, device: torch.device, *shape: int) -> None:
+        self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=device.type == "cuda")
+
+    def send(self, numbers: NDArray[np.int64], place: Int[Tensor, "..."]) -> None:
+        """Queues a copy of these numbers to a tensor on the device, after all queued work."""
+        self._host.numpy()[:] = numbers
+        place.copy_(self._host, non_blocking=True)
 
 
 class Graphs:

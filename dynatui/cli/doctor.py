@@ -224,7 +224,7 @@ def rounds(case: Case) -> Iterator[Finding]:
     if lacks_target(pair) or case.tensor_parallel > 1:
         return
     device = choose_device(pair.device)
-    if has_graphs(device) and not pair.exact and pair.draft != LOOKUP:
+    if has_graphs(device) and not pair.exact:
         tried = decoding_path.decoding_path(
             load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype, kernels=pair.kernels)
         )

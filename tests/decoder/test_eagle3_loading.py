@@ -102,7 +102,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("bench sampling --output OUT", "dynatui bench sampling needs a whole model as draft, but head"),
         ("bench sweep thresholds --output OUT --prompt a", "dynatui bench sweep needs a whole model as draft, but"),
         ("--headless --prompt a --methods ar,alg1", "alg1 cannot run without a draft model"),
-        ("--headless --prompt a --compile", "--compile is for rounds on the device"),
+        ("--headless --prompt a --compile", "--compile needs a draft model"),
     ],
 )
 def test_what_needs_a_whole_draft_is_refused_in_one_line_before_anything_is_loaded(

@@ -62,7 +62,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("arguments", "line"),
     [
         ("--headless --prompt a --methods ar,alg1", "alg1 cannot run without a draft model"),
-        ("--headless --prompt a --compile", "--compile is for rounds on the device"),
+        ("--headless --prompt a --compile", "--compile needs a draft model"),
         ("bench speed --hostile --prompt a", "a draft that guesses at random needs a whole model as draft, but mtp is"),
         (
             "bench paper --output OUT",

@@ -17,10 +17,11 @@ def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
     Called within `fake_cuda`. `by_module`: passes run as Hugging Face modules.
     """
     slots, pair = GraphSlots(), engine.pair
-    target, draft = (_moved(model) for model in (pair.target, pair.draft_model))
-    for model in (target, draft):
+    target, draft = _moved(pair.target), pair.draft and _moved(pair.draft)
+    moved = replace(pair, target=target, draft=draft)
+    for model in moved.models.values():
         slots.run(model, ModuleStatic(model.hf.module) if by_module else static_forward(model))
-    return replace(engine, pair=replace(pair, target=target, draft=draft), slots=slots)
+    return replace(engine, pair=moved, slots=slots)
 
 
 def _moved(model: LanguageModel) -> LanguageModel:

@@ -76,12 +76,12 @@ def without_values(made: Made) -> Iterator[Device]:
         yield device
 
 
-def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = False) -> Engine:
-    """An engine of two models with the sizes of these published shapes; called within `without_values`.
+def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bool = False) -> Engine:
+    """An engine of models with the sizes of these published shapes; called within `without_values`.
 
-    `kernels`: whether all Triton kernels are used.
+    `draft`: None for a pair without a draft model; `kernels`: whether all Triton kernels are used.
     """
-    models = [_model(name, dtype) for name in (target, draft)]
+    models = [_model(name, dtype) for name in (target, draft) if name]
     parts: Mapping[str, Any] = all_kernels() if kernels else {}
     slots = GraphSlots(operators=replace(PLAIN, **parts))
     for model in models:
@@ -92,7 +92,7 @@ def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = Fa
     vocabulary = min(model.width for model in models)
     pair = Pair(
         models[0],
-        models[1],
+        models[1] if draft else None,
         tokenizer=cast(TextTokenizer, None),
         vocabulary=vocabulary,
         eos=frozenset(),

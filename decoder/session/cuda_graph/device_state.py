@@ -131,6 +131,12 @@ class DeviceState:
         if rule:
             self.rule.turn(rule)
 
+    def append_tree(self, nodes: int) -> None:
+        """Copies the tokens of the tree's first `nodes` nodes, without the root, to `text`, after the text's own
+        tokens. A draft on the device does this itself; for a tree that the host has drafted, the verification does it.
+        """
+        self.text.index_copy_(0, self.length + self.steps(0, nodes - 1), self.nodes[TOKEN, 1:nodes])
+
     def withdraw(self, length: int, *, drafted: bool) -> None:
         """Undoes a verification after a text of `length` tokens, if a draft follows; `drafted`: the verified tree had
         nodes below the root.
@@ -159,6 +165,18 @@ class DeviceState:
 def _share(level: int, tokens: int) -> int:
     levels, accepted = level - 1, tokens - 1
     return int(accepted / levels * 2.0**SHARE_BITS) if 0 <= accepted <= levels > 0 else 0
+
+
+def node_lines(tree: TokenTree) -> NDArray[np.int64]:
+    """Lines TOKEN, PARENT and LEVEL of `DeviceState.nodes` for a tree that the host has drafted, shape (3, N). The
+    verification needs no other lines if there is no draft model.
+    """
+    lines, count = np.zeros((LEVEL + 1, MOST_NODES), dtype=np.int64), len(tree)
+    lines[TOKEN, :count] = tree.tokens
+    lines[PARENT, 1:count] = tree.parents[1:]
+    lines[LEVEL, :count] = tree.depths
+    lines[LEVEL, :count] += 1
+    return lines
 
 
 def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:

@@ -200,7 +200,7 @@ def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
     other = logits.clone()
     # After every fourth token, the target chooses another token than the draft.
     other[::4] = other[::4].roll(1, 1)
-    tables = other.to(device, pair.target.dtype), logits.to(device, pair.draft_model.dtype)
+    tables = other.to(device, pair.target.dtype), logits.to(device, (pair.draft or pair.target).dtype)
     return [Rehearsal(rule, tables, pair.context) for rule in rules]
 
 
@@ -225,6 +225,8 @@ def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules 
     verdicts = dict[str, str]()
     kept: dict[str, Any] = {"verdicts": verdicts}
     for name, kernel in candidates.items():
+        if pair.looks_up and hasattr(DraftOperators, name):
+            continue
         try:
             tried_kernel: dict[str, Any] = {name: kernel}
             share = _share(name, replace(PLAIN, **tried_kernel), graph_slots, examples, plain)

@@ -28,7 +28,7 @@ from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
-from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import passes, slots, uncaptured
 from decoder.session.host import HostSession
@@ -41,6 +41,8 @@ from decoder.verify.greedy import GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """Prompts of the test. If a text differs from the reference at a near tie, the text of the next prompt is compared."""
+REPEATED = 3
+"""How many times the test repeats each prompt if there is no draft model."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
 """Sampling settings of the sampled texts; these settings need all operations on logits that graphs may contain."""
 SEED = 1
@@ -59,7 +61,8 @@ class Reference:
     text: Sequence[int]
     target: Float[Tensor, "P V"]
     """The target's logits after each of `tokens`."""
-    draft: Float[Tensor, "P V"]
+    draft: Float[Tensor, "P V"] | None
+    """The draft model's logits after each of `tokens`; None if there is no draft model."""
     sampling: Sampling
     """Sampling settings of the text's tokens."""
 
@@ -125,14 +128,16 @@ def _refusal_with_kernels(
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
     """Reference texts and logits from rounds of the host, with the current forward forms of both models."""
-    return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
+    # Lookups find nothing in a short prompt without repetitions.
+    times = REPEATED if pair.looks_up else 1
+    return [_reference(pair, prompt * times, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
 
 
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
     noise = GumbelNoise(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
     text = _text(HostSession(pair, prompt, TOKENS, None, None, CoupledVerifier(noise)))
-    target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
-    return Reference(prompt, text, target, draft, sampling)
+    target, *drafts = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
+    return Reference(prompt, text, target, drafts[0] if drafts else None, sampling)
 
 
 def refusal(
@@ -155,7 +160,8 @@ def refusal(
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [reference for reference in right if reference.sampling.greedy]
         sampled = [reference for reference in right if not reference.sampling.greedy]
-        trials = ((rules, texts) for texts in (greedy, sampled) for rules in tried)
+        run = [rules for rules in tried if runs_on_device(pair, tree_rule(rules))]
+        trials = ((rules, texts) for texts in (greedy, sampled) for rules in run)
         return next(filter(None, (_differing(pair, graph_slots, *trial, errors["target"]) for trial in trials)), None)
     except Exception as error:  # noqa: BLE001 - as in `prepare_rounds`
         return first_line(error)
@@ -174,7 +180,7 @@ def _differing(
         costs = graph_slots.costs if reference.sampling.greedy else PlanCosts()
         sizes = PlanController(costs, AcceptanceModel()) if knobs and knobs.rule.budget.by_cost else None
         opened = pair, graph_slots, reference.prompt, TOKENS, knobs, without_draft, sizes
-        text = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
+        text = _text(session_class(pair, knobs)(*opened, Schedule(reference.sampling), SEED))
         if text == reference.text:
             return None
         if not reference.tie(text, error):

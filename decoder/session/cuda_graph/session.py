@@ -165,7 +165,6 @@ class GraphSession:
         begun_s += self._draft_s
         outcome.round_s = clock.seconds() - begun_s
         clock.leave_out(at_stage("verified", outcome))
-        outcome.turned_after = learnt(self._knobs, outcome)
         if outcome.finished:
             begun_s -= self._draft_s
             self._charge_draft(outcome)
@@ -238,10 +237,7 @@ class GraphSession:
         whether draft and verification of the tree ran as graphs.
         """
         tree, draft = outcome.tree, self._draft
-        rows, deepest = (
-            draft.rows(len(tree)) if draft else 1,
-            int(self._knobs.rule.growth.deepest) if self._knobs else 0,
-        )
+        rows, deepest = draft.rows(len(tree)) if draft else 1, self._deepest
         pending = self._verification or self._pending.verification(rows, len(self._text), deepest)
         length = len(self._text) + max(tree.depths) + 1
         follows, drafting, ahead, caught_up, goes_on = None, None, None, False, len(self._text) + 1 < self._longest
@@ -257,11 +253,7 @@ class GraphSession:
         if goes_on and not follows:
             ahead = self._pending.verification(1, length)
         report = self._pending.wait(arrival)
-        outcome.accepted, bonus = verified(report)
-        outcome.committed, outcome.finished = self._limit.cut(
-            [*(tree.tokens[node] for node in outcome.accepted), bonus]
-        )
-        self._text.extend(outcome.committed)
+        bonus = self._commit(outcome, report)
         if follows and not outcome.finished:
             self._slot.verifier = device_verifier(self._sampling, len(self._text))
             ahead = self._pending.verification(follows.rows(drafted_nodes(report)), len(self._text), deepest)
@@ -281,7 +273,22 @@ class GraphSession:
         as_graphs = pending.as_graph and self._draft_as_graph
         self._draft_s, self._draft_as_graph = (drafting.seconds, drafting.as_graph) if drafting else (0.0, True)
         self._draft_forwards = follows.shape.deepest + caught_up if follows else 0
+        outcome.turned_after = learnt(self._knobs, outcome)
         return as_graphs
+
+    @property
+    def _deepest(self) -> int:
+        """Maximum number of levels below the root."""
+        return int(self._knobs.rule.growth.deepest) if self._knobs else 0
+
+    def _commit(self, outcome: Outcome, report: NDArray[np.float64]) -> int:
+        """Appends the tokens of a verified tree to the text; returns the token after the last accepted node."""
+        outcome.accepted, bonus = verified(report)
+        outcome.committed, outcome.finished = self._limit.cut(
+            [*(outcome.tree.tokens[node] for node in outcome.accepted), bonus]
+        )
+        self._text.extend(outcome.committed)
+        return bonus
 
     def _charge_draft(self, outcome: Outcome) -> None:
         """Counts all drafts that no round includes yet as part of this round, with their time and forward passes, even

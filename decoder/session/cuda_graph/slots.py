@@ -41,6 +41,8 @@ from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
 """Maximum number of prompt tokens in one forward pass."""
+MOST = MOST_NODES, MOST_ROWS
+"""Maximum numbers of rows after the text: of the target, and of the draft."""
 BEYOND = 8
 """Number of cache slots at the end of a KV store that no attention reads."""
 AHEAD = 64
@@ -64,26 +66,28 @@ class _Repeatable:
 class GraphSlot:
     """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory.
 
-    If `graphs` is None, all work runs by plain calls. `capturable` is the set of kinds of work that are known to be
-    capturable; all slots with the same forward forms of both models share this set. `operators` are the functions of
-    drafts and verifications.
+    `draft` is None for a pair without a draft model. If `graphs` is None, all work runs by plain calls. `capturable` is
+    the set of kinds of work that are known to be capturable; all slots with the same forward forms of both models share
+    this set. `operators` are the functions of drafts and verifications.
     """
 
     def __init__(
         self,
         target: Side,
-        draft: Side,
+        draft: Side | None,
         graphs: Graphs | None,
         capturable: set[Hashable],
         operators: Operators = PLAIN,
     ) -> None:
         device = target.store.device
         self.target = target
-        self.draft = draft
-        self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]), operators.truncating)
+        self._draft = draft
+        self._sides = [target, draft] if draft else [target]
+        self.state = DeviceState(device, max(side.store.shape[3] for side in self._sides), operators.truncating)
         self.mailbox = Mailbox(device, REPORT)
         self.capturing_s = 0.0
-        self._room = min(target.store.shape[3] - padded(MOST_NODES), draft.store.shape[3] - padded(MOST_ROWS)) - BEYOND
+        free = [side.store.shape[3] - padded(rows) for side, rows in zip(self._sides, MOST, strict=False)]
+        self._room = min(free) - BEYOND
         """Number of cache slots for a text."""
         self.verifier: DeviceVerifier = GreedyVerifier()
         """Verifier for all work that is queued later; it also estimates the probabilities that the growth of draft
@@ -103,22 +107,28 @@ class GraphSlot:
         order of first use.
         """
 
+    @property
+    def draft(self) -> Side:
+        """The draft model's part; must only be used for a pair with a draft model."""
+        assert self._draft is not None, "only slots with a draft model draft"  # noqa: S101 - a programmer's mistake
+        return self._draft
+
     def mark(self) -> Mark:
         """A mark at the current end of the device's stream."""
         return Mark(self.target.store.device)
 
     def fits(
-        self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool, operators: Operators = PLAIN
+        self, models: tuple[StaticForward, ...], longest: int, *, graphs: bool, operators: Operators = PLAIN
     ) -> bool:
         """Whether the slot belongs to these models and operators, and has room for a text of `longest` tokens."""
-        alike = (self.target.forward, self.draft.forward) == models and self._operators is operators
+        alike = tuple(side.forward for side in self._sides) == models and self._operators is operators
         return alike and graphs == (self._graphs is not None) and self._room - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         """Reads a new text without its last token."""
         self._in_use.clear()
         self.state.begin(text, rule)
-        for side in (self.target, self.draft) if rule else (self.target,):
+        for side in self._sides if rule else self._sides[:1]:
             # Rows of an earlier text may contain infinite values, which break masked attention.
             side.store.zero_()
             _read_all(side, self.state, 0, len(text) - 1)
@@ -170,13 +180,15 @@ class GraphSlot:
         )
 
     def _verification_of(self, nodes: int, deepest: int, length: int) -> _Repeatable:
-        attended, draft = visible(length, nodes - 1, self._room), self.draft if nodes > 1 else None
+        attended, draft = visible(length, nodes - 1, self._room), self._draft if nodes > 1 else None
         verifier = self.verifier
-        return _Repeatable(
-            ("verification", nodes == 1, verifier),
-            (nodes, attended, deepest, verifier),
-            lambda: verify(self.target, draft, self.state, nodes, deepest, attended, verifier.choose, self._operators),
-        )
+
+        def run() -> None:
+            if self._draft is None and nodes > 1:
+                self.state.append_tree(nodes)
+            verify(self.target, draft, self.state, nodes, deepest, attended, verifier.choose, self._operators)
+
+        return _Repeatable(("verification", nodes == 1, verifier), (nodes, attended, deepest, verifier), run)
 
     def _repeated(self, work: _Repeatable) -> Work:
         if self._graphs is None:
@@ -208,7 +220,10 @@ class GraphSlot:
         has changed them. The target's store is not restored, since the rows that the work overwrites are computed
         again.
         """
-        restore, store = self.state.saved(), self.draft.store
+        restore = self.state.saved()
+        if self._draft is None:
+            return restore
+        store = self._draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
 
@@ -293,19 +308,20 @@ class GraphSlots:
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
         """A free slot with room for a text of `longest` tokens; if no free slot is large enough, a new slot."""
-        models = self.forward(pair.target), self.forward(pair.draft_model)
+        models = tuple(map(self.forward, pair.models.values()))
         # Slots that are too small are dropped: their memory is needed for a larger slot.
         self._free = [
             slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs, operators=self.operators)
         ]
         if self._free:
             return self._free.pop()
-        target, draft = (
+        target, *drafts = (
             Side(forward, new_store(forward, room(longest) + padded(rows) + BEYOND), pair.vocabulary, pair.context)
-            for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
+            for forward, rows in zip(models, MOST, strict=False)
         )
-        graphs = self._shared(pair.target.device) if self.graphs else None
-        return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()), self.operators)
+        graphs, capturable = self._shared(pair.target.device) if self.graphs else None, self._capturable
+        draft = drafts[0] if drafts else None
+        return GraphSlot(target, draft, graphs, capturable.setdefault(models, set()), self.operators)
 
     def settle(self, text: object) -> None:
         """Waits for work that another text's session has already queued for its next round, so that this work does not

@@ -191,7 +191,7 @@ def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monke
     pair, loaded = tiny_models.pair("neox"), tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)
-    assert found == DecodingPath("static module", "two native models would need 0.0 GiB of memory, more than is free")
+    assert found == DecodingPath("static module", "native models would need 0.0 GiB of memory, more than is free")
     modules = [loaded.pair.target.hf.module, loaded.pair.draft_model.hf.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
     sources = [source_of(module) for module in modules]
@@ -207,7 +207,7 @@ def test_sessions_go_the_way_that_is_told(
     engine = replace(settled(tiny_models, "neox"), exact=exact).sampled(1, Schedule(Sampling(temperature)))
     graph_slots(engine).refused = refused
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")
+    monkeypatch.setattr("decoder.session.cuda_graph.lookup_session.GraphSession", lambda *_: "the device's")
     monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(engine, [1, 2], RunConfig())
     assert opened == ("the host's" if decoding_path(engine).name == "host" else "the device's")

@@ -34,7 +34,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             ["--draft", "lookup", "--drafting", "iid", "--verifier", "traversal"],
             "delayed cannot run without a draft model",
         ),
-        (["--headless", "--draft", "lookup", "--compile"], "--compile is for rounds on the device, which need a draft"),
+        (["--headless", "--draft", "lookup", "--compile"], "--compile needs a draft model"),
         (["--headless", "--draft", "lookup", "--draft-dtype", "bfloat16"], "--draft-dtype has no effect without"),
         (["bench", "speed", "--target", "x"], ALONE),
         (["bench", "speed", "--draft", "lookup", "--methods", "alg1"], NEEDY),

@@ -19,6 +19,7 @@ from decoder.run.loading import TRIED
 from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
+from decoder.session.cuda_graph.lookup_session import session_class
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -73,7 +74,7 @@ def on_device(
     """A device session with knobs that may have been turned."""
     if knobs and knobs.rule.budget.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
-    return GraphSession(
+    return session_class(engine.pair, knobs)(
         engine.pair,
         graph_slots(engine),
         prompt,

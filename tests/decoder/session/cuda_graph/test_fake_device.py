@@ -16,7 +16,7 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.steering import Turn
 from decoder.tree_rules import Rules
-from tests.decoder.makers import TinyModels, host_session
+from tests.decoder.makers import TinyModels, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, tie
 from tests.decoder.session.cuda_graph.scripted_models import WIDE
 from tests.fake_cuda.driver import fake_cuda
@@ -40,6 +40,11 @@ TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2:
 LIMIT = 12
 
 
+def alone(tiny_models: TinyModels, family: str) -> Engine:
+    """The target of a pair, without a draft model."""
+    return with_pair(tiny_models.loaded(tiny_models.pair(family), "float32"), draft=None)
+
+
 def rounds(
     engine: Engine,
     prompt: Sequence[int],
@@ -47,8 +52,11 @@ def rounds(
     turns: Mapping[int, Sequence[tuple[KnobName, float]]] | None = None,
     *,
     by_module: bool = False,
+    replays: int = 2,
 ) -> Device:
-    """Decodes a text on the host and on a fake device, requires equal rounds, and checks what each round asks for."""
+    """Decodes a text on the host and on a fake device, requires equal rounds, and checks what each round asks for:
+    `replays` graphs at most.
+    """
     host = host_session(engine, prompt, LIMIT, rules)
     host.prefill()
     turned: tuple[Turn, ...] = ()
@@ -70,7 +78,7 @@ def rounds(
                 asked = device.counts()
                 assert asked["wait"] == 1 + redrawn
                 # A turned knob undoes a verification that is queued already, and the tree is drafted again.
-                assert asked["replay"] <= 2 + 2 * redrawn
+                assert asked["replay"] <= replays * (1 + redrawn)
                 assert asked["read"] == asked["wait for all"] == 0
             number, finished = number + 1, bool(outcome.finished)
         session.close()
@@ -105,6 +113,22 @@ def test_sampled_rounds_are_those_of_the_host(tiny_models: TinyModels, family: s
     pair = tiny_models.pair(family)
     engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
     rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", ["neox", "llama"])
+def test_rounds_without_a_draft_model_are_those_of_the_host_and_each_waits_once(
+    tiny_models: TinyModels, family: str, method: str
+) -> None:
+    pair = tiny_models.pair(family)
+    rounds(alone(tiny_models, family), 3 * tiny_models.prompt_tokens(pair, PROMPT), METHODS[method], TURNS, replays=1)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_sampled_rounds_without_a_draft_model_are_those_of_the_host(tiny_models: TinyModels, sampling: str) -> None:
+    engine = alone(tiny_models, "neox").sampled(3, Schedule(SAMPLINGS[sampling]))
+    prompt = 3 * tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    rounds(engine, prompt, METHODS["dynatree"], replays=1)
 
 
 def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None:

@@ -98,11 +98,11 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     rules: Rules | None,
     kind: str,
 ) -> None:
-    monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "resident")
+    monkeypatch.setattr("decoder.session.cuda_graph.lookup_session.GraphSession", lambda *_: "resident")
     monkeypatch.setattr("decoder.engine.with_drafter", lambda *_: (None, None))
     monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "tree")
     target = SimpleNamespace(device=torch.device(device))
-    pair: Any = SimpleNamespace(target=target, draft=target, vocabulary=7, translation=None)
+    pair: Any = SimpleNamespace(target=target, draft=target, vocabulary=7, head=None, looks_up=False, translation=None)
     engine = Engine(pair, exact=exact, slots=GraphSlots() if device == "cuda" else None, costs={2: cast("Costs", None)})
     opened: object = engine.session([1], 8, KnobState(rules) if rules else None)
     assert opened == kind

@@ -15,13 +15,14 @@ from decoder.forward.near_tie import Judge
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.decoding_path import decoding_path
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
 from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from tests import tiny
-from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots, with_pair
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
@@ -198,6 +199,25 @@ def test_a_round_waits_for_the_device_once_and_nowhere_else(tiny_models: TinyMod
         while not finished:
             finished = session.step(()).finished
             rounds += 1
+    assert session.waits == rounds
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, top_k=20)], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("method", METHODS)
+def test_rounds_without_a_draft_model_are_those_of_the_host_and_wait_once(
+    tiny_models: TinyModels, method: str, sampling: Sampling
+) -> None:
+    prompt = 3 * tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    alone = with_pair(on_gpu(tiny_models, "neox", "float64"), draft=None).sampled(1, Schedule(sampling))
+    match(alone, prompt, 60, METHODS[method])
+    rounds = len(played(alone, prompt, 60, METHODS[method]))  # captures all graphs
+    session = graph_session(alone, prompt, 60, METHODS[method])
+    session.prefill()
+    with no_hidden_waits():
+        while not session.step(()).finished:
+            pass
     assert session.waits == rounds
 
 

@@ -55,7 +55,7 @@ def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_c
         noise = GumbelNoise(seed, sampling, engine.vocabulary, engine.target.device)
         return HostSession(engine, prompt, limit, None, None, CoupledVerifier(noise))
 
-    monkeypatch.setattr(trial, "GraphSession", open_session)
+    monkeypatch.setattr(trial, "session_class", lambda *_: open_session)
     assert refused(engine) is None
     assert tried == [(rules, sampling) for sampling in (Sampling(), trial.SAMPLED) for rules in loading.TRIED]
     assert trial.SAMPLED.truncates

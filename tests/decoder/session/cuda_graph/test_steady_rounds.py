@@ -8,6 +8,7 @@ import torch
 
 from decoder.bench.sizes import Size, run_of
 from decoder.methods import METHODS
+from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
 from tests.fake_cuda.shapes import Made, Steady, engine_of, steady, without_values
@@ -19,7 +20,7 @@ SIZE = Size(8, 64)
 GREEDY, TOP_P = Sampling(), Sampling(temperature=1.0, top_k=50, top_p=0.95)
 
 
-def round_of(pair: tuple[str, str], dtype: torch.dtype, sampling: Sampling, *, kernels: bool) -> Steady:
+def round_of(pair: tuple[str, str | None], dtype: torch.dtype, sampling: Sampling, *, kernels: bool) -> Steady:
     """A steady round with a tree of 8 levels and 64 nodes, after 256 tokens."""
     method, config = run_of(SIZE, RunConfig(max_new_tokens=128))
     with without_values(Made(SIZE.depth, SIZE.rows, accepted=3)) as device:
@@ -44,3 +45,24 @@ def test_a_steady_round_asks_for_few_operators_two_replays_one_copy_and_one_wait
     assert found.operators <= most
     assert found.eager == {"copy_": 1}
     assert found.requests == {"replay": 2, "copy": 1, "wait": 1, "event": 5}
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, TOP_P], ids=["greedy", "sampled"])
+def test_a_steady_round_of_lookups_asks_for_one_replay_a_copy_each_way_and_one_wait(sampling: Sampling) -> None:
+    method, rules, most = "linear", Linear(SIZE.depth), 450
+    config = RunConfig(max_new_tokens=128).with_rules(method, rules)
+    with without_values(Made(accepted=3)) as device:
+        engine = engine_of(PYTHIA[0], None, torch.float16, kernels=True).sampled(1, Schedule(sampling))
+        # The made-up reports commit token 1 in each round, so the text's end is always a repetition.
+        found = steady(METHODS[method].open(engine, [1] * 256, config), device)
+    assert found.operators <= most
+    assert found.eager == {"copy_": 2}
+    assert found.requests == {"replay": 1, "copy": 2, "wait": 1, "event": 3}
+
+
+def test_a_steady_round_of_plain_decoding_without_a_draft_model_asks_for_one_replay_one_copy_and_one_wait() -> None:
+    with without_values(Made()) as device:
+        engine = engine_of(PYTHIA[0], None, torch.float16, kernels=True)
+        found = steady(METHODS["ar"].open(engine, [1] * 256, RunConfig(max_new_tokens=128)), device)
+    assert found.eager == {"copy_": 1}
+    assert found.requests == {"replay": 1, "copy": 1, "wait": 1, "event": 3}

@@ -1,0 +1,105 @@
+"""A session on the device without a draft model: the host drafts the trees by suffix lookup.
+
+The index of the text stays on the host. After the wait of a round, the host extends the index, grows the next tree,
+and queues the copy of this tree to the device and its verification. The host grows trees under its own knobs; the
+device applies the history rule to the same values. This module knows nothing of draft models.
+"""
+
+import time
+from collections.abc import Sequence
+
+from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.models.pair import Pair
+from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.settings import Schedule
+from decoder.session.cuda_graph.device_state import LEVEL, node_lines
+from decoder.session.cuda_graph.pending_rounds import PendingRound
+from decoder.session.cuda_graph.session import GraphSession, Open
+from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import MOST_NODES, fits
+from decoder.session.knob_state import KnobState
+from decoder.session.protocol import Outcome, learnt
+from decoder.system.device import Outbox
+from decoder.tree_rules import TreeRule
+from decoder.verify.coupled import device_verifier
+
+
+class LookupSession(GraphSession):
+    """Linear, fixed-tree and DynaTree decoding of a pair without a draft model, as in `GraphSession`, except that the
+    host drafts each tree, after the round before it. A round's time includes the draft of its tree.
+    """
+
+    _knobs: KnobState
+
+    def __init__(
+        self,
+        pair: Pair,
+        graph_slots: GraphSlots,
+        prompt_ids: Sequence[int],
+        max_new_tokens: int,
+        knobs: KnobState | None,
+        reopen: Open,
+        sizes: None = None,
+        sampling: Schedule | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(pair, graph_slots, prompt_ids, max_new_tokens, knobs, reopen, sizes, sampling, seed)
+        self._drafter = LookupDrafter(GumbelNoise(seed, self._sampling, pair.vocabulary, pair.target.device))
+        self._outbox = Outbox(pair.target.device, LEVEL + 1, MOST_NODES)
+
+    def prefill(self) -> float:
+        """See `GraphSession`; the seconds include those for the index of the prompt."""
+        begun_s = time.perf_counter()
+        self._drafter.read(self._text[:-1])
+        indexed_s = time.perf_counter() - begun_s
+        return indexed_s + super().prefill()
+
+    def _draft_again(self, draft: object) -> None:
+        """Drafts the next tree. The host first waits for the copy of an earlier tree, which may still be in progress if
+        the user has turned a knob.
+        """
+        del draft
+        self._pending.wait(self._pending.report())
+        self._propose()
+
+    def _launch(self, outcome: Outcome) -> bool:
+        """Verifies and commits the tree, waits once, drafts the next tree, and queues its verification; returns whether
+        the verification ran as a graph.
+        """
+        pending = self._verification or self._verify()
+        self._commit(outcome, self._pending.wait(self._pending.report()))
+        outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
+        # The next tree grows under the knobs that the history rule sets after this round.
+        outcome.turned_after = learnt(self._knobs, outcome)
+        self._draft_s, self._verification = 0.0, None
+        if not outcome.finished:
+            self._slot.verifier = device_verifier(self._sampling, len(self._text))
+            # The host has waited for the verification of the tree before, so the copy of that tree has ended.
+            self._propose()
+            self._verification = self._verify()
+            self._slots.ahead = self._text, self._verification.done
+        return pending.as_graph
+
+    def _propose(self) -> None:
+        """Drafts the next tree on the host, and queues its copy to the device."""
+        begun_s = self._pending.clock.seconds()
+        self._tree = self._drafter.propose(self._text, self._knobs.rule, self._pair.context - len(self._text)).tree
+        self._outbox.send(node_lines(self._tree), self._slot.state.nodes[: LEVEL + 1])
+        self._draft_s += self._pending.clock.seconds() - begun_s
+
+    def _verify(self) -> PendingRound:
+        return self._pending.verification(len(self._tree), len(self._text), self._deepest)
+
+
+def session_class(pair: Pair, knobs: KnobState | None) -> type[GraphSession]:
+    """Class of sessions that decode texts of this pair on the device; `knobs` is None for rounds without a draft."""
+    return LookupSession if pair.looks_up and knobs else GraphSession
+
+
+def runs_on_device(pair: Pair, rule: TreeRule | None) -> bool:
+    """Whether rounds of this pair under this rule can run on the device; None stands for rounds without a draft.
+
+    If costs choose the trees' sizes and there is no draft model, they cannot: these trees may be deeper than tensors of
+    fixed shapes allow, and the costs are those of rounds that the host drives.
+    """
+    return fits(rule) and not (pair.looks_up and rule and rule.budget.by_cost)
