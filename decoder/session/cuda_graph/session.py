@@ -128,7 +128,8 @@ class GraphSession:
         self._follow()
         done = self._slot.mark()
         done.wait()
-        self._draft = self._next_draft()
+        # A head cannot draft before the target has read a token.
+        self._draft = self._next_draft() if len(self._text) > self._slot.draft.lag else None
         if self._draft:
             self._draft_again(self._draft)
         self._pending.waits = 0

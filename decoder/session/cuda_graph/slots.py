@@ -16,12 +16,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import PlanCosts
+from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.head import StaticHead, static_head
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
-from decoder.session.cuda_graph.draft import Layout, Side, grow
+from decoder.session.cuda_graph.draft import Layout, Part, Side, grow
+from decoder.session.cuda_graph.heads import HeadPart, TappedTarget
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.static_shapes import (
     DEEPEST,
@@ -41,13 +45,19 @@ from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
 """Maximum number of prompt tokens in one forward pass."""
-BEYOND = 8
-"""Number of cache slots at the end of a KV store that no attention reads."""
+BEYOND = 40
+"""Number of cache slots at the end of a KV store that no attention reads; at least `HEAD_ROWS`, since that many rows of
+a head's first pass may be at positions before the text.
+"""
 AHEAD = 64
 """During idle time, graphs are captured in advance for a text that is up to this number of tokens longer than the
 current text.
 """
+UNTAPPED = "a drafting head reads layer inputs, which only native models store in CUDA graphs"
 Work = Callable[[], None]
+Form = StaticForward | StaticHead
+Forms = tuple[StaticForward, Form]
+"""Static forms of target and draft."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class GraphSlot:
     def __init__(
         self,
         target: Side,
-        draft: Side,
+        draft: Side | HeadPart,
         graphs: Graphs | None,
         capturable: set[Hashable],
         operators: Operators = PLAIN,
@@ -107,9 +117,7 @@ class GraphSlot:
         """A mark at the current end of the device's stream."""
         return Mark(self.target.store.device)
 
-    def fits(
-        self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool, operators: Operators = PLAIN
-    ) -> bool:
+    def fits(self, models: Forms, longest: int, *, graphs: bool, operators: Operators = PLAIN) -> bool:
         """Whether the slot belongs to these models and operators, and has room for a text of `longest` tokens."""
         alike = (self.target.forward, self.draft.forward) == models and self._operators is operators
         return alike and graphs == (self._graphs is not None) and self._room - DEEPEST - 1 >= longest
@@ -161,7 +169,7 @@ class GraphSlot:
     def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
         attended = visible(length, shape.rows, self._room)
         if shape not in self._layouts:
-            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
+            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device, self.draft.first)
         layout, verifier = self._layouts[shape], self.verifier
         return _Repeatable(
             ("draft", shape.widest == 1, verifier),
@@ -241,10 +249,29 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
     return replay
 
 
-def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+def new_store(forward: Form, capacity: int) -> Float[Tensor, "L 2 H S D"]:
     """A KV store, created outside of inference mode, since compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
+
+
+def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart]:
+    """Parts of target and draft for a text of up to `most` cache slots.
+
+    Raises:
+        PairError: A head drafts, and the target runs as a Hugging Face module.
+    """
+    target, draft = forms
+    sizes = pair.vocabulary, pair.context
+    store, drafting = (
+        new_store(form, most + padded(rows) + BEYOND) for form, rows in zip(forms, (MOST_NODES, MOST_ROWS), strict=True)
+    )
+    if not isinstance(draft, StaticHead):
+        return Side(target, store, *sizes), Side(draft, drafting, *sizes)
+    if not isinstance(target, NativeStatic):
+        raise PairError(UNTAPPED)
+    tapped = TappedTarget(target, store, *sizes, draft.head.layers)
+    return tapped, HeadPart(draft, drafting, *sizes, tapped.states)
 
 
 def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
@@ -254,11 +281,13 @@ def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
     return side.logits(ids, places, places, causal_bias(side.store, len(ids), 0))
 
 
-def _read_all(side: Side, state: DeviceState, start: int, end: int) -> None:
-    for first in range(start, end, CHUNK):
-        places = state.steps(first, min(first + CHUNK, end))
-        tokens = state.text[first : first + len(places)]
-        side.logits(tokens, places, places, causal_bias(side.store, len(places), first))
+def _read_all(part: Part, state: DeviceState, start: int, end: int) -> None:
+    """Reads the text from position `start` to `end`, exclusive."""
+    last = end - part.lag
+    for first in range(max(0, start - part.lag), last, CHUNK):
+        places = state.steps(first, min(first + CHUNK, last))
+        rows = slice(first, first + len(places))
+        part.read(state, places, rows, causal_bias(part.store, len(places), first))
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
@@ -286,26 +315,27 @@ class GraphSlots:
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
-    _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
+    _capturable: dict[Forms, set[Hashable]] = field(default_factory=dict)
     """Kinds of work that are known to be capturable; keys are the forward forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
         """A free slot with room for a text of `longest` tokens; if no free slot is large enough, a new slot."""
-        models = self.forward(pair.target), self.forward(pair.draft_model)
+        models = self._forms(pair)
         # Slots that are too small are dropped: their memory is needed for a larger slot.
         self._free = [
             slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs, operators=self.operators)
         ]
         if self._free:
             return self._free.pop()
-        target, draft = (
-            Side(forward, new_store(forward, room(longest) + padded(rows) + BEYOND), pair.vocabulary, pair.context)
-            for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
-        )
+        target, draft = _parts(pair, models, room(longest))
         graphs = self._shared(pair.target.device) if self.graphs else None
         return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()), self.operators)
+
+    def _forms(self, pair: Pair) -> Forms:
+        target = self.forward(pair.target)
+        return target, static_head(pair.head) or self.forward(pair.draft_model)
 
     def settle(self, text: object) -> None:
         """Waits for work that another text's session has already queued for its next round, so that this work does not
