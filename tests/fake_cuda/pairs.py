@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 
 from decoder.engine import Engine
+from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
@@ -17,10 +18,17 @@ def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
     Called within `fake_cuda`. `by_module`: passes run as Hugging Face modules.
     """
     slots, pair = GraphSlots(), engine.pair
-    target, draft = (_moved(model) for model in (pair.target, pair.draft_model))
-    for model in (target, draft):
+    moved = {role: _moved(model) for role, model in pair.models.items()}
+    for model in moved.values():
         slots.run(model, ModuleStatic(model.hf.module) if by_module else static_forward(model))
-    return replace(engine, pair=replace(pair, target=target, draft=draft), slots=slots)
+    head = _moved_head(pair.head) if isinstance(pair.head, Head) else None
+    return replace(engine, pair=replace(pair, **moved, head=head), slots=slots)
+
+
+def _moved_head(head: Head) -> Head:
+    weights = {name: weight.to(CUDA) for name, weight in head.weights.items()}
+    tokens = None if head.tokens is None else head.tokens.to(CUDA)
+    return replace(head, weights=weights, embedding=head.embedding.to(CUDA), tokens=tokens)
 
 
 def _moved(model: LanguageModel) -> LanguageModel:

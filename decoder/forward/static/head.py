@@ -8,9 +8,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.layer_parts import turns
 from decoder.forward.layer_states import StatesReader
 from decoder.forward.static.layers import write
+
+UNTAPPED = "a drafting head reads layer inputs, which only native models store in CUDA graphs"
+"""Reason why rounds with a target that runs as a Hugging Face module are not captured as CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -56,4 +60,9 @@ class StaticHead:
 
 def static_head(head: StatesReader | None) -> StaticHead | None:
     """The static form of a head; None if there is no head, or if the head has no static form."""
-    return StaticHead(head) if isinstance(head, Head) and not head.shape.parallel else None
+    return StaticHead(head) if isinstance(head, Head) and has_static_form(head.shape) else None
+
+
+def has_static_form(shape: object) -> bool:
+    """Whether heads with this configuration have a static form."""
+    return isinstance(shape, HeadShape) and not shape.parallel

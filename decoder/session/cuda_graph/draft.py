@@ -73,6 +73,12 @@ class Part(ABC):
         """Reads the text's rows with the consecutive positions `places`, which are those of the range `rows`."""
 
     @abstractmethod
+    def unread(self, committed: int) -> int:
+        """Number of tokens at the end of the text that the draft has not read, after a round with a draft has committed
+        `committed` tokens.
+        """
+
+    @abstractmethod
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
         """Moves an accepted path from the slots `sources`, which verification gives for this part, to `places`."""
 
@@ -113,6 +119,11 @@ class Side(Part):
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
         """See `Part`."""
         self.logits(state.text[rows], places, places, bias)
+
+    def unread(self, committed: int) -> int:
+        """See `Part`. A draft model has not read the bonus token, nor the last accepted node if this node is a leaf."""
+        del committed
+        return 2
 
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
         """See `Part`; moves the path's keys and values."""

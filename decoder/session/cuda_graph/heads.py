@@ -84,6 +84,10 @@ class HeadPart(Part):
         tokens = state.text[self.lag :][rows]
         self.forward.outputs(self.store, tokens, hidden, self.forward.rotation(places), places, bias)
 
+    def unread(self, committed: int) -> int:
+        """See `Part`; a head has read no accepted node with the target's states."""
+        return committed
+
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
         """See `Part`; does nothing, since drafted rows are dropped."""
 

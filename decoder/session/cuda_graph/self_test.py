@@ -51,7 +51,7 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """A prompt, the text that the host's rounds decode after it, and both models' logits after the tokens of prompt and
+    """A prompt, the text that the host's rounds decode after it, and the models' logits after the tokens of prompt and
     text.
     """
 
@@ -59,7 +59,8 @@ class Reference:
     text: Sequence[int]
     target: Float[Tensor, "P V"]
     """The target's logits after each of `tokens`."""
-    draft: Float[Tensor, "P V"]
+    draft: Float[Tensor, "P V"] | None
+    """The draft model's logits; None if no draft model drafts."""
     sampling: Sampling
     """Sampling settings of the text's tokens."""
 
@@ -131,8 +132,8 @@ def references(pair: Pair) -> list[Reference]:
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
     noise = GumbelNoise(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
     text = _text(HostSession(pair, prompt, TOKENS, None, None, CoupledVerifier(noise)))
-    target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
-    return Reference(prompt, text, target, draft, sampling)
+    target, *draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
+    return Reference(prompt, text, target, next(iter(draft), None), sampling)
 
 
 def refusal(

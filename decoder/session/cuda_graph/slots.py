@@ -18,7 +18,7 @@ from torch import Tensor
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.head import StaticHead, static_head
+from decoder.forward.static.head import UNTAPPED, StaticHead, static_head
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.models.pair import Pair
@@ -53,7 +53,6 @@ AHEAD = 64
 """During idle time, graphs are captured in advance for a text that is up to this number of tokens longer than the
 current text.
 """
-UNTAPPED = "a drafting head reads layer inputs, which only native models store in CUDA graphs"
 Work = Callable[[], None]
 Form = StaticForward | StaticHead
 Forms = tuple[StaticForward, Form]

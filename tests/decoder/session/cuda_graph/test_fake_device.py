@@ -19,6 +19,7 @@ from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, host_session
 from tests.decoder.session.cuda_graph.matching import check, graph_session, tie
 from tests.decoder.session.cuda_graph.scripted_models import WIDE
+from tests.eagle3_checkpoints import name
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.fake_cuda.tensors import CudaError, Device
@@ -105,6 +106,25 @@ def test_sampled_rounds_are_those_of_the_host(tiny_models: TinyModels, family: s
     pair = tiny_models.pair(family)
     engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
     rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rounds_with_a_head_are_those_of_the_host_and_each_waits_once(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair(name("llama", "flat"))
+    rounds(tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT), METHODS[method])
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_sampled_rounds_with_a_head_are_those_of_the_host(tiny_models: TinyModels, sampling: str) -> None:
+    pair = tiny_models.pair(name("neox", "nested"))
+    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
+    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+
+
+def test_turned_knobs_draft_a_head_s_tree_again(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair(name("llama", "EAGLE-3.1"))
+    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
+    rounds(engine, prompt, METHODS["dynatree"], TURNS)
 
 
 def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None:
