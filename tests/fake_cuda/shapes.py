@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
+from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import HeadShape, shapes
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
@@ -75,12 +78,12 @@ def without_values(made: Made) -> Iterator[Device]:
         yield device
 
 
-def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = False) -> Engine:
+def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bool = False) -> Engine:
     """An engine of two models with the sizes of these published shapes; called within `without_values`.
 
-    `kernels`: whether all Triton kernels are used.
+    `draft` is None for an EAGLE-3 head of a Llama; `kernels`: whether all Triton kernels are used.
     """
-    models = [_model(name, dtype) for name in (target, draft)]
+    models = [_model(name, dtype) for name in (target, draft) if name]
     parts: Mapping[str, Any] = all_kernels() if kernels else {}
     slots = GraphSlots(operators=replace(PLAIN, **parts))
     for model in models:
@@ -91,13 +94,24 @@ def engine_of(target: str, draft: str, dtype: torch.dtype, *, kernels: bool = Fa
     vocabulary = min(model.width for model in models)
     pair = Pair(
         models[0],
-        models[1],
+        models[1] if draft else None,
         tokenizer=cast(TextTokenizer, None),
         vocabulary=vocabulary,
         eos=frozenset(),
         context=context,
+        head=None if draft else _head(target, dtype),
     )
     return Engine(pair, slots=slots)
+
+
+def _head(target: str, dtype: torch.dtype) -> Head:
+    """A head with the sizes of those that are published for Llama 3.1."""
+    layer = Architecture.of(_config(target))
+    layout = HeadShape(layer, draft_vocabulary=32000, target_width=layer.hidden_size)
+    weights = {name: torch.empty(size, dtype=dtype, device=CUDA) for name, size in shapes(layout).items()}
+    embedding = torch.empty((layer.vocab_size, layer.hidden_size), dtype=dtype, device=CUDA)
+    tokens = torch.arange(layout.draft_vocabulary, device=CUDA)
+    return Head("head", layout, layout.layers_of(layer.num_hidden_layers), weights, embedding, tokens)
 
 
 def _with_kernels(form: NativeStatic) -> NativeStatic:

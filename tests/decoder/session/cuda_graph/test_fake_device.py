@@ -13,7 +13,12 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.models.checkpoints import EMBEDDED, EMBEDDED_TARGET
+from decoder.run import loading
+from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, host_session
@@ -125,6 +130,20 @@ def test_turned_knobs_draft_a_head_s_tree_again(tiny_models: TinyModels) -> None
     pair = tiny_models.pair(name("llama", "EAGLE-3.1"))
     engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
     rounds(engine, prompt, METHODS["dynatree"], TURNS)
+
+
+def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "TRIED", (Linear(2),))
+    with fake_cuda() as device:
+        engine = loading.load_pair(
+            str(EMBEDDED_TARGET), str(EMBEDDED / "books-eagle3"), device="cuda", dtype="float32", kernels=False
+        )
+        assert decoding_path(engine) == DecodingPath("cuda graphs", "native model")
+        assert engine.pair.target.runs_without_module
+        session = engine.session([5, 6, 7, 8], LIMIT, KnobState(Linear(2)))
+        assert isinstance(session, GraphSession)
+        session.close()
+    assert device.graphs
 
 
 def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None:

@@ -15,11 +15,13 @@ from tests.fake_cuda.shapes import Made, Steady, engine_of, steady, without_valu
 pytest.importorskip("triton", reason="Triton is not installed")
 
 PYTHIA, LLAMA = ("pythia-2.8b", "pythia-70m"), ("llama-3.1-8b", "llama-3.2-1b")
+HEAD = ("llama-3.1-8b", None)
+"""A target with an EAGLE-3 head."""
 SIZE = Size(8, 64)
 GREEDY, TOP_P = Sampling(), Sampling(temperature=1.0, top_k=50, top_p=0.95)
 
 
-def round_of(pair: tuple[str, str], dtype: torch.dtype, sampling: Sampling, *, kernels: bool) -> Steady:
+def round_of(pair: tuple[str, str | None], dtype: torch.dtype, sampling: Sampling, *, kernels: bool) -> Steady:
     """A steady round with a tree of 8 levels and 64 nodes, after 256 tokens."""
     method, config = run_of(SIZE, RunConfig(max_new_tokens=128))
     with without_values(Made(SIZE.depth, SIZE.rows, accepted=3)) as device:
@@ -34,11 +36,13 @@ def round_of(pair: tuple[str, str], dtype: torch.dtype, sampling: Sampling, *, k
         pytest.param(PYTHIA, torch.bfloat16, GREEDY, True, 491, id="Pythia, bfloat16"),
         pytest.param(PYTHIA, torch.float16, TOP_P, True, 620, id="Pythia, sampled"),
         pytest.param(LLAMA, torch.bfloat16, GREEDY, True, 1700, id="Llama, bfloat16"),
+        pytest.param(HEAD, torch.bfloat16, GREEDY, True, 940, id="EAGLE-3 head, bfloat16"),
+        pytest.param(HEAD, torch.bfloat16, TOP_P, True, 1055, id="EAGLE-3 head, sampled"),
         pytest.param(PYTHIA, torch.float16, GREEDY, False, 862, id="Pythia, plain operators"),
     ],
 )
 def test_a_steady_round_asks_for_few_operators_two_replays_one_copy_and_one_wait(
-    pair: tuple[str, str], dtype: torch.dtype, sampling: Sampling, *, kernels: bool, most: int
+    pair: tuple[str, str | None], dtype: torch.dtype, sampling: Sampling, *, kernels: bool, most: int
 ) -> None:
     found = round_of(pair, dtype, sampling, kernels=kernels)
     assert found.operators <= most
