@@ -24,12 +24,24 @@ def rms_normed(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "X"], eps: flo
 def rotated(
     heads: Float[Tensor, "H N D"], positions: Sequence[int], frequencies: Float[Tensor, "R"]
 ) -> Float[Tensor, "H N D"]:
-    """Heads rotated to these positions; dimension i of a head's first half and dimension i of its second half form a
-    pair.
+    """Heads rotated to these positions; see `turned`."""
+    return turned(heads, *turns(torch.tensor(positions, device=heads.device), frequencies, heads.dtype))
+
+
+def turns(
+    positions: Int[Tensor, "N"], frequencies: Float[Tensor, "R"], dtype: torch.dtype
+) -> tuple[Float[Tensor, "N R"], Float[Tensor, "N R"]]:
+    """Cosines and sines of the angles by which heads at these positions are rotated; the angles are in float32."""
+    angles = positions.float()[:, None] * frequencies
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def turned(
+    heads: Float[Tensor, "H N D"], cosine: Float[Tensor, "N R"], sine: Float[Tensor, "N R"]
+) -> Float[Tensor, "H N D"]:
+    """Heads rotated by the angles of `turns`; dimension i of a head's first half and dimension i of its second half
+    form a pair.
     """
-    places = torch.tensor(positions, dtype=torch.float, device=heads.device)
-    angles = places[:, None] * frequencies
-    cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
     one, other = heads.chunk(2, -1)
     return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)
 

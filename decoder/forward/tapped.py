@@ -3,7 +3,7 @@
 Every pass computes its layer inputs anyway, so keeping them costs only a copy. Does not know which code reads them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import Exact
-from decoder.forward.families.attention import Pass
-from decoder.forward.families.model import Layer, NativeModel
+from decoder.forward.families.model import NativeModel, Note
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.protocol import Forward
@@ -48,17 +47,22 @@ def tapped(forward: Forward, states: LayerStates) -> Forward:
     )
 
 
+class Noting(Protocol):
+    """A native model that can call functions with the inputs of its layers."""
+
+    def noting(self, notes: Mapping[int, Note]) -> Forward:
+        """See `NativeModel.noting`."""
+
+
 class TappedNative:
     """A native model as a `Forward` that writes layer states in every pass."""
 
-    def __init__(self, model: NativeModel, states: LayerStates) -> None:
+    def __init__(self, model: Noting, states: LayerStates) -> None:
         self._entered: list[Tensor] = []
         """Inputs of the tapped layers, collected during the current pass."""
         self._states = states
-        layers = list(model.layers)
-        for index in states.layers:
-            layers[index] = self._noting(layers[index])
-        self._model = replace(model, layers=layers)
+        # Cloned, since a layer may overwrite its input rows.
+        self._model = model.noting(dict.fromkeys(states.layers, lambda rows, *_: self._entered.append(rows.clone())))
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -83,11 +87,3 @@ class TappedNative:
     def _leave(self, first: int) -> None:
         self._states.put(first, self._entered)
         self._entered.clear()
-
-    def _noting(self, layer: Layer) -> Layer:
-        def noting(rows: Tensor, given: Pass, index: int) -> Tensor:
-            # Cloned, since a layer may overwrite its input rows.
-            self._entered.append(rows.clone())
-            return layer(rows, given, index)
-
-        return noting

@@ -19,6 +19,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
+from decoder.forward.static.head import UNTAPPED, StaticHead, has_static_form, only_on_host, static_head
 from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
 from decoder.forward.windows import SHAPED, windows_of
 from decoder.models.gguf.file import BY_PATHS, GgufFile
@@ -32,7 +33,7 @@ HOST: Literal["host"] = "host"
 EXACT = "--exact runs passes that are not captured as CUDA graphs"
 NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 PATHS = f"{MODULE}, with a batch of whole paths in each pass (slower)"
-UNCAPTURED_HEAD = "passes of a drafting head are not captured as CUDA graphs"
+UNCAPTURED_HEAD = "of drafting heads, only those of EAGLE-3 are captured as CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
 """Fields that a model's configuration has if the model's keys and values have different shapes."""
 
@@ -63,13 +64,14 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, f"{forms}; {TRANSLATED}" if pair.translation else forms)
     if pair.translation:
         return DecodingPath(HOST, TRANSLATED)
-    if pair.head:
+    if only_on_host(pair.head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)
     if engine.exact:
         return DecodingPath(HOST, EXACT)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
-    path = _on_device({role: engine.slots.form(model) for role, model in models.items()})
+    static: dict[str, Any] = {role: engine.slots.form(model) for role, model in models.items()}
+    path = _on_device(static | ({"draft": static_head(pair.head)} if pair.head else {}))
     operators = str(engine.slots.operators)
     return replace(path, reason=f"{path.reason}; {operators}") if operators else path
 
@@ -91,24 +93,33 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 
     kinds = {role: "compiled" if isinstance(form, Compiled) else "native model" for role, form in forms.items()}
     plain: dict[str, Any] = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
-    slow = [f"{role}: {form.reason}" for role, form in plain.items() if form and not isinstance(form, NativeStatic)]
+    fast = NativeStatic | StaticHead
+    slow = [f"{role}: {form.reason}" for role, form in plain.items() if form and not isinstance(form, fast)]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
     return DecodingPath(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
 
 
 def expected_path(
-    configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
+    configs: Mapping[str, Any],
+    device: torch.device,
+    *,
+    exact: bool,
+    dtype: torch.dtype | None = None,
+    head: object = None,
 ) -> DecodingPath:
     """The decoding path that a pair will probably have; needs no weights.
 
     `configs` are the models' configurations by role. If `dtype` is None, each model has the dtype of its configuration.
+    `head` is the configuration of a drafting head; None if no head drafts.
 
     Raises:
         ConfigError: A model has quantised weights that this machine cannot load.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
+    if head is not None and not has_static_form(head):
+        return DecodingPath(HOST, UNCAPTURED_HEAD)
     archs = {role: _architecture(config, device) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     texts = [config.get_text_config() if unknown[role] else archs[role] for role, config in configs.items()]
@@ -116,7 +127,7 @@ def expected_path(
         return DecodingPath(HOST, reason)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
-        return DecodingPath(STATIC, "; ".join(slow))
+        return DecodingPath(STATIC, "; ".join(slow)) if head is None else DecodingPath(HOST, UNTAPPED)
     native = [(arch, dtype or arch.dtype or torch.float32) for arch in archs.values() if isinstance(arch, Architecture)]
     needed_bytes = sum(weight_bytes(*arch_and_dtype) for arch_and_dtype in native) + max(
         reading_bytes(*arch_and_dtype) for arch_and_dtype in native

@@ -16,6 +16,7 @@ from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_states import StatesReader
+from decoder.forward.static.head import has_static_form, only_on_host
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
@@ -216,9 +217,14 @@ def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, 
     """Loads a drafting head, and chooses a forward form of the target that outputs the layer states that the head
     reads.
     """
-    if target.device.type != "cpu":
+    if target.device.type != "cpu" and not _captures(target.device, shape):
         target.run_by_module()
     return load_head(names["target" if isinstance(shape, MtpShape) else "draft"], shape, target, dtype)
+
+
+def _captures(device: torch.device, shape: AnyShape) -> bool:
+    """Whether rounds with a head of this shape are tried in CUDA graphs; their self-test chooses the target's form."""
+    return has_graphs(device) and has_static_form(shape)
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
@@ -264,13 +270,16 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
     """Implements `with_draft` for a drafting head."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
     _check_head(names, load_config(names["target"]), shape)
-    # The target is copied, since a head may need a forward form of the target that other drafts do not need.
-    target = copy.copy(engine.pair.target)
+    target = engine.pair.target
+    if not _captures(target.device, shape):
+        # The target is copied, since a head may need a forward form of the target that other drafts do not need.
+        target = copy.copy(target)
     dtype = choose_draft_dtype(draft_dtype, target.dtype)
     set_up(target.device, dtype)
     report(f"loading draft {display_name(names['draft'])}")
     head = _head_for(target, names, shape, dtype)
-    return make_engine(make_pair(target, head, engine.pair.tokenizer), report=report)
+    kernels = bool(engine.slots and engine.slots.kernels)
+    return make_engine(make_pair(target, head, engine.pair.tokenizer), kernels=kernels, report=report)
 
 
 def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report: Report = lambda _: None) -> Engine:
@@ -278,7 +287,8 @@ def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report
     otherwise rounds on CUDA are self-tested, with `kernels` as in `load_pair`.
     """
     slots = None
-    captured = not pair.head and not pair.translation and not any(model.computed_by for model in pair.models.values())
+    by_torch = not any(model.computed_by for model in pair.models.values())
+    captured = by_torch and not pair.translation and not only_on_host(pair.head)
     if captured and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 

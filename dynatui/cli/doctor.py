@@ -238,13 +238,14 @@ def rounds(case: Case) -> Iterator[Finding]:
         whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
         folders = {role: str(place_of(name)) for role, name in whole.items()}
         configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
+        drafting = MTP if pair.draft == MTP else names.get("draft")
+        head = head_shape(drafting) if drafting else None
+        dtype = DTYPES.get(pair.dtype)
         try:
-            path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=DTYPES.get(pair.dtype))
+            path = decoding_path.expected_path(configs, device, exact=pair.exact, dtype=dtype, head=head)
         except ConfigError:
             return  # the probe of models reports that quantised weights cannot be loaded
-        if (len(whole) < len(names) or pair.draft == MTP) and has_graphs(device):
-            path = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
-        elif tokenizers_of(*folders.values())[1]:
+        if tokenizers_of(*folders.values())[1]:
             reason = TRANSLATED if has_graphs(device) else f"{path.reason}; {TRANSLATED}"
             path = decoding_path.DecodingPath(decoding_path.HOST, reason)
         yield Finding("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")

@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 
 from decoder.engine import Engine
+from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
@@ -17,11 +18,17 @@ def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
     Called within `fake_cuda`. `by_module`: passes run as Hugging Face modules.
     """
     slots, pair = GraphSlots(), engine.pair
-    target, draft = _moved(pair.target), pair.draft and _moved(pair.draft)
-    moved = replace(pair, target=target, draft=draft)
+    head = _moved_head(pair.head) if isinstance(pair.head, Head) else None
+    moved = replace(pair, target=_moved(pair.target), draft=pair.draft and _moved(pair.draft), head=head)
     for model in moved.models.values():
         slots.run(model, ModuleStatic(model.hf.module) if by_module else static_forward(model))
     return replace(engine, pair=moved, slots=slots)
+
+
+def _moved_head(head: Head) -> Head:
+    weights = {name: weight.to(CUDA) for name, weight in head.weights.items()}
+    tokens = None if head.tokens is None else head.tokens.to(CUDA)
+    return replace(head, weights=weights, embedding=head.embedding.to(CUDA), tokens=tokens)
 
 
 def _moved(model: LanguageModel) -> LanguageModel:

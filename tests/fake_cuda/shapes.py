@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
+from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import HeadShape, shapes
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
@@ -33,6 +36,8 @@ from decoder.system.device import Mailbox, Mark
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.tensors import CUDA, Device
 
+HEAD = "head"
+"""Name of an EAGLE-3 head in place of a draft's shape."""
 TOKENS = 8
 """Number of different tokens in made-up trees."""
 
@@ -79,9 +84,9 @@ def without_values(made: Made) -> Iterator[Device]:
 def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bool = False) -> Engine:
     """An engine of models with the sizes of these published shapes; called within `without_values`.
 
-    `draft`: None for a pair without a draft model; `kernels`: whether all Triton kernels are used.
+    `draft`: HEAD for an EAGLE-3 head, None for suffix lookup; `kernels`: whether all Triton kernels are used.
     """
-    models = [_model(name, dtype) for name in (target, draft) if name]
+    models = [_model(name, dtype) for name in (target, draft) if name and name != HEAD]
     parts: Mapping[str, Any] = all_kernels() if kernels else {}
     slots = GraphSlots(operators=replace(PLAIN, **parts))
     for model in models:
@@ -92,13 +97,24 @@ def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bo
     vocabulary = min(model.width for model in models)
     pair = Pair(
         models[0],
-        models[1] if draft else None,
+        models[1] if len(models) > 1 else None,
         tokenizer=cast(TextTokenizer, None),
         vocabulary=vocabulary,
         eos=frozenset(),
         context=context,
+        head=_head(target, dtype) if draft == HEAD else None,
     )
     return Engine(pair, slots=slots)
+
+
+def _head(target: str, dtype: torch.dtype) -> Head:
+    """A head with the sizes of those that are published for Llama 3.1."""
+    layer = Architecture.of(_config(target))
+    layout = HeadShape(layer, draft_vocabulary=32000, target_width=layer.hidden_size)
+    weights = {name: torch.empty(size, dtype=dtype, device=CUDA) for name, size in shapes(layout).items()}
+    embedding = torch.empty((layer.vocab_size, layer.hidden_size), dtype=dtype, device=CUDA)
+    tokens = torch.arange(layout.draft_vocabulary, device=CUDA)
+    return Head("head", layout, layout.layers_of(layer.num_hidden_layers), weights, embedding, tokens)
 
 
 def _with_kernels(form: NativeStatic) -> NativeStatic:

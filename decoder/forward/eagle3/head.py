@@ -5,7 +5,7 @@ head's own output for drafted tokens. As in other models, rows of the text and o
 and masked in the same way. Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows neither texts nor trees.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +18,12 @@ from torch.nn import functional
 
 from decoder.forward.eagle3.shape import LAYER, MASK, HeadShape
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.layer_parts import gated, over_target_ids, rms_normed, rotated
+from decoder.forward.layer_parts import gated, over_target_ids, rms_normed, turned, turns
+
+Attended = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(number of the layer, queries, keys, values) -> attended values; shapes (H, N, D). There may be fewer heads of keys
+and values than of queries.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +85,50 @@ class Head:
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
         """See `GuidedHead`."""
-        embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
+        first, end = cache.used, cache.used + len(tokens)
+
+        def attended(number: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            rows_kv = cache.store[number]
+            rows_kv[0, :, first:end] = keys
+            rows_kv[1, :, first:end] = values
+            return functional.scaled_dot_product_attention(
+                queries[None],
+                rows_kv[0, None, :, :end],
+                rows_kv[1, None, :, :end],
+                attn_mask=_seen(visible, end).to(queries.device),
+                enable_gqa=True,
+            )[0]
+
+        device = self.embedding.device
+        turning = turns(torch.tensor(positions, device=device), self.frequencies, self.dtype)
+        rows = self.through(torch.tensor(tokens, device=device), hidden, turning, attended)
+        cache.used = end
+        return rows
+
+    def through(
+        self,
+        tokens: Int[Tensor, "N"],
+        hidden: Float[Tensor, "N X"],
+        turning: tuple[Float[Tensor, "N R"], Float[Tensor, "N R"]],
+        attended: Attended,
+    ) -> Float[Tensor, "N X"]:
+        """Outputs of N rows; see `GuidedHead.forward`.
+
+        Args:
+            tokens: Token ids of the rows.
+            hidden: Hidden state at the position before each token.
+            turning: Rotations to the rows' positions; see `turns`.
+            attended: Stores the keys and values of the rows, and computes the rows' attention.
+        """
+        embedded = self.embedding[tokens]
         normed = self._normed(hidden, f"{LAYER}.hidden_norm")
         rows = normed if self.shape.norm_before_residual else hidden
         given = torch.cat([self._normed(embedded, f"{LAYER}.input_layernorm"), normed], -1)
         for number in range(self.shape.layers):
             name = f"layers.{number}"
             given = self._normed(rows, f"{name}.input_layernorm") if number else given
-            rows = rows + self._attended(number, given, cache, positions, visible)
+            rows = rows + self._attended(number, given, turning, attended)
             rows = rows + self._mlp(number, self._normed(rows, f"{name}.post_attention_layernorm"))
-        cache.used += len(tokens)
         return rows
 
     @cached_property
@@ -113,28 +152,15 @@ class Head:
         self,
         number: int,
         rows: Float[Tensor, "N Z"],
-        cache: KvCache,
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
+        turning: tuple[Float[Tensor, "N R"], Float[Tensor, "N R"]],
+        attended: Attended,
     ) -> Float[Tensor, "N X"]:
-        """Attention output of a layer. Writes keys and values after the cache rows in use, but leaves `cache.used`
-        unchanged.
-        """
         arch, name = self.shape.layer, f"layers.{number}.self_attn"
-        queries = rotated(self._heads(rows, f"{name}.q", arch.num_attention_heads), positions, self._frequencies)
-        keys = rotated(self._heads(rows, f"{name}.k", arch.num_key_value_heads), positions, self._frequencies)
-        first, end = cache.used, cache.used + len(rows)
-        rows_kv = cache.store[number]
-        rows_kv[0, :, first:end] = keys
-        rows_kv[1, :, first:end] = self._heads(rows, f"{name}.v", arch.num_key_value_heads)
-        attended = functional.scaled_dot_product_attention(
-            queries[None],
-            rows_kv[0, None, :, :end],
-            rows_kv[1, None, :, :end],
-            attn_mask=_seen(visible, end).to(rows.device),
-            enable_gqa=True,
-        )
-        return self._times(attended[0].transpose(0, 1).flatten(1), f"{name}.o_proj")
+        queries = turned(self._heads(rows, f"{name}.q", arch.num_attention_heads), *turning)
+        keys = turned(self._heads(rows, f"{name}.k", arch.num_key_value_heads), *turning)
+        values = self._heads(rows, f"{name}.v", arch.num_key_value_heads)
+        heads = attended(number, queries, keys, values)
+        return self._times(heads.transpose(0, 1).flatten(1), f"{name}.o_proj")
 
     def _heads(self, rows: Float[Tensor, "N Z"], name: str, heads: int) -> Float[Tensor, "H N D"]:
         split = self._times(rows, f"{name}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
@@ -142,7 +168,8 @@ class Head:
         return self._normed(split, f"{name}_norm") if normed else split
 
     @cached_property
-    def _frequencies(self) -> Float[Tensor, "R"]:
+    def frequencies(self) -> Float[Tensor, "R"]:
+        """Rotary frequencies of the layers."""
         return self.shape.layer.frequencies.to(self.embedding.device)
 
     def _mlp(self, number: int, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:

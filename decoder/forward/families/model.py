@@ -5,8 +5,8 @@ product. With a parallel residual, attention and MLP have the same normalised in
 one that computes [mlp | queries | keys | values], and one that takes [mlp | attention].
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,8 @@ Layer = Callable[[Tensor, Pass, int], Tensor]
 """(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
 Normalise = Callable[[Tensor], Tensor]
 """A norm without its affine part."""
+Note = Callable[[Tensor, Pass, int], object]
+"""Reads a layer's input rows; the arguments are those of the layer."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,15 @@ class NativeModel:
     stored: torch.dtype | None = None
     """Dtype of stored keys and values; None: the same as `rows`."""
 
+    def noting(self, notes: Mapping[int, Note]) -> "NativeModel":
+        """The same model, whose passes call `notes[number]` before the layer of this number; logits have the same bits.
+        It shares the weights.
+        """
+        layers = list(self.layers)
+        for number, note in notes.items():
+            layers[number] = _noted(note, layers[number])
+        return replace(self, layers=layers)
+
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""
         cache = KvCache(self.store(capacity, self.stored or self.rows))
@@ -269,3 +280,11 @@ class NativeModel:
     def logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
         """Logits of hidden rows that the last norm has not yet normalised."""
         return self.head(self.normalise(rows)).to(self.rows)
+
+
+def _noted(note: Note, layer: Layer) -> Layer:
+    def noted(rows: Tensor, given: Pass, index: int) -> Tensor:
+        note(rows, given, index)
+        return layer(rows, given, index)
+
+    return noted

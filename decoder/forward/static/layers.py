@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.families.attention import Pass, attend, fused_by_head
-from decoder.forward.families.model import Heads, Layer, NativeModel, Parallel, Sequential
+from decoder.forward.families.model import Heads, Layer, NativeModel, Note, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
+from decoder.forward.protocol import Forward
+from decoder.forward.tapped import TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
 
 ALIGNED = 8
@@ -73,6 +76,19 @@ class NativeStatic:
         if all(after is before for after, before in zip(layers, self._model.layers, strict=True)):
             return self
         return NativeStatic(replace(self._model, layers=layers), self._context)
+
+    @property
+    def width(self) -> int:
+        """Width of the layers' input rows."""
+        return self._model.embedding.shape[1]
+
+    def noting(self, notes: Mapping[int, Note]) -> "NativeStatic":
+        """See `NativeModel.noting`."""
+        return NativeStatic(self._model.noting(notes), self._context)
+
+    def tapped(self, states: LayerStates) -> Forward:
+        """See `decoder.forward.tapped.Tappable`."""
+        return TappedNative(self, states)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decoder.sampling.device_truncation import DeviceTruncation, Truncating
 from decoder.sampling.on_device import DeviceSampling
-from decoder.session.cuda_graph.static_shapes import DEEPEST, FIRST_ROWS, MOST_NODES, WINDOW
+from decoder.session.cuda_graph.static_shapes import DEEPEST, HEAD_ROWS, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, History, TreeRule
 
@@ -35,7 +35,7 @@ multiple of 2^-57. For trees of at most 32 levels this integer is exact, and the
 64 bits.
 """
 LEVELS = DEEPEST + 2
-BEFORE = FIRST_ROWS
+BEFORE = HEAD_ROWS + 1
 """Number of negative integers in `DeviceState.steps`."""
 LEAST = torch.finfo(torch.float64).min
 GROWTH, HISTORY = ([field.name for field in fields(part)] for part in (Growth, History))

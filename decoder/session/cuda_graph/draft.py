@@ -2,13 +2,14 @@
 
 Growth rules are applied as masks: rows of nodes without children are computed and ignored. The tree equals the tree
 that `decoder.draft.model_drafter` grows, except for the order of equally probable nodes. Probabilities are stored as
-logarithms, with minus infinity for candidates outside the tree. Until the next draft, the draft model's keys and values
-of row r (the root is row 0) are in its cache slot `length` - 1 + r.
+logarithms, with minus infinity for candidates outside the tree. Until the next draft, the draft's keys and values of
+row r (the root is row 0) are in its cache slot `length` - 1 + r, or in the slot before it if a head drafts.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.device_state import XP, DeviceState
-from decoder.session.cuda_graph.static_shapes import MOST_NODES, Shape
+from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, MOST_NODES, Shape
 from decoder.tree_rules import Growth, breadth, least_probability
 from decoder.verify.verifier import DeviceVerifier
 
@@ -28,14 +29,32 @@ parts of PART tokens. With 128 tokens, there are about as many parts as tokens i
 """
 
 
-class Side:
-    """One model's part of a `GraphSlot`: its static forward form and its store of keys and values."""
+class LevelPasses(Protocol):
+    """The forward passes of one draft; logits are over the vocabulary that draft and target share."""
 
-    def __init__(
-        self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
-    ) -> None:
-        """The last cache slots of `store` must be free: rows at positions outside the text write to these slots."""
-        self.forward = forward
+    def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
+        """Reads the first rows, which are the text's last tokens; returns the logits after the last token."""
+
+    def level(
+        self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
+    ) -> Float[Tensor, "W V"]:
+        """Logits of a level's rows; `rows` is the index range of these rows among the rows of all passes, and `parents`
+        are the indices of the parents' rows in the level above.
+        """
+
+
+class Part(ABC):
+    """A model's or drafting head's part of a `GraphSlot`: its store of keys and values, and its passes over the text.
+
+    The last cache slots of the store must be free: rows at positions outside the text write to these slots.
+    """
+
+    first: ClassVar[int]
+    """Number of rows of a draft's first pass, which reads the text's last tokens."""
+    lag: ClassVar[int]
+    """A token's position in the text minus the position and cache slot of the token's row."""
+
+    def __init__(self, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int) -> None:
         self.store = store
         self.vocabulary = vocabulary
         self.context = context
@@ -44,6 +63,42 @@ class Side:
         )
         """Bias on attention scores of slots to which a row may not attend: the least number of the dtype."""
         self._seen = torch.zeros_like(self.hidden)
+
+    def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
+        """Bias on attention scores: 0 if a row may attend to a slot, else `hidden`."""
+        return torch.where(visible, self._seen, self.hidden)
+
+    @abstractmethod
+    def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
+        """Reads the text's rows with the consecutive positions `places`, which are those of the range `rows`."""
+
+    @abstractmethod
+    def unread(self, committed: int) -> int:
+        """Number of tokens at the end of the text that the draft has not read, after a round with a draft has committed
+        `committed` tokens.
+        """
+
+    @abstractmethod
+    def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
+        """Moves an accepted path from the slots `sources`, which verification gives for this part, to `places`."""
+
+    @abstractmethod
+    def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
+        """Passes of a draft whose rows have these positions and write to these cache slots."""
+
+
+class Side(Part):
+    """One model's part of a `GraphSlot`: its static forward form and its store of keys and values."""
+
+    first = FIRST_ROWS
+    lag = 0
+
+    def __init__(
+        self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
+    ) -> None:
+        """See `Part`."""
+        super().__init__(store, vocabulary, context)
+        self.forward = forward
 
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
@@ -61,9 +116,43 @@ class Side:
         """The same as `logits`, with the rotary embeddings computed in advance."""
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
-    def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias on attention scores: 0 if a row may attend to a slot, else `hidden`."""
-        return torch.where(visible, self._seen, self.hidden)
+    def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
+        """See `Part`."""
+        self.logits(state.text[rows], places, places, bias)
+
+    def unread(self, committed: int) -> int:
+        """See `Part`. A draft model has not read the bonus token, nor the last accepted node if this node is a leaf."""
+        del committed
+        return 2
+
+    def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
+        """See `Part`; moves the path's keys and values."""
+        self.store.index_copy_(3, places, self.store.index_select(3, sources))
+
+    def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
+        """See `Part`."""
+        return _ModelPasses(self, self.rotation(places), slots)
+
+
+@dataclass(frozen=True)
+class _ModelPasses:
+    """`LevelPasses` of a draft model."""
+
+    side: Side
+    rotation: Tensor
+    slots: Int[Tensor, "R"]
+
+    def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
+        """See `LevelPasses`."""
+        rows = slice(len(tokens))
+        return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)[-1:]
+
+    def level(
+        self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
+    ) -> Float[Tensor, "W V"]:
+        """See `LevelPasses`."""
+        del parents
+        return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)
 
 
 class Layout:
@@ -74,11 +163,13 @@ class Layout:
     padding rows, so that the number of candidates exceeds the number of nodes of any tree.
     """
 
-    def __init__(self, shape: Shape, vocabulary: int, device: torch.device) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, device: torch.device, first: int = FIRST_ROWS) -> None:
+        """`first`: see `Part`."""
+
         def whole(numbers: list[int]) -> Int[Tensor, "N"]:
             return torch.tensor(numbers, device=device)
 
-        self.first, self.best, self.deepest = shape.first, shape.best, shape.deepest
+        self.first, self.best, self.deepest = first, shape.best, shape.deepest
         self.children = min(shape.widest, vocabulary)
         """Number of candidates of each row."""
         self.even = shape.even or self.children == 1
@@ -309,7 +400,7 @@ PLAIN = DraftOperators()
 
 
 def grow(
-    side: Side,
+    part: Part,
     state: DeviceState,
     layout: Layout,
     slots: int,
@@ -320,20 +411,21 @@ def grow(
     `verifier` estimates.
     """
     first = layout.first
-    around = state.length + state.steps(-first, max(layout.rows, PLACES))
-    places = around.index_select(0, layout.places).clamp(0, side.context - 1)
-    rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
+    around = state.length + state.steps(-first - part.lag, max(layout.rows, PLACES))
+    after = around[first + part.lag :]
+    places = around.index_select(0, layout.places).clamp(0, part.context - 1)
     # Rows at positions before the start of the text write to the last cache slots, which no attention reads.
-    row_slots = around.remainder(side.store.shape[3])
-    bias = side.bias(state.steps(0, slots) <= places[:first, None])
-    rule = draft_rule(side, state, layout)
-    probabilities = verifier.probabilities(state.sampling, around[first : first + layout.deepest], side.vocabulary)
+    row_slots = around.remainder(part.store.shape[3])
+    passes = part.passes(places, row_slots)
+    tokens = state.text[part.lag :].index_select(0, places[:first])
+    bias = part.bias(state.steps(0, slots) <= places[:first, None])
+    rule = draft_rule(part, state, layout)
+    probabilities = verifier.probabilities(state.sampling, after[: layout.deepest], part.vocabulary)
     lines = layout.new_lines.clone()
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
     grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, layout.new_rows.clone())
-    rows = slice(0, first)
+    rows, logits = slice(0, first), passes.first(tokens, bias)
     for depth, width in enumerate(layout.widths):
-        logits = side.rotated_logits(tokens, rotation[rows], row_slots[rows], bias)[-width:]
         children = layout.candidates(depth)
         candidates, expected = lines[:, children], probabilities(logits, depth) if probabilities else logits
         operators.add_children(
@@ -347,14 +439,14 @@ def grow(
             bias = operators.keep_level(
                 candidates, below, rule.thresholds[depth + 1], bias[-width:], row_slots[rows], best=layout.best
             )
-            tokens = below[0]
-    operators.pack_tree(state, layout, rule, grown, around[first : first + PLACES])
+            logits = passes.level(below[0], rows, below[2], bias)
+    operators.pack_tree(state, layout, rule, grown, after[:PLACES])
 
 
-def draft_rule(side: Side, state: DeviceState, layout: Layout) -> DraftRule:
+def draft_rule(part: Part, state: DeviceState, layout: Layout) -> DraftRule:
     """Growth rule of the next draft."""
     growth = state.rule.logarithmic()
-    growth = replace(growth, deepest=torch.minimum(growth.deepest, side.context - state.length))
+    growth = replace(growth, deepest=torch.minimum(growth.deepest, part.context - state.length))
     thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)
     if layout.even:
         return DraftRule(thresholds, None)

@@ -195,12 +195,13 @@ PARTS: Mapping[type, Callable[[Rehearsal, Operators], object]] = {
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
     """Rehearsals of the pair's sizes under these rules; None stands for rounds without a draft."""
     rules = dict.fromkeys(rule for rule in map(tree_rule, tried) if rule is not None and fits(rule))
+    drafting = pair.head or pair.draft or pair.target
     device, widest = pair.target.device, max((int(rule.growth.wide) for rule in rules), default=1)
     logits = _logits(pair.vocabulary, widest)
     other = logits.clone()
     # After every fourth token, the target chooses another token than the draft.
     other[::4] = other[::4].roll(1, 1)
-    tables = other.to(device, pair.target.dtype), logits.to(device, (pair.draft or pair.target).dtype)
+    tables = other.to(device, pair.target.dtype), logits.to(device, drafting.dtype)
     return [Rehearsal(rule, tables, pair.context) for rule in rules]
 
 

@@ -53,7 +53,7 @@ FAR, FAR_IN_HALF = 1e-3, 0.1
 
 @dataclass(frozen=True)
 class Reference:
-    """A prompt, the text that the host's rounds decode after it, and both models' logits after the tokens of prompt and
+    """A prompt, the text that the host's rounds decode after it, and the models' logits after the tokens of prompt and
     text.
     """
 
@@ -62,7 +62,7 @@ class Reference:
     target: Float[Tensor, "P V"]
     """The target's logits after each of `tokens`."""
     draft: Float[Tensor, "P V"] | None
-    """The draft model's logits after each of `tokens`; None if there is no draft model."""
+    """The draft model's logits after each of `tokens`; None if no draft model drafts."""
     sampling: Sampling
     """Sampling settings of the text's tokens."""
 

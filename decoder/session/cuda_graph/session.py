@@ -21,7 +21,7 @@ from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, drafted_under_noise, verified
 from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
-from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, fits, shape
+from decoder.session.cuda_graph.static_shapes import Shape, beam, fits, shape
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
@@ -128,7 +128,8 @@ class GraphSession:
         self._follow()
         done = self._slot.mark()
         done.wait()
-        self._draft = self._next_draft()
+        # A head cannot draft before the target has read a token.
+        self._draft = self._next_draft() if len(self._text) > self._slot.draft.lag else None
         if self._draft:
             self._draft_again(self._draft)
         self._pending.waits = 0
@@ -244,7 +245,7 @@ class GraphSession:
         if goes_on:
             follows = self._next_draft()
         if follows:
-            caught_up = not draft and length - self._read > FIRST_ROWS
+            caught_up = not draft and length - self._read > self._slot.draft.first
             if caught_up:
                 self._slot.catch_up(self._read, len(self._text))
             drafting = self._pending.draft(follows.shape, length, follows.most)
@@ -263,9 +264,7 @@ class GraphSession:
             self._slots.ahead = self._text, ahead.done
         outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         if draft:
-            # The draft model has not read the bonus token, and if the last accepted node is a leaf, it has not read
-            # that node either.
-            self._read = len(self._text) - 2
+            self._read = len(self._text) - self._slot.draft.unread(len(outcome.committed))
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self._text)

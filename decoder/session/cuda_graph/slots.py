@@ -16,12 +16,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import PlanCosts
+from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.head import UNTAPPED, StaticHead, static_head
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
-from decoder.session.cuda_graph.draft import Layout, Side, grow
+from decoder.session.cuda_graph.draft import Layout, Part, Side, grow
+from decoder.session.cuda_graph.heads import HeadPart, TappedTarget
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.static_shapes import (
     DEEPEST,
@@ -41,15 +45,20 @@ from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
 """Maximum number of prompt tokens in one forward pass."""
+BEYOND = 40
+"""Number of cache slots at the end of a KV store that no attention reads; at least `HEAD_ROWS`, since that many rows of
+a head's first pass may be at positions before the text.
+"""
 MOST = MOST_NODES, MOST_ROWS
 """Maximum numbers of rows after the text: of the target, and of the draft."""
-BEYOND = 8
-"""Number of cache slots at the end of a KV store that no attention reads."""
 AHEAD = 64
 """During idle time, graphs are captured in advance for a text that is up to this number of tokens longer than the
 current text.
 """
 Work = Callable[[], None]
+Form = StaticForward | StaticHead
+Forms = tuple[StaticForward] | tuple[StaticForward, Form]
+"""Static forms of the target and, if a model or head drafts, of the draft."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class _Repeatable:
 class GraphSlot:
     """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory.
 
-    `draft` is None for a pair without a draft model. If `graphs` is None, all work runs by plain calls. `capturable` is
+    `draft` is None for a pair without a draft model and a head. If `graphs` is None, all work runs by plain calls. `capturable` is
     the set of kinds of work that are known to be capturable; all slots with the same forward forms of both models share
     this set. `operators` are the functions of drafts and verifications.
     """
@@ -74,7 +83,7 @@ class GraphSlot:
     def __init__(
         self,
         target: Side,
-        draft: Side | None,
+        draft: Side | HeadPart | None,
         graphs: Graphs | None,
         capturable: set[Hashable],
         operators: Operators = PLAIN,
@@ -108,18 +117,16 @@ class GraphSlot:
         """
 
     @property
-    def draft(self) -> Side:
-        """The draft model's part; must only be used for a pair with a draft model."""
-        assert self._draft is not None, "only slots with a draft model draft"  # noqa: S101 - a programmer's mistake
+    def draft(self) -> Side | HeadPart:
+        """The draft model's or the head's part; must only be used for a pair with either."""
+        assert self._draft is not None, "only slots with a draft model or a head draft"  # noqa: S101 - a programmer's mistake
         return self._draft
 
     def mark(self) -> Mark:
         """A mark at the current end of the device's stream."""
         return Mark(self.target.store.device)
 
-    def fits(
-        self, models: tuple[StaticForward, ...], longest: int, *, graphs: bool, operators: Operators = PLAIN
-    ) -> bool:
+    def fits(self, models: Forms, longest: int, *, graphs: bool, operators: Operators = PLAIN) -> bool:
         """Whether the slot belongs to these models and operators, and has room for a text of `longest` tokens."""
         alike = tuple(side.forward for side in self._sides) == models and self._operators is operators
         return alike and graphs == (self._graphs is not None) and self._room - DEEPEST - 1 >= longest
@@ -171,7 +178,7 @@ class GraphSlot:
     def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
         attended = visible(length, shape.rows, self._room)
         if shape not in self._layouts:
-            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
+            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device, self.draft.first)
         layout, verifier = self._layouts[shape], self.verifier
         return _Repeatable(
             ("draft", shape.widest == 1, verifier),
@@ -256,10 +263,29 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
     return replay
 
 
-def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+def new_store(forward: Form, capacity: int) -> Float[Tensor, "L 2 H S D"]:
     """A KV store, created outside of inference mode, since compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
+
+
+def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart | None]:
+    """Parts of target and draft for a text of up to `most` cache slots; None without a draft model and a head.
+
+    Raises:
+        PairError: A head drafts, and the target runs as a Hugging Face module.
+    """
+    sizes, target = (pair.vocabulary, pair.context), forms[0]
+    store, *others = (new_store(form, most + padded(rows) + BEYOND) for form, rows in zip(forms, MOST, strict=False))
+    if len(forms) == 1:
+        return Side(target, store, *sizes), None
+    draft, (drafting,) = forms[1], others
+    if not isinstance(draft, StaticHead):
+        return Side(target, store, *sizes), Side(draft, drafting, *sizes)
+    if not isinstance(target, NativeStatic):
+        raise PairError(UNTAPPED)
+    tapped = TappedTarget(target, store, *sizes, draft.head.layers)
+    return tapped, HeadPart(draft, drafting, *sizes, tapped.states)
 
 
 def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
@@ -269,11 +295,13 @@ def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
     return side.logits(ids, places, places, causal_bias(side.store, len(ids), 0))
 
 
-def _read_all(side: Side, state: DeviceState, start: int, end: int) -> None:
-    for first in range(start, end, CHUNK):
-        places = state.steps(first, min(first + CHUNK, end))
-        tokens = state.text[first : first + len(places)]
-        side.logits(tokens, places, places, causal_bias(side.store, len(places), first))
+def _read_all(part: Part, state: DeviceState, start: int, end: int) -> None:
+    """Reads the text from position `start` to `end`, exclusive."""
+    last = end - part.lag
+    for first in range(max(0, start - part.lag), last, CHUNK):
+        places = state.steps(first, min(first + CHUNK, last))
+        rows = slice(first, first + len(places))
+        part.read(state, places, rows, causal_bias(part.store, len(places), first))
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
@@ -301,27 +329,27 @@ class GraphSlots:
     costs: PlanCosts = field(default_factory=PlanCosts)
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
-    _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
+    _capturable: dict[Forms, set[Hashable]] = field(default_factory=dict)
     """Kinds of work that are known to be capturable; keys are the forward forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
         """A free slot with room for a text of `longest` tokens; if no free slot is large enough, a new slot."""
-        models = tuple(map(self.forward, pair.models.values()))
+        models = self._forms(pair)
         # Slots that are too small are dropped: their memory is needed for a larger slot.
         self._free = [
             slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs, operators=self.operators)
         ]
         if self._free:
             return self._free.pop()
-        target, *drafts = (
-            Side(forward, new_store(forward, room(longest) + padded(rows) + BEYOND), pair.vocabulary, pair.context)
-            for forward, rows in zip(models, MOST, strict=False)
-        )
-        graphs, capturable = self._shared(pair.target.device) if self.graphs else None, self._capturable
-        draft = drafts[0] if drafts else None
-        return GraphSlot(target, draft, graphs, capturable.setdefault(models, set()), self.operators)
+        target, draft = _parts(pair, models, room(longest))
+        graphs = self._shared(pair.target.device) if self.graphs else None
+        return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()), self.operators)
+
+    def _forms(self, pair: Pair) -> Forms:
+        target, drafts = self.forward(pair.target), static_head(pair.head) or (pair.draft and self.forward(pair.draft))
+        return (target, drafts) if drafts else (target,)
 
     def settle(self, text: object) -> None:
         """Waits for work that another text's session has already queued for its next round, so that this work does not

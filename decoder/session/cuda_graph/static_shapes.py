@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.forward.windows import SLIDING, Windows
@@ -32,8 +31,11 @@ without rounding.
 SLACK = 1e-4
 """The path probabilities of a level may sum to 1 + SLACK, due to float32 rounding."""
 FIRST_ROWS = 2
-"""Number of rows of a draft's first pass, which reads the text's last tokens. After rounds without a draft, the draft
-model reads the tokens before them in a pass of its own."""
+"""Number of rows of a draft model's first pass, which reads the text's last tokens. After rounds without a draft, it
+reads the tokens before them in a pass of its own."""
+HEAD_ROWS = DEEPEST + 1
+"""Number of rows of a drafting head's first pass, which reads a round's accepted nodes and its bonus token, all of them
+with the target's states."""
 SHORTEST = 256
 """Number of cache slots for the shortest texts."""
 ROUNDED = 512
@@ -68,8 +70,6 @@ class Shape:
     """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
     breadth-first order.
     """
-    first: ClassVar[int] = FIRST_ROWS
-    """Number of rows of the first pass."""
     even: bool = False
     """Whether all nodes with children have the same number of children."""
 
@@ -188,7 +188,7 @@ def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
     """Sizes of the draft's passes under these rules, and of the target's passes. The target's passes are verifications
     of one node, and of the numbers of nodes in `verified`, rounded up to sizes in `BUCKETS`.
     """
-    drafted = {rows for rule in rules for size in _shapes(rule) for rows in (size.first, *size.widths[1:])}
+    drafted = {rows for rule in rules for size in _shapes(rule) for rows in (FIRST_ROWS, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoder.sampling.on_device import DeviceSampling
 from decoder.session.cuda_graph.device_state import LEVEL, LEVELS, PARENT, ROW, SHARE_BITS, XP, DeviceState
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import Part, Side
 from decoder.tree_rules import adapted
 
 Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
@@ -98,7 +98,7 @@ PLAIN = VerificationOperators()
 
 def verify(
     target: Side,
-    draft: Side | None,
+    draft: Part | None,
     state: DeviceState,
     nodes: int,
     deepest: int,
@@ -116,9 +116,9 @@ def verify(
     choices = choose(logits, state.sampling, rows.after[: deepest + 1], state.nodes[LEVEL, :nodes])
     moves = operators.accept_path(state, rows, choices, deepest)
     if moves:
-        _move(target, moves.target, rows.after[:deepest])
+        target.move(moves.target, rows.after[:deepest])
         if draft:
-            _move(draft, moves.draft, rows.after[:deepest])
+            draft.move(moves.draft, rows.after[:deepest])
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
@@ -141,10 +141,6 @@ def tree_bias(
     """
     before = (columns < row_slots[0]).expand(len(row_slots), -1)
     return side.bias(before.index_copy(1, row_slots, above))
-
-
-def _move(side: Side, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
-    side.store.index_copy_(3, places, side.store.index_select(3, sources))
 
 
 def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:

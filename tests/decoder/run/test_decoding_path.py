@@ -17,16 +17,27 @@ from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
 from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.head import UNTAPPED
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.forward.windows import SHAPED
 from decoder.models.checkpoints import load_config
-from decoder.run.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
+from decoder.models.heads import head_shape
+from decoder.run.decoding_path import (
+    EXACT,
+    MODULE,
+    NATIVE,
+    UNCAPTURED_HEAD,
+    DecodingPath,
+    decoding_path,
+    expected_path,
+)
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
+from tests import eagle3_checkpoints
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
 
 CPU = torch.device("cpu")
@@ -120,6 +131,28 @@ def test_windows_that_are_longer_than_trees_are_deep_are_captured(config: Any, p
 @pytest.mark.usefixtures("_graphs")
 def test_graphs_of_native_models_are_the_fastest_way(tiny_models: TinyModels) -> None:
     assert decoding_path(settled(tiny_models, "neox")) == DecodingPath("cuda graphs", "native model")
+
+
+@pytest.mark.usefixtures("_graphs")
+@pytest.mark.parametrize(
+    ("family", "layout", "expected"),
+    [
+        ("llama", "nested", DecodingPath("cuda graphs", "native model")),
+        ("llama", "P-EAGLE", DecodingPath("host", UNCAPTURED_HEAD)),
+        ("qwen3", "nested", DecodingPath("host", UNTAPPED)),
+    ],
+)
+def test_heads_of_eagle_3_are_captured_with_native_targets(
+    tiny_models: TinyModels, family: str, layout: str, expected: DecodingPath
+) -> None:
+    saved = tiny_models.pair(eagle3_checkpoints.name(family, layout))
+    configs, shape = {"target": load_config(str(saved.target))}, head_shape(str(saved.draft))
+    assert expected_path(configs, CPU, exact=False, head=shape) == expected
+    engine = replace(tiny_models.loaded(saved, "float32"), slots=GraphSlots(refused=UNTAPPED))
+    if family == "llama":
+        graph_slots(engine).refused = None
+        graph_slots(engine).run(engine.pair.target, static_forward(engine.pair.target))
+    assert decoding_path(engine) == expected
 
 
 @pytest.mark.usefixtures("_graphs")

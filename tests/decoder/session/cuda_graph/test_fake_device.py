@@ -13,12 +13,18 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.models.checkpoints import EMBEDDED, EMBEDDED_TARGET
+from decoder.run import loading
+from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, tie
 from tests.decoder.session.cuda_graph.scripted_models import WIDE
+from tests.eagle3_checkpoints import name
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.fake_cuda.tensors import CudaError, Device
@@ -129,6 +135,38 @@ def test_sampled_rounds_without_a_draft_model_are_those_of_the_host(tiny_models:
     engine = alone(tiny_models, "neox").sampled(3, Schedule(SAMPLINGS[sampling]))
     prompt = 3 * tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     rounds(engine, prompt, METHODS["dynatree"], replays=1)
+
+
+def test_rounds_with_a_head_are_those_of_the_host_and_each_waits_once(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair(name("llama", "flat"))
+    rounds(tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT), METHODS[method])
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_sampled_rounds_with_a_head_are_those_of_the_host(tiny_models: TinyModels, sampling: str) -> None:
+    pair = tiny_models.pair(name("neox", "nested"))
+    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
+    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+
+
+def test_turned_knobs_draft_a_head_s_tree_again(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair(name("llama", "EAGLE-3.1"))
+    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
+    rounds(engine, prompt, METHODS["dynatree"], TURNS)
+
+
+def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "TRIED", (Linear(2),))
+    with fake_cuda() as device:
+        engine = loading.load_pair(
+            str(EMBEDDED_TARGET), str(EMBEDDED / "books-eagle3"), device="cuda", dtype="float32", kernels=False
+        )
+        assert decoding_path(engine) == DecodingPath("cuda graphs", "native model")
+        assert engine.pair.target.runs_without_module
+        session = engine.session([5, 6, 7, 8], LIMIT, KnobState(Linear(2)))
+        assert isinstance(session, GraphSession)
+        session.close()
+    assert device.graphs
 
 
 def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None:

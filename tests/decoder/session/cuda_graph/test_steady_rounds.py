@@ -11,16 +11,17 @@ from decoder.methods import METHODS
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
-from tests.fake_cuda.shapes import Made, Steady, engine_of, steady, without_values
+from tests.fake_cuda.shapes import HEAD, Made, Steady, engine_of, steady, without_values
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
 PYTHIA, LLAMA = ("pythia-2.8b", "pythia-70m"), ("llama-3.1-8b", "llama-3.2-1b")
+HEADED = ("llama-3.1-8b", HEAD)
 SIZE = Size(8, 64)
 GREEDY, TOP_P = Sampling(), Sampling(temperature=1.0, top_k=50, top_p=0.95)
 
 
-def round_of(pair: tuple[str, str | None], dtype: torch.dtype, sampling: Sampling, *, kernels: bool) -> Steady:
+def round_of(pair: tuple[str, str], dtype: torch.dtype, sampling: Sampling, *, kernels: bool) -> Steady:
     """A steady round with a tree of 8 levels and 64 nodes, after 256 tokens."""
     method, config = run_of(SIZE, RunConfig(max_new_tokens=128))
     with without_values(Made(SIZE.depth, SIZE.rows, accepted=3)) as device:
@@ -35,6 +36,8 @@ def round_of(pair: tuple[str, str | None], dtype: torch.dtype, sampling: Samplin
         pytest.param(PYTHIA, torch.bfloat16, GREEDY, True, 410, id="Pythia, bfloat16"),
         pytest.param(PYTHIA, torch.float16, TOP_P, True, 517, id="Pythia, sampled"),
         pytest.param(LLAMA, torch.bfloat16, GREEDY, True, 1050, id="Llama, bfloat16"),
+        pytest.param(HEADED, torch.bfloat16, GREEDY, True, 940, id="EAGLE-3 head, bfloat16"),
+        pytest.param(HEADED, torch.bfloat16, TOP_P, True, 1055, id="EAGLE-3 head, sampled"),
         pytest.param(PYTHIA, torch.float16, GREEDY, False, 861, id="Pythia, plain operators"),
     ],
 )

@@ -1,0 +1,126 @@
+"""Drafting heads in CUDA graphs: a target whose passes also store its layer states, and a head that reads them.
+
+The states are stored by the target's cache slots, and the commit moves those of the accepted path with the path's keys
+and values. A head's row for the token at position p has the position and the cache slot p - 1, as on the host
+(`decoder.draft.head_text`). Knows neither growth rules nor acceptance.
+"""
+
+from functools import partial
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoder.forward.families.attention import Pass
+from decoder.forward.static.head import StaticHead
+from decoder.forward.static.layers import LayerSlots, NativeStatic
+from decoder.session.cuda_graph.device_state import DeviceState
+from decoder.session.cuda_graph.draft import LevelPasses, Part, Side
+from decoder.session.cuda_graph.static_shapes import HEAD_ROWS
+
+
+class TappedTarget(Side):
+    """A target whose passes also store the inputs of the layers that a head reads."""
+
+    def __init__(
+        self,
+        forward: NativeStatic,
+        store: Float[Tensor, "L 2 H S D"],
+        vocabulary: int,
+        context: int,
+        layers: tuple[int, ...],
+    ) -> None:
+        """`layers` are the numbers of these layers; for the other arguments see `Side`."""
+        super().__init__(forward, store, vocabulary, context)
+        self.states: Float[Tensor, "S Y"] = store.new_zeros((store.shape[3], len(layers) * forward.width))
+        """Inputs of the layers, side by side, for each cache slot."""
+        columns = self.states.split(forward.width, 1)
+        self._tapped = forward.noting(
+            {number: partial(_put, each) for number, each in zip(layers, columns, strict=True)}
+        )
+
+    def rotated_logits(
+        self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
+    ) -> Float[Tensor, "N V"]:
+        """See `Side`; the layers' inputs go to the same slots of `states` as the keys and values."""
+        return self._tapped.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
+
+    def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
+        """See `Part`; moves the path's states too."""
+        super().move(sources, places)
+        self.states.index_copy_(0, places, self.states.index_select(0, sources))
+
+
+def _put(columns: Float[Tensor, "S X"], rows: Float[Tensor, "N X"], given: Pass, index: int) -> None:
+    """A `Note` that stores a layer's input rows by the slots of their keys and values."""
+    place = given.new[index]
+    assert isinstance(place, LayerSlots), "static passes write to slots"  # noqa: S101 - a programmer's mistake
+    columns.index_copy_(0, place.slots, rows)
+
+
+class HeadPart(Part):
+    """A drafting head's part of a `GraphSlot`. Its drafted rows are dropped after each round; the rows of accepted
+    nodes are computed again from the target's states.
+    """
+
+    first = HEAD_ROWS
+    lag = 1
+
+    def __init__(
+        self,
+        forward: StaticHead,
+        store: Float[Tensor, "L 2 H S D"],
+        vocabulary: int,
+        context: int,
+        states: Float[Tensor, "S Y"],
+    ) -> None:
+        """`states` are those of `TappedTarget`; for the other arguments see `Part`."""
+        super().__init__(store, vocabulary, context)
+        self.forward = forward
+        self.states = states
+
+    def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
+        """See `Part`."""
+        hidden = self.forward.head.fused(self.states[rows])
+        tokens = state.text[self.lag :][rows]
+        self.forward.outputs(self.store, tokens, hidden, self.forward.rotation(places), places, bias)
+
+    def unread(self, committed: int) -> int:
+        """See `Part`; a head has read no accepted node with the target's states."""
+        return committed
+
+    def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
+        """See `Part`; does nothing, since drafted rows are dropped."""
+
+    def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
+        """See `Part`."""
+        return _HeadPasses(self, places, slots)
+
+
+class _HeadPasses:
+    """`LevelPasses` of a head: the first rows read the target's states, and all other rows their parents' outputs."""
+
+    def __init__(self, part: HeadPart, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> None:
+        self._part = part
+        self._rotation = part.forward.rotation(places)
+        self._slots = slots
+        self._hidden = part.forward.head.fused(part.states.index_select(0, places[: part.first]))
+        """Hidden input of the next rows: of the first rows, or of any child of each row of the latest pass."""
+
+    def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
+        """See `LevelPasses`."""
+        return self._logits(tokens, self._hidden, slice(len(tokens)), bias, 1)
+
+    def level(
+        self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
+    ) -> Float[Tensor, "W V"]:
+        """See `LevelPasses`."""
+        return self._logits(tokens, self._hidden.index_select(0, parents), rows, bias, len(tokens))
+
+    def _logits(
+        self, tokens: Int[Tensor, "N"], hidden: Float[Tensor, "N X"], rows: slice, bias: Float[Tensor, "N M"], last: int
+    ) -> Float[Tensor, "K V"]:
+        """Logits of the last rows, as many as `last`, whose children the next pass computes."""
+        form, part = self._part.forward, self._part
+        outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)[-last:]
+        self._hidden = form.head.carried(outputs)
+        return form.head.logits(outputs)[:, : part.vocabulary]
