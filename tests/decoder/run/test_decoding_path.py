@@ -218,6 +218,13 @@ def test_what_configurations_tell_of_a_gpu(
 
 
 @pytest.mark.usefixtures("_graphs")
+def test_a_target_without_a_draft_model_goes_by_graphs_too(tiny_models: TinyModels) -> None:
+    configs = {"target": load_config(str(tiny_models.pair("neox").target))}
+    assert expected_path(configs, CPU, exact=False) == DecodingPath("cuda graphs", "native model")
+    assert decoding_path(with_pair(settled(tiny_models, "neox"), draft=None)).name == "cuda graphs"
+
+
+@pytest.mark.usefixtures("_graphs")
 def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr("decoder.run.decoding_path.has_room", lambda _, needed: asked.append(needed))
