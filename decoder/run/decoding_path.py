@@ -70,8 +70,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, EXACT if engine.exact else LOOKED_UP)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
-    forms: dict[str, Any] = {role: engine.slots.form(model) for role, model in models.items()}
-    path = _on_device(forms | ({"draft": static_head(pair.head)} if pair.head else {}))
+    static: dict[str, Any] = {role: engine.slots.form(model) for role, model in models.items()}
+    path = _on_device(static | ({"draft": static_head(pair.head)} if pair.head else {}))
     operators = str(engine.slots.operators)
     return replace(path, reason=f"{path.reason}; {operators}") if operators else path
 

@@ -22,7 +22,7 @@ def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
     for model in moved.values():
         slots.run(model, ModuleStatic(model.hf.module) if by_module else static_forward(model))
     head = _moved_head(pair.head) if isinstance(pair.head, Head) else None
-    return replace(engine, pair=replace(pair, **moved, head=head), slots=slots)
+    return replace(engine, pair=replace(pair, target=moved["target"], draft=moved.get("draft"), head=head), slots=slots)
 
 
 def _moved_head(head: Head) -> Head:
