@@ -128,8 +128,7 @@ class GraphSession:
         self._follow()
         done = self._slot.mark()
         done.wait()
-        # A head cannot draft before the target has read a token.
-        self._draft = self._next_draft() if len(self._text) > self._slot.draft.lag else None
+        self._draft = self._next_draft() if self._slot.drafts_after(len(self._text)) else None
         if self._draft:
             self._draft_again(self._draft)
         self._pending.waits = 0

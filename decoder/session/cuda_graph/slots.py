@@ -75,9 +75,9 @@ class _Repeatable:
 class GraphSlot:
     """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory.
 
-    `draft` is None for a pair without a draft model and a head. If `graphs` is None, all work runs by plain calls. `capturable` is
-    the set of kinds of work that are known to be capturable; all slots with the same forward forms of both models share
-    this set. `operators` are the functions of drafts and verifications.
+    `draft` is None for a pair with neither a draft model nor a head. If `graphs` is None, all work runs by plain calls.
+    `capturable` is the set of kinds of work that are known to be capturable; all slots with the same forward forms of
+    both models share this set. `operators` are the functions of drafts and verifications.
     """
 
     def __init__(
@@ -121,6 +121,10 @@ class GraphSlot:
         """The draft model's or the head's part; must only be used for a pair with either."""
         assert self._draft is not None, "only slots with a draft model or a head draft"  # noqa: S101 - a programmer's mistake
         return self._draft
+
+    def drafts_after(self, length: int) -> bool:
+        """Whether trees can be drafted after `length` tokens: a head drafts from what the target has read."""
+        return self._draft is None or length > self._draft.lag
 
     def mark(self) -> Mark:
         """A mark at the current end of the device's stream."""
