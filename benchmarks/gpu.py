@@ -57,6 +57,9 @@ PYTHIA, LLAMA = "pythia-2.8b:pythia-70m", "llama-3.1-8b:llama-3.2-1b"
 LARGEST = PYTHIA, "float16", "256", "8x64"
 SAMPLINGS = ("--sampling", "0", "1", "1,50,.95")
 TRUNCATED = ("--temperature", "1", "--top-k", "50", "--top-p", "0.95")
+TARGET = ("--target", "decoder/pretrained/books-16m")
+HEAD = (*TARGET, "--draft", "decoder/pretrained/books-eagle3")
+LOOKUP = (*TARGET, "--draft", "lookup")
 CUDNN = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "0"}
 GRAPHS = "tests/decoder/session/cuda_graph/test_graphs.py"
 SAMPLED_GRAPHS = "tests/decoder/session/cuda_graph/test_graph_sampling.py"
@@ -151,6 +154,8 @@ STEPS = (
     Step(
         "embedded-sampled", "the embedded pair in float32, with sampled tokens", _embedded("float32", *TRUNCATED), 120
     ),
+    Step("embedded-head", "the embedded target in float32 with its EAGLE-3 head", _embedded("float32", *HEAD), 110),
+    Step("embedded-lookup", "the embedded target in float32 with lookups", _embedded("float32", *LOOKUP), 110),
     Step("cudnn", "rounds in which torch prefers cuDNN's attention", _rounds(*LARGEST), 150, CUDNN),
     _tests("compiled", "tests: CUDA graphs also capture compiled passes", 200, "compiled", GRAPHS),
     Step("compile", "torch.compile on 8x64", _rounds(*LARGEST, "--compile"), 420),
