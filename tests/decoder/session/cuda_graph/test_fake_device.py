@@ -137,6 +137,7 @@ def test_sampled_rounds_without_a_draft_model_are_those_of_the_host(tiny_models:
     rounds(engine, prompt, METHODS["dynatree"], replays=1)
 
 
+@pytest.mark.parametrize("method", METHODS)
 def test_rounds_with_a_head_are_those_of_the_host_and_each_waits_once(tiny_models: TinyModels, method: str) -> None:
     pair = tiny_models.pair(name("llama", "flat"))
     rounds(tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT), METHODS[method])
