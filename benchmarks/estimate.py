@@ -91,7 +91,7 @@ def microseconds(launch: Launch, costs: Costs, bytes_per_s: float) -> float:
             waves = math.ceil(rows * threads / (PROCESSORS * THREADS))
             passes = 4 * launch.dtypes[0].itemsize
             return shortest + waves * passes * costs.selection * max(1, size / 1024)
-        case _ if launch.name in {"index_copy_", "index_put_", "embedding", "index_select"}:
+        case _ if launch.name in {"index", "index_copy_", "index_put_", "embedding", "index_select"}:
             return shortest  # few rows of a large tensor
         case _:
             return max(shortest, (read + launch.result_bytes) / rate)
@@ -159,7 +159,13 @@ def _row(name: str, launches: Sequence[Launch]) -> str:
 def main(command_line: Sequence[str] | None = None) -> None:
     """Prints the estimate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
+    parser.add_argument(
+        "--shapes",
+        type=lambda text: tuple(text.split(":")),
+        default=("pythia-2.8b", "pythia-70m"),
+        metavar="TARGET:DRAFT",
+        help="names of published shapes; DRAFT may be `head`, for an EAGLE-3 head",
+    )
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--tree", type=lambda text: tuple(map(int, text.split("x"))), default=(8, 64))
     parser.add_argument("--context", type=int, default=256)
