@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import decoder.engine
 from decoder import RunConfig, decode, load_pair
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.tree_size.cost_model import Costs, Curve
@@ -18,7 +20,7 @@ from decoder.methods import METHODS
 from decoder.methods.auto import Auto
 from decoder.tree import TokenTree, depths
 from tests.decoder.makers import Played, TinyModels, methods_of
-from tests.decoder.session.made_costs import FREE, priced, some_costs, some_rules
+from tests.decoder.session.made_costs import FREE, PAYING, priced, some_costs, some_rules
 from tests.tiny import FAMILIES, SENTENCES
 
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
@@ -67,11 +69,12 @@ def test_every_method_writes_what_plain_sampling_writes(
         assert {name: played.tokens(name) for name in EXACT} == dict.fromkeys(EXACT, played.tokens("ar"))
 
 
-def test_some_of_these_trees_were_accepted(tiny_models: TinyModels) -> None:
+def test_some_of_these_trees_were_accepted(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests above would prove little."""
     # Whether `auto` drafts depends on the times of passes; with a tiny target, drafting may not pay.
-    engines = dict.fromkeys(set(EXACT) - {"ar", "auto"}, alone(tiny_models, "neox")) | {"auto": of_target(None)}
-    for name, engine in engines.items():
+    monkeypatch.setattr(decoder.engine, "measure_costs", lambda *_: PAYING)
+    engine = replace(alone(tiny_models, "neox"), costs={})
+    for name in set(EXACT) - {"ar"}:
         played = play(engine, RunConfig((name,), LIMIT), PROMPT)
         assert sum(len(event.accepted) for event in played.rounds(name)) > 0, name
 
