@@ -177,7 +177,7 @@ def _events(
             if steering.stopped:
                 break
             yield from begin()
-            steering.preparing = ""
+            steering.preparing = next(filter(None, (session.lacking for session in _preparing(lanes))), "")
             turns = steering.turns
             require_knobs(turn.name for turn in turns[turns_seen:])
             furthest = max(lane.generated for lane in lanes)
@@ -295,9 +295,13 @@ def _prepare(lanes: Sequence[Lane], steering: Steering) -> bool:
     """Lets one session do a part of its work in advance, and tells the screen; returns whether any session had such
     work.
     """
-    sessions = (lane.session for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
-    steering.preparing = next(filter(None, (session.prepare() for session in sessions)), "")
+    steering.preparing = next(filter(None, (session.prepare() for session in _preparing(lanes))), "")
     return bool(steering.preparing)
+
+
+def _preparing(lanes: Sequence[Lane]) -> Iterator[Prepares]:
+    """Sessions that can do work in advance, and whose texts have not ended."""
+    return (lane.session for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
 
 
 def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:

@@ -82,6 +82,12 @@ class Prepares(Protocol):
         nothing if there was no such work.
         """
 
+    @property
+    def lacking(self) -> str:
+        """Progress of the work that rounds will have to do themselves if `prepare` is not called, in words; empty if
+        there is no such work.
+        """
+
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
     """Applies the history rule to the knobs after a round; returns the knob changes that events report.

@@ -85,7 +85,9 @@ class Steering:
         self.pause: Pause | None = None
         """The current pause, or None. Each pause is a new object, so that steps in an earlier pause do not count."""
         self.preparing = ""
-        """Progress of the work that the engine does in idle time, in words; empty if there is no such work."""
+        """Progress of the work that the engine does in idle time or, without idle time, in rounds, in words; empty if
+        there is no such work.
+        """
         self.stage: Stage | None = None
         """Stage at which the watched method is paused within a round; None while the method runs, and between
         rounds.

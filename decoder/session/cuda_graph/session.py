@@ -180,6 +180,11 @@ class GraphSession:
         """Captures one CUDA graph that the growing text will need; see `Prepares`."""
         return self._slot.capture_one(min(len(self._text) + AHEAD, self._longest)) if self._has_slot else ""
 
+    @property
+    def lacking(self) -> str:
+        """See `Prepares`."""
+        return self._slot.lacking if self._has_slot else ""
+
     def close(self) -> None:
         """Releases the slot for another text."""
         if self._has_slot:

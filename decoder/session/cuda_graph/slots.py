@@ -177,7 +177,15 @@ class GraphSlot:
         if not missing:
             return ""
         self._capture(next(iter(missing.values())))
-        return f"CUDA graphs: {len(self._captured)} of {len(self._captured) + len(missing) - 1} captured"
+        return self._progress(len(missing) - 1)
+
+    @property
+    def lacking(self) -> str:
+        """How many graphs there are, in words, if the next use of some work captures its graph; else empty."""
+        return self._progress(len(self._wanted)) if self._wanted else ""
+
+    def _progress(self, missing: int) -> str:
+        return f"CUDA graphs: {len(self._captured)} of {len(self._captured) + missing} captured"
 
     def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
         attended = visible(length, shape.rows, self._room)

@@ -233,6 +233,18 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     assert not session.prepare()
 
 
+def test_graphs_that_rounds_will_capture_are_told_until_they_are_captured(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    # The first text captures at once, since its work must be tried; work of the second slot runs by plain calls first.
+    for before in ("", "CUDA graphs: 0 of 1 captured"):
+        session = graph_session(pair, [1, 2, 3], 30, Linear(2))
+        session.prefill()
+        assert session.lacking == before
+        for _ in range(4):
+            session.step(())
+        assert session.lacking == ""
+
+
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(tiny_models: TinyModels) -> None:
     engine = recorded(tiny_models.loaded(tiny_models.pair("long"), "float32"))
     graph_slots(engine).graphs = False
@@ -258,6 +270,10 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModel
         def prepare(self) -> str:
             asked.append("asked")
             return "half of it"
+
+        @property
+        def lacking(self) -> str:
+            return ""
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
         session = kind(engine.pair, [1, 2], 3, None, None, GreedyVerifier())
