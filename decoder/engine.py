@@ -19,7 +19,6 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.head import only_on_host
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
@@ -96,11 +95,14 @@ class Engine:
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
         """Slots for a text with these knobs; None if the host must drive the text's rounds."""
-        by_host = self.exact or not self.draft_knows_noise or self.pair.translation or only_on_host(self.pair.head)
+        by_host = self.exact or not self.draft_knows_noise or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
+        from decoder.forward.static.head import only_on_host
         from decoder.session.cuda_graph.lookup_session import runs_on_device
 
+        if only_on_host(self.pair.head):
+            return None
         return self.slots if runs_on_device(self.pair, knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":

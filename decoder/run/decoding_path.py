@@ -19,7 +19,6 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
-from decoder.forward.static.head import UNTAPPED, StaticHead, has_static_form, only_on_host, static_head
 from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
 from decoder.forward.windows import SHAPED, windows_of
 from decoder.models.gguf.file import BY_PATHS, GgufFile
@@ -64,6 +63,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, f"{forms}; {TRANSLATED}" if pair.translation else forms)
     if pair.translation:
         return DecodingPath(HOST, TRANSLATED)
+    from decoder.forward.static.head import only_on_host, static_head
+
     if only_on_host(pair.head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)
     if engine.exact:
@@ -88,6 +89,7 @@ def _computing(model: LanguageModel) -> str:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
+    from decoder.forward.static.head import StaticHead
     from decoder.forward.static.layers import NativeStatic
     from decoder.session.cuda_graph.compiled import Compiled
 
@@ -118,6 +120,8 @@ def expected_path(
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
+    from decoder.forward.static.head import UNTAPPED, has_static_form
+
     if head is not None and not has_static_form(head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)
     archs = {role: _architecture(config, device) for role, config in configs.items()}

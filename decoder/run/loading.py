@@ -16,7 +16,6 @@ from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_states import StatesReader
-from decoder.forward.static.head import has_static_form, only_on_host
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
@@ -224,7 +223,11 @@ def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, 
 
 def _captures(device: torch.device, shape: AnyShape) -> bool:
     """Whether rounds with a head of this shape are tried in CUDA graphs; their self-test chooses the target's form."""
-    return has_graphs(device) and has_static_form(shape)
+    if not has_graphs(device):
+        return False
+    from decoder.forward.static.head import has_static_form
+
+    return has_static_form(shape)
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
@@ -288,11 +291,11 @@ def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report
     """
     slots = None
     by_torch = not any(model.computed_by for model in pair.models.values())
-    captured = by_torch and not pair.translation and not only_on_host(pair.head)
-    if captured and has_graphs(pair.target.device) and not pair.target.ranks:
+    if by_torch and not pair.translation and has_graphs(pair.target.device) and not pair.target.ranks:
+        from decoder.forward.static.head import only_on_host
         from decoder.session.cuda_graph.slots import GraphSlots
 
-        slots = GraphSlots(kernels=kernels)
+        slots = None if only_on_host(pair.head) else GraphSlots(kernels=kernels)
     engine = Engine(pair, slots=slots)
     engine.settle_threads()
     if exact:
