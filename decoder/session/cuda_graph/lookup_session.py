@@ -6,16 +6,14 @@ device applies the history rule to the same values. This module knows nothing of
 """
 
 import time
-from collections.abc import Sequence
+from functools import cached_property
 
 from decoder.draft.lookup_drafter import LookupDrafter
 from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
-from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.device_state import LEVEL, node_lines
 from decoder.session.cuda_graph.pending_rounds import PendingRound
-from decoder.session.cuda_graph.session import GraphSession, Open
-from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, fits
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, learnt
@@ -31,21 +29,14 @@ class LookupSession(GraphSession):
 
     _knobs: KnobState
 
-    def __init__(
-        self,
-        pair: Pair,
-        graph_slots: GraphSlots,
-        prompt_ids: Sequence[int],
-        max_new_tokens: int,
-        knobs: KnobState | None,
-        reopen: Open,
-        sizes: None = None,
-        sampling: Schedule | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(pair, graph_slots, prompt_ids, max_new_tokens, knobs, reopen, sizes, sampling, seed)
-        self._drafter = LookupDrafter(GumbelNoise(seed, self._sampling, pair.vocabulary, pair.target.device))
-        self._outbox = Outbox(pair.target.device, LEVEL + 1, MOST_NODES)
+    @cached_property
+    def _drafter(self) -> LookupDrafter:
+        device = self._pair.target.device
+        return LookupDrafter(GumbelNoise(self._seed, self._sampling, self._pair.vocabulary, device))
+
+    @cached_property
+    def _outbox(self) -> Outbox:
+        return Outbox(self._pair.target.device, LEVEL + 1, MOST_NODES)
 
     def prefill(self) -> float:
         """See `GraphSession`; the seconds include those for the index of the prompt."""

@@ -33,9 +33,7 @@ from decoder.forward.families.model import (
 from decoder.forward.static.layers import NativeStatic
 
 MOST_ROWS = 64
-"""Largest number of rows for which the kernel is used. With more rows, arithmetic takes longer than reading weights,
-and the libraries' products are faster.
-"""
+"""Largest number of rows for which the kernel is used: a program keeps its sums for all rows in registers."""
 COLUMNS = 32
 """Number of columns of the product that one program computes."""
 DEPTH, DEPTH_OF_FLOAT32 = 128, 32
@@ -93,7 +91,8 @@ def normed_columns(
             values += tl.sum(single, 1)
             sums += tl.sum(weights.to(tl.float32), 0)
     mean = values / size
-    scale = tl.rsqrt(squares / size - mean * mean + epsilon)[:, None]
+    # Rounding can make the variance of nearly equal values negative.
+    scale = tl.rsqrt(tl.maximum(squares / size - mean * mean, 0.0) + epsilon)[:, None]
     total = (total - mean[:, None] * sums[None, :]) * scale
     if biased:
         total += tl.load(bias + n, inside, other=0.0).to(tl.float32)[None, :]

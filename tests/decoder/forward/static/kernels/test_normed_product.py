@@ -86,6 +86,14 @@ def test_a_row_of_zeros_gives_the_bias_alone() -> None:
     torch.testing.assert_close(found[1], linear.bias)
 
 
+def test_a_row_of_equal_values_has_finite_columns_after_a_layer_norm() -> None:
+    _, _, linear = drawn(1, 200, 40, torch.float32, LayerNorm)
+    rows = torch.linspace(100, 300, 32)[:, None].expand(-1, 200).contiguous()
+    with interpreted():
+        found = normed_product.normed_product(rows, LayerNorm((200,), 1e-5), linear, None)
+    assert bool(found.isfinite().all())
+
+
 def test_a_row_whose_unscaled_product_overflows_half_precision_has_finite_columns() -> None:
     rows, norm, linear = drawn(2, 256, 40, torch.float16)
     rows.mul_(1000)
