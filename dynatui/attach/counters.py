@@ -5,8 +5,9 @@ series is also its current value. If the later page lacks a counter, the counter
 nor derived figures.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from dynatui.attach.events import MOST_POSITIONS
 from dynatui.attach.exposition import LARGEST, Labels, Page, Series
@@ -23,19 +24,18 @@ class Counts:
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
     """Number of accepted tokens at each draft position; empty if the server does not report them."""
+    drafted_at: tuple[int, ...] = ()
+    """Number of drafted tokens at each draft position; empty if the server does not report them."""
 
     def plus(self, other: "Counts") -> "Counts":
         """Sums of two intervals' counts; if a count is None in one interval, the sum is the other interval's count."""
-        places = max(len(self.accepted_at), len(other.accepted_at))
-        a_counts, b_counts = (
-            (*counts, *(0,) * (places - len(counts))) for counts in (self.accepted_at, other.accepted_at)
-        )
         return Counts(
             _sum(self.drafts, other.drafts),
             _sum(self.drafted, other.drafted),
             _sum(self.accepted, other.accepted),
             _sum(self.generated, other.generated),
-            tuple(_count(a + b) for a, b in zip(a_counts, b_counts, strict=True)),
+            _sums(self.accepted_at, other.accepted_at),
+            _sums(self.drafted_at, other.drafted_at),
         )
 
 
@@ -53,13 +53,14 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
             return None
         return _count(sum(increase(before.get(name, {}), after[name]) for name in names))
 
-    first_drafted = by_position(kind.drafted_at, kind.position, before, after)[:1]
+    drafted_at = by_position(kind.drafted_at, kind.position, before, after)
     return Counts(
-        drafts=grown(kind.drafts) if kind.drafts else next(iter(first_drafted), None),
+        drafts=grown(kind.drafts) if kind.drafts else next(iter(drafted_at), None),
         drafted=grown(kind.drafted),
         accepted=grown(kind.accepted),
         generated=grown(kind.generated),
         accepted_at=by_position(kind.accepted_at, kind.position, before, after),
+        drafted_at=drafted_at,
     )
 
 
@@ -110,6 +111,10 @@ def _split(series: Series, label: str) -> Mapping[int, Series]:
 
 def _sum(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else _count(a + b)
+
+
+def _sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(_count(one + other) for one, other in zip_longest(a, b, fillvalue=0))
 
 
 def _count(number: float) -> int:

@@ -2,7 +2,8 @@
 
     tokens_per_round         L-bar: 1 + accepted / drafts; if all tokens are generated in rounds, generated / drafts
     acceptance_rate          accepted / drafted
-    acceptance_by_position   accepted at the position / drafts
+    acceptance_by_position   accepted at the position / drafted at the position, which not every draft reaches; if the
+                             server does not count the latter, / drafts
     ..._per_second           the count / seconds
 
 Acceptance length, acceptance rate and speed are read from the server's own gauges if there are such gauges, because
@@ -114,11 +115,16 @@ def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = Non
         generated=counts.generated,
         tokens_per_round=_first_known(gauges.length, _length(kind, counts)),
         acceptance_rate=_first_known(gauges.rate, share(counts.accepted, counts.drafted)),
-        acceptance_by_position=[share(accepted, counts.drafts) for accepted in counts.accepted_at],
+        acceptance_by_position=_by_position(counts),
         drafted_per_second=_ratio(counts.drafted, seconds),
         accepted_per_second=_ratio(counts.accepted, seconds),
         tokens_per_second=_first_known(gauges.speed, _ratio(counts.generated, seconds)),
     )
+
+
+def _by_position(counts: Counts) -> list[float | None]:
+    drafted_at = counts.drafted_at or (counts.drafts,) * len(counts.accepted_at)
+    return list(map(share, counts.accepted_at, (*drafted_at, *[None] * len(counts.accepted_at))))
 
 
 def _length(kind: Kind, counts: Counts) -> float | None:

@@ -1,10 +1,15 @@
 """Supported servers: the names of their metrics, and the option that enables their metrics page.
 
-Names are written without the suffix `_total`. Knows neither pages nor how figures are computed.
+Names are written without the suffix `_total`. A page may have them under another prefix, and with underscores in place
+of colons: Ray Serve, for example, writes `ray_vllm_generation_tokens` for `vllm:generation_tokens`. Knows neither how a
+page is parsed nor how figures are computed.
 """
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
@@ -28,6 +33,7 @@ class Kind:
     accepted_at: str = ""
     """Name of the counter for accepted tokens by draft position."""
     drafted_at: str = ""
+    """Name of the counter for drafted tokens by draft position."""
     position: str = "position"
     """Label that holds the draft position, from 0."""
     length: str = ""
@@ -139,15 +145,52 @@ TGI = Kind(
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP, TENSORRT_LLM, TGI)}
 
 
-def recognised(lines: Sequence[str]) -> Kind | None:
-    """The kind of server that has these metrics; None if no supported kind has them.
+def recognised(lines: Sequence[str]) -> tuple[Kind, Sequence[str]] | None:
+    """The kind of server that has these metrics, and the lines of its page with the kind's own names; None if no
+    supported kind has them.
 
     If several kinds have metrics on the page, the first kind in `KINDS` that has metrics of speculative decoding is
     returned. If no kind has such metrics, the first kind with any metrics is returned.
     """
+    pages = [(kind, _with_own_names(kind, lines)) for kind in KINDS.values()]
+    present = [(kind, page) for kind, page in pages if _has(page, _beginnings(kind))]
+    return next(((kind, page) for kind, page in present if _has(page, kind.speculative)), next(iter(present), None))
 
-    def has(names: Names) -> bool:
-        return any(line.startswith(names) for line in lines)
 
-    present = [kind for kind in KINDS.values() if has(tuple(mark + kind.prefix for mark in ("", "# TYPE ", "# HELP ")))]
-    return next((kind for kind in present if has(kind.speculative)), present[0] if present else None)
+def _has(lines: Sequence[str], beginnings: Names) -> bool:
+    return any(line.startswith(beginnings) for line in lines)
+
+
+def _beginnings(kind: Kind) -> Names:
+    return tuple(mark + kind.prefix for mark in ("", "# TYPE ", "# HELP "))
+
+
+def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
+    """The lines of a page, with the kind's names in place of names that differ in prefix or separator.
+
+    A page that has the kind's own prefix stays as it is. If a page has several other prefixes, the most frequent one
+    counts: a second one would count the same tokens again.
+    """
+    if _has(lines, _beginnings(kind)):
+        return lines
+    word, pattern = kind.prefix[:-1], _other_names(kind)
+    found = {number: match for number, line in enumerate(lines) if word in line and (match := pattern.match(line))}
+    if not found:
+        return lines
+    prefix, _ = Counter(match["prefix"] for match in found.values()).most_common(1)[0]
+    renamed = list(lines)
+    for number, match in found.items():
+        if match["prefix"] == prefix:
+            comment, name = match["comment"] or "", kind.prefix + match["stem"]
+            renamed[number] = comment + name + lines[number][match.end() :]
+    return renamed
+
+
+@cache
+def _other_names(kind: Kind) -> re.Pattern[str]:
+    """Pattern of the beginning of a line that has one of the kind's metrics under any prefix."""
+    stems = sorted((name.removeprefix(kind.prefix) for name in (*kind.counters, *kind.gauges)), key=len, reverse=True)
+    return re.compile(
+        rf"(?P<comment># (?:TYPE|HELP) )?(?P<prefix>(?:[a-zA-Z_:][\w:]*[_:])?{kind.prefix[:-1]}[_:])"
+        rf"(?P<stem>{'|'.join(map(re.escape, stems))})(?=_total|_created|[{{\s]|$)"
+    )

@@ -69,7 +69,8 @@ def watch(
 
 
 def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
-    """The first page that has metrics of a supported server: its URL, the kind of server, and its lines.
+    """The first page that has metrics of a supported server: its URL, the kind of server, and its lines with the kind's
+    own names.
 
     Raises:
         PageError: The server cannot be reached.
@@ -78,22 +79,21 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
     faults = list[PageError]()
     for url in urls:
         try:
-            lines = lines_of(page(url))
-            return url, _kind(url, lines), lines
+            return url, *_recognised(url, lines_of(page(url)))
         except NotMetricsError as error:
             faults.append(error)
     raise faults[0]
 
 
-def _kind(url: str, lines: Sequence[str]) -> Kind:
-    kind = recognised(lines)
-    if kind is None:
+def _recognised(url: str, lines: Sequence[str]) -> tuple[Kind, Sequence[str]]:
+    found = recognised(lines)
+    if found is None:
         require_metrics(lines)
         titles = ", ".join(known_kind.title for known_kind in KINDS.values())
         raise NotMetricsError(
             f"the metrics at {without_query(url)} do not belong to a supported server; supported: {titles}"
         )
-    return kind
+    return found
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:

@@ -219,11 +219,13 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Bars with the share of rounds in which the drafted token was accepted, one bar for each position in the draft.
+    """Bars with the share of accepted tokens among the drafted ones, one bar for each position in the draft; among all
+    rounds, if the server does not report how many tokens it drafted at each position.
 
     If the server reports only the size of its drafts, the panel shows this size instead.
     """
-    title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
+    by_drafts = state.kind is not None and state.kind.drafted_at
+    title: Row = (("Acceptance by position", "title"), (f" ─ share of {'drafts' if by_drafts else 'rounds'}", "dim"))
     width, room = inside(size)
     reading = state.reading
     whole = reading.session.acceptance_by_position if reading else []

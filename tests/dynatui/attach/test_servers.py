@@ -1,5 +1,8 @@
 """Figures of each server, computed from two pages one second apart, compared with manual counts."""
 
+import re
+from collections.abc import Callable, Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from dynatui.attach.events import Drafting, Figures, Reading, Server
 from dynatui.attach.exposition import lines_of
 from dynatui.attach.history import History
-from dynatui.attach.servers import KINDS, recognised
+from dynatui.attach.servers import KINDS, Kind, recognised
 from tests.dynatui.attach.page_server import page
 
 SECONDS = 2.0
@@ -17,10 +20,14 @@ SECONDS = 2.0
 def read(*names: str) -> list[Server | Reading]:
     history, found = History(), list[Server | Reading]()
     for number, name in enumerate(names):
-        lines = lines_of(page(name))
-        kind = recognised(lines)
-        assert kind is not None
-        found += history.read("http://host/metrics", kind, lines, number * SECONDS)
+        found += history.read("http://host/metrics", *known(page(name)), number * SECONDS)
+    return found
+
+
+def known(text: str) -> tuple[Kind, Sequence[str]]:
+    """The kind of server that has this page, and the page's lines."""
+    found = recognised(lines_of(text))
+    assert found is not None
     return found
 
 
@@ -148,6 +155,22 @@ def test_a_tensorrt_llm_that_shows_the_drafts_of_the_moment_alone_counts_none() 
     assert (reading.restarted, reading.interval.drafted, reading.session.drafted) == (False, None, None)
 
 
+def test_drafts_of_varying_length_are_accepted_as_often_as_the_tokens_that_were_drafted_there() -> None:
+    def positions(metric: str, counts: tuple[int, ...]) -> str:
+        lines = (f'trtllm_spec_decode_{metric}_total{{token_position="{i}"}} {n}' for i, n in enumerate(counts))
+        return "".join(f"{line}\n" for line in lines)
+
+    nothing = positions("drafted_tokens", (0, 0, 0)) + positions("accepted_tokens", (0, 0, 0))
+    some = positions("drafted_tokens", (100, 40, 0)) + positions("accepted_tokens", (80, 30, 0))
+    more = positions("drafted_tokens", (200, 50, 10)) + positions("accepted_tokens", (140, 39, 8))
+    history, kind = History(), KINDS["tensorrt_llm"]
+    read = [history.read("u", kind, lines_of(text), float(t)) for t, text in enumerate((nothing, some, more))]
+    _, first, second = [event for events in read for event in events if isinstance(event, Reading)]
+    assert first.interval.acceptance_by_position == [0.8, 0.75, None]
+    assert second.interval.acceptance_by_position == [0.6, 0.9, 0.8]
+    assert second.session.acceptance_by_position == [0.7, 0.78, 0.8]
+
+
 def test_tensorrt_llm_shows_its_gauge_now_and_counts_the_session_by_positions() -> None:
     interval, session = figures("tensorrt_llm-1", "tensorrt_llm-2")
     assert interval.tokens_per_round == 2.4
@@ -192,9 +215,7 @@ def test_an_idle_server_has_no_length_and_no_rate() -> None:
 
 def test_a_gauge_of_0_is_none_yet() -> None:
     idle = page("sglang-1").replace("} 2.75", "} 0.0").replace("} 0.58", "} 0.0")
-    kind = recognised(lines_of(idle))
-    assert kind is not None
-    *_, reading = History().read("u", kind, lines_of(idle), 0.0)
+    *_, reading = History().read("u", *known(idle), 0.0)
     assert isinstance(reading, Reading)
     assert (reading.interval.tokens_per_round, reading.interval.acceptance_rate) == (None, None)
 
@@ -207,13 +228,58 @@ def test_names_without_total_are_the_same_metrics() -> None:
     assert reading.interval.tokens_per_round == pytest.approx(2.7)
 
 
+def renamed(kind: Kind, prefix: str, separator: str) -> Callable[[str], str]:
+    """Function that gives a page of this kind the names that another exporter writes."""
+    own = re.compile(rf"^((?:# \w+ )?){re.escape(kind.prefix)}", re.MULTILINE)
+    return lambda text: own.sub(rf"\g<1>{prefix}{kind.prefix[:-1]}{separator}", text)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("prefix", ["", "ray_", "ray:", "prod_eu2:", "my_"])
+@pytest.mark.parametrize("separator", [":", "_"])
+def test_a_page_with_another_prefix_and_separator_has_the_same_figures(name: str, prefix: str, separator: str) -> None:
+    other, (history, same) = renamed(KINDS[name], prefix, separator), (History(), History())
+    for t, text in enumerate([page(f"{name}-1"), page(f"{name}-2")]):
+        expected = list(same.read("u", *known(text), float(t)))
+        assert list(history.read("u", *known(other(text)), float(t))) == expected
+
+
+def test_a_page_that_has_the_counters_under_two_prefixes_counts_them_once() -> None:
+    kind, history = KINDS["vllm"], History()
+    twice = [page(name) + renamed(kind, "ray_", "_")(page(name)) for name in ("vllm-1", "vllm-2")]
+    others = [renamed(kind, "a_", ":")(text) + renamed(kind, "b_", ":")(text) for text in twice]
+    for pages in (twice, others):
+        *_, reading = [event for t, text in enumerate(pages) for event in history.read("u", *known(text), float(t))]
+        assert isinstance(reading, Reading)
+        assert (reading.interval.drafts, reading.interval.generated) == (100, 270)
+
+
+def test_of_several_other_prefixes_the_most_frequent_one_counts() -> None:
+    few = 'a_vllm_generation_tokens{model_name="m"} 5.0\nb_vllm_iteration_tokens_total 7.0\n'
+    lines = known(few + renamed(KINDS["vllm"], "b_", "_")(page("vllm-1")))[1]
+    assert 'a_vllm_generation_tokens{model_name="m"} 5.0' in lines
+    assert any(line.startswith("vllm:spec_decode_num_drafts_total{") for line in lines)
+
+
+def test_counters_that_ray_also_writes_as_gauges_are_counted() -> None:
+    gauges = re.sub(r"^# TYPE (\S+)_total counter$", r"# TYPE \1 gauge\n\1 7.0", page("vllm-1"), flags=re.MULTILINE)
+    pages = [renamed(KINDS["vllm"], "ray_", "_")(text) for text in (gauges + page("vllm-1"), page("vllm-2"))]
+    history = History()
+    *_, reading = [event for t, text in enumerate(pages) for event in history.read("u", *known(text), float(t))]
+    assert isinstance(reading, Reading)
+    assert reading.interval.drafts == 100
+
+
+def test_a_metric_of_another_program_whose_name_contains_a_server_s_is_not_that_server() -> None:
+    assert recognised(lines_of('router_vllm_requests_total{model_name="m"} 4.0\nxvllm_generation_tokens 4.0\n')) is None
+
+
 def test_of_two_servers_on_a_page_the_one_that_drafts_is_watched() -> None:
-    both = lines_of(page("vllm-plain") + page("llamacpp-1"))
-    assert recognised(both) == KINDS["llamacpp"]
+    assert known(page("vllm-plain") + page("llamacpp-1"))[0] == KINDS["llamacpp"]
 
 
 def test_a_page_that_only_announces_metrics_is_recognised() -> None:
-    assert recognised(lines_of("# HELP sglang:num_running_reqs Requests.\n")) == KINDS["sglang"]
+    assert known("# HELP sglang:num_running_reqs Requests.\n")[0] == KINDS["sglang"]
 
 
 def test_a_page_of_another_program_is_not() -> None:
