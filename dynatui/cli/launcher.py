@@ -24,6 +24,7 @@ from decoder.errors import ConfigError, ModelError, require
 from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
 from dynatui.terminal import last_word, streams
+from dynatui.terminal.foreground import wait_for_foreground
 from dynatui.terminal.last_word import LastWord
 from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.signals import STOP_SIGNALS
@@ -76,6 +77,8 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
         f"--tensor-parallel {count} would start more than {MOST} processes on this machine; use torchrun to start "
         "processes on several machines",
     )
+    if drawn:
+        wait_for_foreground(sys.stderr.fileno())
     modes = modes_of(sys.stderr.fileno()) if drawn else None
     with ExitStack() as ending:
         word = ending.enter_context(last_word.shared())

@@ -19,6 +19,7 @@ from textual.geometry import Size
 from textual.keys import Keys
 from textual.message import Message
 
+from dynatui.terminal.foreground import wait_for_foreground
 from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
@@ -79,6 +80,8 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._size = size or self._get_terminal_size()
+        self._continued = False
+        """Whether the process was continued after it last took the terminal, or began to."""
 
     def process_message(self, message: Message) -> None:
         """Handles a message as Textual does, except that quit keys take effect at once.
@@ -98,6 +101,27 @@ class TerminalDriver(LinuxDriver):
             size = Size(*_bounded(message.size))
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
+    def start_application_mode(self) -> None:
+        """Takes the terminal as Textual does, once the shell has put the process into the foreground.
+
+        Textual itself takes nothing if a signal interrupts its own check of the foreground, so this repeats the start.
+        """
+        thread_before = self._key_thread
+        while self._key_thread is thread_before:
+            wait_for_foreground(self.fileno)
+            self._continued = False
+            super().start_application_mode()
+
+    def stop_application_mode(self) -> None:
+        """Gives the terminal back as Textual does; after a stop, does nothing until the terminal is taken again."""
+        if not self._must_signal_resume:
+            super().stop_application_mode()
+
+    def disable_input(self) -> None:
+        """Ends the input as Textual does; after a stop, does nothing until the terminal is taken again."""
+        if not self._must_signal_resume:
+            super().disable_input()
+
     def _sigtstp_application(self, *_signalled: object) -> None:
         """Handles SIGTSTP as Textual does, but between two callbacks of the event loop.
 
@@ -114,11 +138,15 @@ class TerminalDriver(LinuxDriver):
         If the signal handler itself did the work, a second signal could interrupt the start of the driver's threads.
         Does nothing after the app's end.
         """
+        self._continued = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
         """Takes the terminal again. After SIGSTOP, which Textual does not notice, first ends the running threads."""
+        taken_since = not self._continued
+        if taken_since or (isinstance(self._app, Leavable) and self._app.shutdown.begun):
+            return
         if not self._must_signal_resume:
             self.suspend_application_mode()
         super()._sigcont_application()

@@ -18,6 +18,7 @@ from rich.console import COLOR_SYSTEMS
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.files import to_append
 from dynatui.terminal.driver import LARGEST
+from dynatui.terminal.foreground import wait_for_foreground
 from dynatui.terminal.output import Output
 from dynatui.terminal.streams import read_keyboard
 
@@ -80,9 +81,11 @@ def log_path(named: Path | None = None) -> Path:
 @contextmanager
 def screen_only(log: Path) -> Iterator[Output]:
     """Context in which only the app uses the terminal: other output goes to the log, standard input is the keyboard."""
+    terminal = _STDERR if os.isatty(_STDERR) else _STDOUT
+    wait_for_foreground(terminal)
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
     names = sys.__stdout__, sys.__stderr__
-    output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
+    output = Output(terminal)
     noise = os.open(log, os.O_WRONLY | os.O_APPEND)
     try:
         # Textual reads the terminal's size from sys.__stdout__, and draws on sys.__stderr__.

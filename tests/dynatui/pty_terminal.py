@@ -5,7 +5,9 @@ import os
 import select
 import signal
 import sys
+import termios
 import time
+import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -210,3 +212,10 @@ def assert_modes_given_back(terminal: Terminal) -> None:
     """Checks that the modes of the terminal (echo, line editing) are those before the program started."""
     assert terminal.first_modes is not None
     assert terminal.modes == terminal.first_modes
+
+
+def edits_lines(terminal: Terminal) -> bool:
+    """Whether the terminal, after the program ended, echoes what is typed and edits whole lines."""
+    assert terminal.modes is not None
+    usual = termios.ICANON | termios.ECHO
+    return bool(terminal.modes[tty.LFLAG] & usual == usual)

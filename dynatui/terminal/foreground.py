@@ -1,0 +1,44 @@
+"""Waits until the shell has put this process into the foreground of its terminal.
+
+While a job is in the background, the terminal has the modes in which the shell edits its command line. They must be
+neither changed nor taken for the modes to restore at the end. Knows neither the app nor its output.
+"""
+
+import errno
+import signal
+import termios
+
+from decoder.errors import ConfigError
+
+
+def wait_for_foreground(terminal: int) -> None:
+    """Returns once this process may set the modes of the terminal; until then, the system stops it, as the shell says.
+
+    Call it in the main thread.
+
+    Raises:
+        ConfigError: The process is in the background, and no shell is left that could put it into the foreground.
+    """
+    before = signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    try:
+        while not _drained(terminal):
+            pass
+    finally:
+        signal.signal(signal.SIGTTOU, before)
+
+
+def _drained(terminal: int) -> bool:
+    """Waits for the terminal's output, which stops a background process but changes no mode; False if a signal with a
+    handler, such as the one that continues a stopped process, ended the wait.
+    """
+    try:
+        termios.tcdrain(terminal)
+    except termios.error as error:
+        if error.args[0] == errno.EINTR:
+            return False
+        if error.args[0] == errno.EIO:
+            raise ConfigError(
+                "the terminal belongs to another job, and no shell can hand it over; start dynatui in the foreground, "
+                "or use --headless"
+            ) from None
+    return True
