@@ -110,7 +110,7 @@ class TerminalDriver(LinuxDriver):
         while self._key_thread is thread_before:
             wait_for_foreground(self.fileno)
             self._continued = False
-            super().start_application_mode()
+            super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual does not annotate it
 
     def stop_application_mode(self) -> None:
         """Gives the terminal back as Textual does; after a stop, does nothing until the terminal is taken again."""
