@@ -5,17 +5,18 @@ paper` has the field `begun`. Knows no HTML.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar
 
 import msgspec
 
 from decoder.errors import ConfigError, DecoderError, first_line, shortened
 from decoder.events import Event
-from dynatui.files import opened
+from dynatui.files import open_folder, opened, opened_within
 from dynatui.record.reader import Runs
 from dynatui.record.recording import LONGEST_LINE
+from dynatui.report.figures import figures
 from dynatui.report.page import Page
 from dynatui.report.replay import replay_page
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 REPORT = "report.json"
 """Name of the report in a folder of `bench paper`."""
-FIGURES = "figures"
 MOST_BYTES = 256 * 2**20
 """Maximum size in bytes of a file from which a page is made."""
 _REMEDY = "give a recording, a file written by bench speed --json, or a folder written by bench paper --output"
@@ -60,15 +60,12 @@ def page_of(path: Path, run: int | None = None) -> Page:
         DecoderError: The path is not a recording or benchmark, cannot be read, is too large, or has no such run.
     """
     try:
-        file = path / REPORT if path.is_dir() else path
-        if file is not path and not file.is_file():
-            raise InputError(f"{shortened(path)} contains no {REPORT}; {_REMEDY}")
-        kind = _kind(file) if file is path else "paper"
+        kind = "paper" if path.is_dir() else _kind(path)
         if kind == "recording":
-            return _of_recording(file, run)
+            return _of_recording(path, run)
         if run is not None:
             raise ConfigError(f"--run has no effect on {shortened(path)}, which is not a recording; leave --run out")
-        return _of_speed(file) if kind == "speed" else _of_paper(file)
+        return _of_speed(path) if kind == "speed" else _of_paper(path)
     except OSError as error:
         raise _unreadable(path, error) from None
 
@@ -126,8 +123,8 @@ def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
     """Kind of a file, detected from its first line; a pipe, which cannot be read twice, counts as a recording."""
     if not path.is_file():
         return "recording"
-    _require_moderate(path)
     with opened(path) as file:
+        _require_moderate(path, os.fstat(file.fileno()).st_size)
         line = file.readline(LONGEST_LINE)
     try:
         opening = msgspec.json.decode(line, type=_Opening)
@@ -166,29 +163,36 @@ def _measurement(path: Path, number: int, line: bytes) -> "Report | RoundsReport
 
 
 def _of_paper(path: Path) -> Page:
-    """Page of a paper report, with the figures in its folder."""
+    """Page of a paper report, with the figures in its folder; `path` is the folder or the report in it."""
     from decoder.bench.paper.records import SCHEMA  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.report import PaperReport  # noqa: PLC0415
     from dynatui.report.paper import paper_page  # noqa: PLC0415
 
-    _require_moderate(path)
-    content = path.read_bytes()
-    _require_readable(_decoded(content, _Opening, shortened(path)).begun or _Schema(), SCHEMA, shortened(path))
-    report = _decoded(content, PaperReport, shortened(path))
-    return paper_page(name_of(path.parent), report, list(_figures(path.parent / FIGURES)))
+    folder = path if path.is_dir() else path.parent
+    where = folder / REPORT if path.is_dir() else path
+    with open_folder(folder) as descriptor:
+        content = _content(_report_of(descriptor, path), where)
+        _require_readable(_decoded(content, _Opening, shortened(where)).begun or _Schema(), SCHEMA, shortened(where))
+        report = _decoded(content, PaperReport, shortened(where))
+        return paper_page(name_of(folder), report, figures(folder, descriptor, MOST_BYTES))
 
 
-def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each figure in a folder; if a figure exists as PNG and as SVG, the smaller file is used."""
-    pictures = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
-    smallest = {path.stem: path for path in sorted(pictures, key=lambda path: path.stat().st_size, reverse=True)}
-    contents = set[bytes]()
-    for name, path in sorted(smallest.items()):
-        _require_moderate(path)
-        content = path.read_bytes()
-        if content not in contents:
-            contents.add(content)
-            yield name, content
+def _report_of(folder: int, path: Path) -> BinaryIO:
+    """The report of a paper: the file that the user names, or the regular file in the folder that the user names."""
+    if not path.is_dir():
+        return opened(path)
+    try:
+        return opened_within(folder, REPORT)
+    except FileNotFoundError:
+        raise InputError(f"{shortened(path)} contains no {REPORT}; {_REMEDY}") from None
+    except OSError as error:
+        raise _unreadable(path / REPORT, error) from None
+
+
+def _content(file: BinaryIO, path: Path) -> bytes:
+    with file:
+        _require_moderate(path, os.fstat(file.fileno()).st_size)
+        return file.read()
 
 
 def _decoded(content: bytes, kind: type[T], where: str) -> T:
@@ -206,8 +210,7 @@ def _require_readable(written: _Schema, supported: int, where: str) -> None:
         )
 
 
-def _require_moderate(path: Path) -> None:
-    size = path.stat().st_size
+def _require_moderate(path: Path, size: int) -> None:
     if size > MOST_BYTES:
         raise InputError(
             f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} MiB that a page can hold; "

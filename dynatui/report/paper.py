@@ -11,6 +11,7 @@ from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.bench.paper.request import PaperRequest
 from decoder.events import arithmetic
 from decoder.tables.data import UNKNOWN, Table
+from dynatui.report.figures import Figure
 from dynatui.report.markup import Markup, details, element, joined
 from dynatui.report.measured import machine_entries, notice
 from dynatui.report.page import Page
@@ -25,16 +26,15 @@ _ABOUT = (
     "their variants decoded the same prompts in one process, in turns. Numbers are means over prompts ± standard "
     "deviation, with 95 % bootstrap intervals of the mean below them."
 )
-_PNG = b"\x89PNG"
 
 
-def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, bytes]]) -> Page:
+def paper_page(name: str, report: "PaperReport", figures: Sequence[Figure]) -> Page:
     """The page of a report.
 
     Args:
         name: Name of the report's folder.
         report: The measured report.
-        figures: Figures by name, each PNG or SVG.
+        figures: The figures in the report's folder.
     """
     from decoder.bench.paper.claims import claims, left_out  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
@@ -115,8 +115,7 @@ def _notes(notes: "Sequence[str]") -> Markup:
     return element("ul", *(element("li", note) for note in notes), class_="notes")
 
 
-def _figure(name: str, picture: bytes) -> Markup:
+def _figure(name: str, media_type: str, picture: bytes) -> Markup:
     title = name.replace("_", " ").capitalize()
-    kind = "png" if picture.startswith(_PNG) else "svg+xml"
-    source = f"data:image/{kind};base64,{b64encode(picture).decode()}"
+    source = f"data:{media_type};base64,{b64encode(picture).decode()}"
     return element("figure", element("img", src=source, alt=title), element("figcaption", title))

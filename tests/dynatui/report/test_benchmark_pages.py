@@ -131,7 +131,7 @@ def test_an_interrupted_benchmark_says_so_first() -> None:
 
 
 def test_every_link_within_a_page_leads_to_a_place() -> None:
-    body = paper_page("out", paper_report(), [("speed", b"<svg/>")]).body
+    body = paper_page("out", paper_report(), [("speed", "image/svg+xml", b"<svg/>")]).body
     places = re.findall(r' id="([^"]*)"', body)
     assert len(places) == len(set(places))
     assert set(re.findall(r'href="#([^"]*)"', body)) <= set(places)
@@ -156,7 +156,7 @@ def test_nothing_of_a_hostile_benchmark_runs_and_pages_fit_their_window(
 ) -> None:
     evil = b'<svg xmlns="http://www.w3.org/2000/svg" onload="parent.pwned=1"><script>window.pwned=1</script></svg>'
     pages = [
-        paper_page(HOSTILE, hostile_paper(), [(HOSTILE, evil)]),
+        paper_page(HOSTILE, hostile_paper(), [(HOSTILE, "image/svg+xml", evil)]),
         speed_page(HOSTILE, [speed_report(HOSTILE, HOSTILE), rounds_report()]),
     ]
     for page in pages:

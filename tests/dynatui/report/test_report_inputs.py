@@ -83,7 +83,7 @@ def test_of_two_files_of_a_figure_the_smaller_is_shown(tmp_path: Path) -> None:
     put(tmp_path / "report.json", paper_bytes())
     (tmp_path / "figures").mkdir()
     put(tmp_path / "figures" / "speed.svg", b"<svg/>" + b" " * 100)
-    put(tmp_path / "figures" / "speed.png", b"\x89PNG\r\n")
+    put(tmp_path / "figures" / "speed.png", b"\x89PNG\r\n\x1a\n")
     body = page_of(tmp_path).body
     assert (body.count("data:image/png"), body.count("data:image/svg+xml")) == (1, 0)
 
@@ -94,6 +94,77 @@ def test_a_figure_that_has_two_names_is_shown_once(tmp_path: Path) -> None:
     for name, content in (("a.svg", b"<svg/>"), ("b.svg", b"<svg></svg>"), ("c.svg", b"<svg/>")):
         put(tmp_path / "figures" / name, content)
     assert page_of(tmp_path).body.count("<figure>") == 2
+
+
+PRIVATE = b"a private key"
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> Path:
+    """A folder of `bench paper` with one figure; beside it, a file that no page may have."""
+    put(tmp_path / "private", PRIVATE)
+    put(tmp_path / "picture.svg", b"<svg><!-- elsewhere --></svg>")
+    folder = tmp_path / "paper"
+    (folder / "figures").mkdir(parents=True)
+    put(folder / "report.json", paper_bytes())
+    put(folder / "figures" / "speed.svg", b"<svg/>")
+    return folder
+
+
+@pytest.mark.parametrize("target", ["../../private", "../../picture.svg", "speed.svg", "/dev/zero"])
+@pytest.mark.parametrize("name", ["other.png", "other.svg", "speed.png"])
+def test_no_link_in_a_folder_brings_a_file_into_its_page(paper: Path, name: str, target: str) -> None:
+    (paper / "figures" / name).symlink_to(target)
+    if name == "speed.png":
+        (paper / "figures" / "speed.svg").unlink()
+        put(paper / "figures" / "speed.svg", b"<svg/>" + b" " * 100)  # so that the link counts as the smaller file
+    assert f"figures/{name} cannot go into a page: it is a link; remove it" in refusal(paper)
+
+
+def test_figures_in_another_folder_are_not_those_of_the_paper(paper: Path) -> None:
+    elsewhere = (paper / "figures").rename(paper.parent / "elsewhere")
+    (paper / "figures").symlink_to(elsewhere)
+    assert "figures cannot go into a page: it is a link or no folder; remove it" in refusal(paper)
+
+
+def test_a_report_in_a_folder_is_no_link(paper: Path) -> None:
+    elsewhere = (paper / "report.json").rename(paper.parent / "report.json")
+    (paper / "report.json").symlink_to(elsewhere)
+    assert "report.json: it is a link; give" in refusal(paper)
+    assert page_of(elsewhere).body, "the user may name it"
+
+
+@pytest.mark.parametrize("content", [PRIVATE, b"", b"<?xml version='1.0'?><password/>", b"\x89PNG", b"<!--" * 9])
+@pytest.mark.parametrize("name", ["other.png", "other.svg"])
+def test_only_pictures_are_figures_whatever_their_names(paper: Path, name: str, content: bytes) -> None:
+    put(paper / "figures" / name, content)
+    assert f"figures/{name} cannot go into a page: it is neither PNG nor SVG; remove it" in refusal(paper)
+
+
+def test_a_pipe_among_the_figures_is_refused_at_once(paper: Path) -> None:
+    os.mkfifo(paper / "figures" / "other.svg")
+    assert "other.svg cannot go into a page: it is not a regular file; remove it" in refusal(paper)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'<?xml version="1.0"?>\n<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "x">\n<svg width="1"/>',
+        b"\xef\xbb\xbf<!-- one --> <!-- -- > two -->\n<svg/>",
+        b"<!DOCTYPE svg [ <!ENTITY a 'b'> ]><svg></svg>",
+    ],
+)
+def test_pictures_of_other_programs_are_figures(paper: Path, content: bytes) -> None:
+    put(paper / "figures" / "other.svg", content)
+    assert page_of(paper).body.count("<figure>") == 2
+
+
+def test_figures_together_are_no_larger_than_a_page(paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = (paper / "report.json").stat().st_size
+    monkeypatch.setattr(inputs, "MOST_BYTES", report + 100)
+    for name in ("a", "b", "c"):
+        put(paper / "figures" / f"{name}.svg", f"<svg>{name}</svg>".encode() + b" " * (report // 3 + 50))
+    assert "figures/c.svg cannot go into a page: with it, the figures have more bytes" in refusal(paper)
 
 
 def test_a_report_without_figures_is_shown_without(tmp_path: Path) -> None:
