@@ -59,10 +59,22 @@ def interpreted() -> Iterator[None]:
             np.errstate(over="ignore"),
             patch.object(JITFunction, "run", run),
             patch.object(JITFunction, "__call__", call),
+            patch.object(interpreter, "_patch_lang_tensor", _patched_tensor),
         ):
             yield
     finally:
         scope.restore()
+
+
+_patch_lang_tensor = interpreter._patch_lang_tensor
+
+
+def _patched_tensor(tensor: Any, scope: Any) -> None:
+    """The interpreter's own patch; in addition a number in an array of one element can be an index, which NumPy 2.4
+    refuses to Triton 3.6.
+    """
+    _patch_lang_tensor(tensor, scope)
+    tensor.__index__ = lambda number: number.handle.data.item()
 
 
 @dataclass(frozen=True)

@@ -138,8 +138,8 @@ def launch(count: int, dtype: torch.dtype, kind: type[LayerNorm | RmsNorm], acti
         (80, 64, torch.bfloat16, Figures(registers=240, stack=0, shared=100 << 10)),
         (90, 64, torch.bfloat16, Figures(registers=128, stack=0, shared=112 << 10)),
         (90, 16, torch.bfloat16, Figures(registers=64, stack=0, shared=60 << 10)),
-        (90, 64, torch.float32, Figures(registers=128, stack=0, shared=48 << 10)),
-        (100, 64, torch.bfloat16, Figures(registers=128, stack=0, shared=132 << 10)),
+        (90, 64, torch.float32, Figures(registers=168, stack=0, shared=48 << 10)),
+        (100, 64, torch.bfloat16, Figures(registers=168, stack=0, shared=132 << 10)),
     ],
     ids=str,
 )

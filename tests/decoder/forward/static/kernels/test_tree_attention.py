@@ -211,10 +211,10 @@ def launches(heads: Heads, tokens: int, dtype: torch.dtype) -> tuple[Launch, Lau
 @pytest.mark.parametrize(
     ("capability", "heads", "dtype", "most"),
     [
-        (80, PYTHIA, torch.float16, Figures(registers=255, stack=0, shared=32 << 10)),
+        (80, PYTHIA, torch.float16, Figures(registers=255, stack=0, shared=40 << 10)),
         (90, PYTHIA, torch.float16, Figures(registers=192, stack=0, shared=40 << 10)),
         (90, LLAMA, torch.bfloat16, Figures(registers=192, stack=0, shared=40 << 10)),
-        (90, PYTHIA, torch.float32, Figures(registers=128, stack=0, shared=40 << 10)),
+        (90, PYTHIA, torch.float32, Figures(registers=192, stack=0, shared=40 << 10)),
         (100, PYTHIA, torch.float16, Figures(registers=128, stack=0, shared=40 << 10)),
     ],
     ids=str,
@@ -227,5 +227,5 @@ def test_the_largest_tile_spills_no_register(capability: int, heads: Heads, dtyp
 @pytest.mark.parametrize("capability", SHARED_LIMITS)
 def test_the_kernels_of_a_single_row_need_little(capability: int) -> None:
     attention, merge = launches(PYTHIA, 1, torch.float16)
-    assert_within(attention.figures(capability), Figures(128, 0, 16 << 10), capability)
+    assert_within(attention.figures(capability), Figures(128, 0, 28 << 10), capability)
     assert_within(merge.figures(capability), Figures(40, 0, 4 << 10), capability)

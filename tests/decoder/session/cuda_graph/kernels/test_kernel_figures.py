@@ -22,16 +22,17 @@ from tests.triton_tools import SHARED_LIMITS, Launch, recorded
 CPU = torch.device("cpu")
 VOCABULARY, SLOTS = 50304, 512
 MOST: Mapping[str, tuple[int, int]] = {
-    "best_tokens.part_best": (48, 64),
+    "best_tokens.part_best": (64, 64),
     "best_tokens.best_of_parts": (40, 64),
-    "keep_level.choose": (96, 512),
+    "keep_level.choose": (128, 512),
     "keep_level.write_rows": (40, 64),
-    "pack_tree.choose": (96, 512),
+    "pack_tree.choose": (128, 512),
     "pack_tree.write_nodes": (128, 512),
     "verify_tree.see_ancestors": (40, 2048),
     "verify_tree.commit_path": (128, 4096),
 }
-"""Largest numbers of registers of a thread, and of bytes of shared memory of a block, by kernel."""
+"""Largest numbers of registers of a thread, and of bytes of shared memory of a block, by kernel, when compiled by Triton
+3.6 or 3.9."""
 
 
 def drafting(children: int, dtype: torch.dtype, *, even: bool, best: bool, sampled: bool) -> list[Launch]:
