@@ -253,7 +253,7 @@ class ModuleForward:
 
     def _masks(
         self, cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Mapping[str, Bool[NDArray[np.bool_], "N S"]]:
+    ) -> Mapping[str, Bool[np.ndarray, "N S"]]:
         """Mask of each layer type; also stores the positions of the new rows in the cache."""
         seen = whole_mask(visible, cache.used + len(visible))
         if cache.positions is None:
@@ -261,7 +261,7 @@ class ModuleForward:
         keys = cache.note(positions)
         return self._windows.masks(seen, keys[cache.used :], keys)
 
-    def _bias(self, mask: Bool[NDArray[np.bool_], "N S"]) -> Float[Tensor, "N S"]:
+    def _bias(self, mask: Bool[np.ndarray, "N S"]) -> Float[Tensor, "N S"]:
         bias = torch.zeros(mask.shape, dtype=self._dtype)
         return bias.masked_fill_(torch.from_numpy(~mask), torch.finfo(self._dtype).min).to(self._device)
 

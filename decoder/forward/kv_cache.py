@@ -62,7 +62,7 @@ class KvCache:
         self.positions = torch.arange(self.capacity)
         return self
 
-    def note(self, positions: Sequence[int]) -> Int[NDArray[np.int64], "S"]:
+    def note(self, positions: Sequence[int]) -> Int[np.ndarray, "S"]:
         """Stores the positions of the next rows; returns the positions of all rows, the next ones included."""
         assert self.positions is not None, "only forward forms that read positions call this"  # noqa: S101 - for mypy
         noted: NDArray[np.int64] = self.positions.numpy()[: self.used + len(positions)]

@@ -76,10 +76,10 @@ class Windows:
 
     def masks(
         self,
-        seen: Bool[NDArray[np.bool_], "N S"],
-        queries: Int[NDArray[np.int64], "N"],
-        keys: Int[NDArray[np.int64], "S"],
-    ) -> Mapping[str, Bool[NDArray[np.bool_], "N S"]]:
+        seen: Bool[np.ndarray, "N S"],
+        queries: Int[np.ndarray, "N"],
+        keys: Int[np.ndarray, "S"],
+    ) -> Mapping[str, Bool[np.ndarray, "N S"]]:
         """Mask of each layer type, from the mask `seen` of full attention and the positions of queries and keys."""
         if not self.sizes:
             return {FULL: seen}
@@ -89,14 +89,14 @@ class Windows:
         }
 
 
-def whole_mask(visible: Bool[NDArray[np.bool_], "N M"], keys: int) -> Bool[NDArray[np.bool_], "N S"]:
+def whole_mask(visible: Bool[np.ndarray, "N M"], keys: int) -> Bool[np.ndarray, "N S"]:
     """Mask of all keys, given the mask of the last M keys; every query attends to all keys before the last M keys."""
     seen = np.ones((len(visible), keys), dtype=np.bool_)
     seen[:, keys - visible.shape[1] :] = visible
     return seen
 
 
-def first_seen(mask: Bool[NDArray[np.bool_], "N S"]) -> int:
+def first_seen(mask: Bool[np.ndarray, "N S"]) -> int:
     """Index of the first key to which any query attends; attention need not read earlier keys."""
     return int(mask.any(0).argmax())
 

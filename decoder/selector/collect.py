@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
@@ -89,7 +88,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder
 @dataclass(frozen=True)
 class _LabelledRoot:
     root: Root
-    tokens: dict[str, Float[NDArray[np.float64], "A"]]
+    tokens: dict[str, Float[np.ndarray, "A"]]
 
 
 class _Latency:
@@ -98,9 +97,9 @@ class _Latency:
     def __init__(self, pair: Pair, plan: CollectionPlan) -> None:
         self._pair, self._plan = pair, plan
         self._measured_s = -MEASURED_EVERY_S
-        self._seconds: dict[str, Float[NDArray[np.float64], S]] = {}
+        self._seconds: dict[str, Float[np.ndarray, S]] = {}
 
-    def now(self) -> dict[str, Float[NDArray[np.float64], "S"]]:
+    def now(self) -> dict[str, Float[np.ndarray, "S"]]:
         """Seconds of each part of a round, by verifier; measured again after `MEASURED_EVERY_S`."""
         if time.monotonic() - self._measured_s >= MEASURED_EVERY_S:
             passes = latency.passes(measure_costs(self._pair, self._plan.new_tokens))
@@ -143,7 +142,7 @@ def _concatenated(
     labelled: Sequence[_LabelledRoot],
     prompt: int,
     setting: int,
-    part_seconds: dict[str, Float[NDArray[np.float64], "S"]],
+    part_seconds: dict[str, Float[np.ndarray, "S"]],
 ) -> Roots:
     first = next(iter(part_seconds.values()))
     seconds = float(first[latency.DRAFT.start]), float(first[latency.VERIFY.start])

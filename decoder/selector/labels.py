@@ -15,7 +15,6 @@ from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.tree import TokenTree
@@ -81,9 +80,7 @@ class SharedDraws:
         )
 
 
-def expected_tokens(
-    draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str
-) -> Float[NDArray[np.float64], "A"]:
+def expected_tokens(draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str) -> Float[np.ndarray, "A"]:
     """Expected block efficiency of the tree of each shape; NaN if the verifier cannot verify the shape.
 
     Args:
@@ -113,7 +110,7 @@ class _TopDown:
     solver: Solver
     known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = field(default_factory=dict)
 
-    def labels(self) -> Float[NDArray[np.float64], "A"]:
+    def labels(self) -> Float[np.ndarray, "A"]:
         path = self.path()
         pairs = {(shape.k, shape.l1) for shape in self.draws.shapes if shape.k > 1}
         branched = {pair: self._below(*pair) for pair in pairs}
@@ -126,18 +123,18 @@ class _TopDown:
             ]
         )
 
-    def path(self) -> Float[NDArray[np.float64], "L"]:
+    def path(self) -> Float[np.ndarray, "L"]:
         """Expected block efficiency of a single path, for each path length from 0."""
         return np.cumsum(self._reach, dtype=np.float64)
 
     @cached_property
-    def _reach(self) -> Float[NDArray[np.float64], "L"]:
+    def _reach(self) -> Float[np.ndarray, "L"]:
         tokens = self.draws.tree.tokens
         edges = [(node, tokens[child]) for node, child in pairwise(self.draws.trunk)]
         probabilities = [self._branching(node, (token,))[token] for node, token in edges]
         return np.cumprod([1.0, *probabilities], dtype=np.float64)
 
-    def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
+    def _below(self, k: int, l1: int) -> Float[np.ndarray, "L2"]:
         """Expected number of accepted nodes below the branching node, given that this node is accepted; one number for
         each length of the rollouts.
         """
@@ -185,7 +182,7 @@ class _BottomUp:
     draft_probs: Rows
     known: dict[tuple[int, tuple[int, ...], float], NodeSplit] = field(default_factory=dict)
 
-    def labels(self) -> Float[NDArray[np.float64], "A"]:
+    def labels(self) -> Float[np.ndarray, "A"]:
         longest = {(shape.k, shape.l1): shape for shape in sorted(self.draws.shapes, key=lambda shape: shape.depth)}
         judged_of = {key: list(self._post_order(shape)) for key, shape in longest.items()}
         return np.array([_tokens(judged_of[shape.k, shape.l1], shape.depth) for shape in self.draws.shapes])

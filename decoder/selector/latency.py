@@ -13,7 +13,6 @@ from functools import cache
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.draft.delayed import draw_tree
@@ -43,7 +42,7 @@ _LOGIT_DEVIATION = 4.0
 
 
 @cache
-def counts() -> Float[NDArray[np.float64], "A S"]:
+def counts() -> Float[np.ndarray, "A S"]:
     """How often each part occurs in a round of each action."""
     occurrences = np.zeros((len(ACTIONS), SIZE))
     for row, action in zip(occurrences, ACTIONS, strict=True):
@@ -55,7 +54,7 @@ def counts() -> Float[NDArray[np.float64], "A S"]:
     return occurrences
 
 
-def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
+def passes(costs: Costs) -> Float[np.ndarray, "S"]:
     """Vector of parts with the seconds of a pair's passes; the work between passes has 0 seconds in this vector."""
     seconds = np.zeros(SIZE)
     seconds[READ] = costs.catch_up.seconds(LOOKED_BACK)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.draft.delayed_shape import DelayedTree
@@ -35,7 +34,7 @@ class RootDraws:
     draft_probs: Rows
     """Draft's distributions, shape (N, V); zeros after nodes without draws."""
 
-    def expected_tokens(self, verifier: str) -> Float[NDArray[np.float64], "A"]:
+    def expected_tokens(self, verifier: str) -> Float[np.ndarray, "A"]:
         """Expected block efficiency of the tree of each shape; see `decoder.selector.labels`."""
         return expected_tokens(self.draws, self.target_probs, self.draft_probs, verifier)
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int
-from numpy.typing import NDArray
 
 NO_PARENT = -1
 """Parent of a row that directly follows the committed text."""
 
 
-def with_parents(parents: Sequence[int], visible: Bool[NDArray[np.bool_], "N M"]) -> list[int]:
+def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> list[int]:
     """Parents of all drafted rows: the rows of earlier passes, and the N rows of the next pass.
 
     Args:
@@ -58,9 +57,9 @@ class PathBatch:
 
     paths: Sequence[Sequence[int]]
     """B paths to the leaves among the new rows."""
-    padded: Int[NDArray[np.int64], "B T"]
+    padded: Int[np.ndarray, "B T"]
     """The same paths, all of one length: a shorter path repeats its last row; the repetition changes no earlier row."""
-    places: Int[NDArray[np.int64], "N"]
+    places: Int[np.ndarray, "N"]
     """Index of each new row among the B x T rows of `padded`."""
 
     @property

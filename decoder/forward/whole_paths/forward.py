@@ -79,9 +79,7 @@ class PathForward:
         return logits[0, -1]
 
     @torch.inference_mode()
-    def _computed(
-        self, state: Any, tokens: Int[NDArray[np.int64], "B T"], start: int
-    ) -> tuple[Float[Tensor, "B T V"], Any]:
+    def _computed(self, state: Any, tokens: Int[np.ndarray, "B T"], start: int) -> tuple[Float[Tensor, "B T V"], Any]:
         """Logits after each token of B continuations of a text of `start` tokens, and the module's cache at the end."""
         given = {"input_ids": torch.from_numpy(tokens).to(self._device)}
         if self._takes_positions:

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 
 from decoder.verify.lossless import naive
 from decoder.verify.lossless.random_generator import RandomGenerator
@@ -32,9 +31,9 @@ class Match:
 
     law: Row
     """Distribution of the winner, shape (V,)."""
-    place: Int[NDArray[np.int64], "V"]
+    place: Int[np.ndarray, "V"]
     """Rank of each token in ascending order of p - q1 q2."""
-    share: Float[NDArray[np.float64], "V"]
+    share: Float[np.ndarray, "V"]
     """Probability with which a token wins against a token of higher rank."""
 
     def beats(self, one: int, other: int) -> float:

@@ -5,13 +5,12 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from decoder.errors import ModelError
 
-Row: TypeAlias = Float[NDArray[np.float64], "V"]
+Row: TypeAlias = Float[np.ndarray, "V"]
 """Probabilities of all tokens after one node, or unnormalised weights; shape (V,)."""
-Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
+Rows: TypeAlias = Float[np.ndarray, "N V"]
 """One row for each node of a tree, shape (N, V); the draft's rows are zeros for nodes after which no token was sampled.
 """
 NEGLIGIBLE = 1e-30
@@ -28,7 +27,8 @@ def positive(row: Row) -> Row:
 def normalised(weights: Row, fallback: Row) -> Row:
     """`weights` normalised to sum 1; `fallback` if all weights are 0."""
     total = weights.sum()
-    return weights / total if total > 0 else fallback
+    shares: Row = weights / total if total > 0 else fallback
+    return shares
 
 
 def residual(target_probs: Row, draft_probs: Row, removed: float = 1.0) -> Row:

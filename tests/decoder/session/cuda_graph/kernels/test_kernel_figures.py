@@ -31,7 +31,7 @@ MOST: Mapping[str, tuple[int, int]] = {
     "verify_tree.see_ancestors": (40, 2048),
     "verify_tree.commit_path": (128, 4096),
 }
-"""Largest numbers of registers of a thread, and of bytes of shared memory of a block, by kernel, when compiled by Triton
+"""Largest numbers of registers of a thread, and of bytes of shared memory of a block, by kernel, compiled by Triton
 3.6 or 3.9."""
 
 
