@@ -26,6 +26,9 @@ OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
 """Origin of a node: the text (root), the draft model, or suffix lookup in the text."""
 
+Reason: TypeAlias = Literal["machine busy", "warming up", "too few rounds"]
+"""Why there is no speed-up."""
+
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 SomeSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
@@ -315,6 +318,9 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     commit_s: float | None = 0.0
     host_s: float | None = 0.0
     speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    speedup_reason: Reason | None = None
     stalled_rounds: int = 0
     left_out_rounds: int = 0
     left_out_s: float = 0.0

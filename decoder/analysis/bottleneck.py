@@ -5,7 +5,7 @@ not a forecast. The bounds of two costs must not be multiplied. This module know
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decoder.analysis.limit_words import NO_LIMIT, WITHOUT_HOPE, WORDS, Limit, Span
 from decoder.analysis.metrics import Race, Tally, differs_by_design
@@ -102,11 +102,19 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def of_method(race: Race, method: str) -> Bottleneck | None:
-    """Bottleneck of a method of a run, compared with the run's `ar`; None for `ar` itself, and for a method whose
-    bottleneck is unknown.
+    """Bottleneck of a method of a run, compared with the run's `ar` by the speed-up of the run's figures.
+
+    Returns:
+        None for `ar` itself, for a method whose bottleneck is unknown, and if the machine was busy, since no time then
+        measures the method.
     """
-    tally = race.tallies.get(method)
-    return None if tally is None or method == "ar" else bottleneck(tally, race.tallies.get("ar"))
+    tally, figures = race.tallies.get(method), race.figures().get(method)
+    if tally is None or figures is None or method == "ar" or figures.speedup_reason == "machine busy":
+        return None
+    found = bottleneck(tally, race.tallies.get("ar"))
+    if found is None:
+        return None
+    return replace(found, break_even=found.tokens_per_round / figures.speedup if figures.speedup else None)
 
 
 def _bounds(tally: Tally, tokens: float, round_s: float, plain_pass_s: float | None) -> Iterator[Bound]:
@@ -197,8 +205,8 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens per round, and a round takes "
-            f"{1000 * bottleneck.round_s:.2f} ms; to see whether {method} is faster, the same run needs at least "
-            f"{FEWEST_ROUNDS} rounds of ar."
+            f"{1000 * bottleneck.round_s:.2f} ms; to see whether {method} is faster, the same run needs ar, and enough "
+            "rounds of both."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from decoder.analysis.bottleneck import Bottleneck, is_hopeless, limited, main_limit, of_method, remedies, repeated
 from decoder.analysis.limit_words import NO_LIMIT
 from decoder.analysis.metrics import Race, differs_by_design
+from decoder.events import Reason
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Case:
     """
     by_design: bool
     """Whether the difference is allowed by the method's design."""
+    reason: Reason | None = None
+    """Why the speed-up is unknown; None if it is known, or if plain decoding did not take part in the run."""
 
 
 Cases: TypeAlias = tuple[Case, ...]
@@ -56,10 +59,11 @@ def cases(race: Race, run: int) -> Iterator[Case]:
             run,
             method,
             bottleneck,
-            bottleneck.speedup if bottleneck else figures.speedup,
+            figures.speedup,
             compared=method != "ar" and (figures.identical_to_ar is not None or figures.first_difference is not None),
             difference=figures.first_difference,
             by_design=differs_by_design(figures),
+            reason=figures.speedup_reason,
         )
 
 

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
+from decoder.analysis.speedup import WARM_UP_TOKENS, WIDE, Speedup, Turns, speedup
 from decoder.analysis.stalls import LEVELS_S, Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
@@ -67,7 +68,19 @@ FIGURES = (
     Figure("verify_s", "verify s", "time spent in passes of the target"),
     Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
-    Figure("speedup", "speed-up", "tokens_per_second / tokens_per_second of ar in the same run"),
+    Figure(
+        "speedup",
+        "speed-up",
+        "tokens_per_second / tokens_per_second of ar while both decode, stalled rounds left out",
+    ),
+    Figure("speedup_low", "speed-up, low", "lower end of the 95 % interval of the speed-up, from the turns of the run"),
+    Figure("speedup_high", "speed-up, high", "upper end of the 95 % interval of the speed-up"),
+    Figure(
+        "speedup_reason",
+        "no speed-up",
+        "machine busy: too many rounds stalled to leave them out, or times differ too much; warming up: fewer than "
+        f"{WARM_UP_TOKENS} tokens; too few rounds: the ends of the interval differ by a factor of {WIDE:.0f} or more",
+    ),
     Figure(
         "stalled_rounds",
         "stalled rounds",
@@ -248,6 +261,17 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
     )
 
 
+def with_speedup(entry: Figures, found: Speedup) -> Figures:
+    """The figures of a method with this speed-up."""
+    return structs.replace(
+        entry,
+        speedup=found.value,
+        speedup_low=found.low,
+        speedup_high=found.high,
+        speedup_reason=found.reason,
+    )
+
+
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
     """How many tokens at the start of a method's text must equal the tokens of `ar`; None if the texts cannot be
     compared.
@@ -267,6 +291,17 @@ def differs_by_design(entry: Figures) -> bool:
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
+def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
+    """A line for each reason why methods of a run have no speed-up, with the methods where others have one."""
+    reasons = dict.fromkeys(entry.speedup_reason for entry in figures.values() if entry.speedup_reason)
+    lines = list[str]()
+    for reason in reasons:
+        names = [name for name, entry in figures.items() if entry.speedup_reason == reason]
+        of = "" if len(names) == len(figures) else f" of {', '.join(names)}"
+        lines.append(f"{reason}: no figure for the speed-up{of}")
+    return tuple(lines)
+
+
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
     """Index of the first token that differs, within the common length; None if no token differs."""
     common = min(len(tokens), len(reference))
@@ -284,6 +319,8 @@ class Race:
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
     """Whether any token was sampled."""
+    turns: Mapping[str, Turns] = field(default_factory=dict)
+    """Turns of each method and of `ar`, which end when one of the two has finished its text."""
 
     def apply(self, event: Event) -> "Race":
         """The state after one more event; a `Run` event starts a new state."""
@@ -295,7 +332,8 @@ class Race:
             case Start(method=method, prefill_s=prefill_s):
                 return self._with(method, structs.replace(self._of(method), prefill_s=prefill_s))
             case Round(method=method):
-                return self._with(method, tally_round(self._of(method), event))
+                race = self._with(method, tally_round(self._of(method), event))
+                return race if event.stalled_s else replace(race, turns=self._with_turns(event))
             case End(method=method, peak_bytes=peak_bytes):
                 return self._with(method, structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True))
             case _:
@@ -305,14 +343,44 @@ class Race:
         """Figures of every method so far."""
         return dict(self._figures)
 
+    def judged(self, summary: Mapping[str, Figures]) -> dict[str, Figures]:
+        """The figures of a summary, with the speed-ups of this fold: earlier versions divided rates of whole runs."""
+        return {
+            name: with_speedup(entry, self._speedup(name) if name in self.tallies else Speedup())
+            for name, entry in summary.items()
+        }
+
     @cached_property
     def _figures(self) -> dict[str, Figures]:
         # Cached, since a screen reads the figures several times per frame, and computing them compares whole texts.
         ar, run = self.tallies.get("ar"), self.run
         return {
-            name: figures(tally, ar, same_until=compared_until(run, name, sampled=self.sampled) if run else WHOLE)
+            name: with_speedup(
+                figures(tally, ar, same_until=compared_until(run, name, sampled=self.sampled) if run else WHOLE),
+                self._speedup(name),
+            )
             for name, tally in self.tallies.items()
         }
+
+    def _speedup(self, method: str) -> Speedup:
+        tally, ar = self.tallies[method], self.tallies.get("ar")
+        if ar is None:
+            return Speedup()
+        found = speedup(
+            self.turns.get(method, Turns()),
+            warm=all(len(one.tokens) >= WARM_UP_TOKENS or one.ended for one in (tally, ar)),
+            busy=tally.left_out_from > 0,
+        )
+        return Speedup(1.0, 1.0, 1.0) if method == "ar" and found.reason == "too few rounds" else found
+
+    def _with_turns(self, event: Round) -> Mapping[str, Turns]:
+        """The turns after one more round, which has not stalled."""
+        round_times = times(event, event.t - self._of(event.method).decode_s)
+        plain = event.method == "ar"
+        methods = [name for name in self.tallies if name != "ar"] if plain else [event.method]
+        open_methods = [name for name in methods if not (self._of(name).ended or self._of("ar").ended)]
+        longer = {name: self.turns.get(name, Turns()).with_round(round_times, plain=plain) for name in open_methods}
+        return {**self.turns, **longer}
 
     def _of(self, method: str) -> Tally:
         return self.tallies.get(method, Tally())
@@ -324,7 +392,7 @@ class Race:
                 (entry.stalls for entry in tallies.values()), sum(entry.rounds for entry in tallies.values())
             )
             tallies = {name: structs.replace(entry, left_out_from=level) for name, entry in tallies.items()}
-        return Race(self.run, tallies, self.sampled)
+        return replace(self, tallies=tallies)
 
 
 def fold(events: Iterable[Event]) -> Race:

@@ -61,9 +61,10 @@ def _print(races: Iterable[Race], out: TextIO) -> None:
 
 def _of_one(race: Race, prompt: str) -> Iterator[str]:
     yield heading(1, prompt)
+    figures = race.figures()
     for name in race.tallies:
         shown = clean_line(name)
-        sentences = explained(race, name, shown) or (f"{shown} {silence(name)}.",)
+        sentences = explained(race, name, shown) or (f"{shown} {silence(name, figures[name].speedup_reason)}.",)
         yield from item(" ".join(sentences))
 
 

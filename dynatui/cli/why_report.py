@@ -11,6 +11,8 @@ from textwrap import shorten, wrap
 from decoder.analysis.bottleneck import FEWEST_ROUNDS
 from decoder.analysis.findings import Case, Cases, Finding, findings, grouped
 from decoder.analysis.limit_words import Span
+from decoder.analysis.speedup import WARM_UP_TOKENS
+from decoder.events import Reason
 from decoder.methods import METHODS
 
 WIDTH = 80
@@ -25,7 +27,9 @@ def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
     yield ""
     for finding in findings(cases):
         yield from _finding(finding, runs)
-    for reason, group in grouped((case, silence(case.method)) for case in cases if _is_silent(case)).items():
+    for reason, group in grouped(
+        (case, silence(case.method, case.reason)) for case in cases if _is_silent(case)
+    ).items():
         yield from item(f"{places(group, runs)}: {reason}.")
     if runs > 1:
         yield ""
@@ -43,12 +47,14 @@ def item(text: str) -> Iterator[str]:
     yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def silence(method: str) -> str:
-    """The reason why no bottleneck of a method is known."""
+def silence(method: str, reason: Reason | None = None) -> str:
+    """The reason why no bottleneck of a method is known; `reason` is the reason why it has no speed-up."""
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft, so only the method's time is known"
     if method in METHODS and METHODS[method].rules is None:
         return "guesses nothing: the other methods are compared with it"
+    if reason == "machine busy":
+        return "cannot be judged: the machine was busy, so times do not measure the method"
     return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"
 
 
@@ -102,7 +108,16 @@ def _speed(group: Cases, speeds: Sequence[float]) -> str:
         return f"{median(speeds):.2f}{known}"
     committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
     rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
-    return f"   - {rounds}ar ran for fewer than {FEWEST_ROUNDS} rounds in the same run, so the speed-up is unknown"
+    whys = ", ".join(dict.fromkeys(_WHY[case.reason] for case in group))
+    return f"   - {rounds}the speed-up is unknown: {whys}"
+
+
+_WHY: Mapping[Reason | None, str] = {
+    None: "ar did not run beside it",
+    "machine busy": "the machine was busy",
+    "warming up": f"it or ar wrote fewer than {WARM_UP_TOKENS} tokens",
+    "too few rounds": "too few rounds for an interval",
+}
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:

@@ -108,7 +108,8 @@ def figures_json(events: Iterable[Event]) -> str:
 def figures_csv(events: Sequence[Event]) -> str:
     """CSV table with a row per method and a column per figure; a cell is empty if the figure is unknown."""
     summary = next((event for event in reversed(events) if isinstance(event, Summary)), None)
-    figures = fold(events).figures() if summary is None else summary.methods
+    race = fold(events)
+    figures = race.figures() if summary is None else race.judged(summary.methods)
     rows = ((_text(name), *structs.astuple(row)) for name, row in figures.items())
     return _table(("method", *Figures.__struct_fields__), rows)
 

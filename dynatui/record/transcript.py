@@ -10,7 +10,7 @@ from typing import TextIO
 
 import msgspec
 
-from decoder.analysis.metrics import FIGURES, Race, differs_by_design
+from decoder.analysis.metrics import FIGURES, Race, differs_by_design, missing_speedups
 from decoder.analysis.stalls import stall_notes
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
@@ -94,7 +94,7 @@ class Transcript:
                 self.failed = True
                 self.note(f"{method} broke off: {error}")
             case Summary(methods=figures, peak_bytes_by_rank=peaks) if self._race.run:
-                self._close(self._race.run, figures, peaks)
+                self._close(self._race.run, self._race.judged(figures), peaks)
             case _:
                 pass
 
@@ -118,7 +118,7 @@ class Transcript:
         streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
-        for words in stall_notes(figures.values())[:1]:
+        for words in (*stall_notes(figures.values())[:1], *missing_speedups(figures)):
             self.note(words)
         if peaks:
             self.note(memory_by_rank(peaks))

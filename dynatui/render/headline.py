@@ -4,15 +4,13 @@ Knows neither panels nor widths: the caller chooses a wording.
 """
 
 from decoder.analysis.metrics import differs_by_design
+from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Figures
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, joined
-from dynatui.render.words import ALONE, BY_DESIGN, is_alone
+from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup
 from dynatui.state.run_state import RunState
 
-WARM_UP_TOKENS = 30
-"""Number of tokens in a method's warm-up. The method's rate is shown only after the warm-up, when caches and threads
-are ready."""
 _SLOWER, _FASTER = 0.995, 1.005
 """Relative speeds in this interval count as equal to the speed of plain decoding."""
 _DOT: Row = ((" · ", "dim"),)
@@ -54,11 +52,11 @@ def is_warm(state: RunState, method: str) -> bool:
 
 
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
-    """Speed relative to plain decoding of the same prompt; empty while unknown."""
+    """Speed relative to plain decoding of the same prompt, or why it has no figure; empty during the warm-up."""
     if state.watched == "ar":
         return ((("plain decoding", "plain"),),)
-    if entry.speedup is None or not (is_warm(state, state.watched) and is_warm(state, "ar")):
-        return ()
+    if entry.speedup is None:
+        return () if entry.speedup_reason == "warming up" else _inked("warn", *no_speedup(entry))
     factor = f"{short(entry.speedup)}x"
     if entry.speedup < _SLOWER:
         return _inked("warn", f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor)

@@ -11,7 +11,7 @@ from dynatui.number_format import short
 from dynatui.render.guide import explained
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, frame, inside, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.words import same_as_ar
+from dynatui.render.words import same_as_ar, speedup_cell
 from dynatui.state.session_log import Result, noted
 
 _TITLE = len("╭─ Prompts  ─╮")
@@ -149,7 +149,9 @@ def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], o
     figures = [result.figures for result in results]
     cells = "".join(f"{each.total(figures):>{each.cells}}" for each in columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
-    label = column(best(_NUMBER + opening, f"{together}; x ar: geometric mean", together), _NUMBER + opening)
+    known = len(_speedups(figures))
+    of = "" if known == len(results) else f" of {known}"
+    label = column(best(_NUMBER + opening, f"{together}; x ar: geometric mean{of}", together), _NUMBER + opening)
     return ((label, "title"), (cells, "title"))
 
 
@@ -174,9 +176,13 @@ def _rate(figures: Sequence[Figures]) -> float | None:
 
 
 def _gain(figures: Sequence[Figures]) -> float | None:
-    """Geometric mean of the speed-ups."""
-    speedups = [figure.speedup for figure in figures if figure.speedup is not None and 0 < figure.speedup < math.inf]
+    """Geometric mean of the speed-ups that are known."""
+    speedups = _speedups(figures)
     return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
+
+
+def _speedups(figures: Sequence[Figures]) -> list[float]:
+    return [figure.speedup for figure in figures if figure.speedup is not None and 0 < figure.speedup < math.inf]
 
 
 def _agreed(figures: Sequence[Figures]) -> str:
@@ -198,7 +204,7 @@ _COLUMNS = (
     ),
     _Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), lambda all_: short(_weighted(all_))),
     _Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
-    _Column("x ar", 7, lambda one: short(one.figures.speedup), lambda all_: short(_gain(all_))),
+    _Column("x ar", 7, lambda one: speedup_cell(one.figures), lambda all_: short(_gain(all_))),
     _Column("same as ar", 12, _agreement, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)

@@ -15,7 +15,7 @@ from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
+from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, speedup_cell, tie_words
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
 """Least and greatest width of the column with method names, in cells."""
@@ -120,8 +120,7 @@ def _row(
     entry = figures[name]
     watched = name == scene.state.watched
     rate = _rate(scene, name, entry)
-    warm = rate is not None and is_warm(scene.state, "ar")
-    gain = f"{short(entry.speedup)}x" if entry.speedup is not None and warm else ""
+    gain = f"{short(entry.speedup)}x" if entry.speedup is not None else speedup_cell(entry).strip("-")
     figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
     progress = _progress(scene, name, entry) if width >= _WIDE else ""
     names = _name_width(figures)

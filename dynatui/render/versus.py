@@ -45,17 +45,19 @@ class _Column:
     title: str
     value: Callable[[Figures], float | None]
     written: Callable[[float | None], str]
+    timed: bool = False
+    """Whether the figure depends on times."""
 
 
 _COLUMNS = (
-    _Column("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1)),
+    _Column("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1), timed=True),
     _Column("L-bar", lambda figures: figures.tokens_per_round, short),
     _Column("acc. rate", lambda figures: figures.acceptance_rate, percent),
-    _Column("ms/round", lambda figures: _round_ms(figures), short),
+    _Column("ms/round", lambda figures: _round_ms(figures), short, timed=True),
     _Column("tokens", lambda figures: figures.committed, lambda value: f"{value or 0:.0f}"),
     _Column("rounds", lambda figures: figures.rounds, lambda value: f"{value or 0:.0f}"),
     _Column("distinct", lambda figures: figures.distinct_8grams, short),
-    _Column("x ar", lambda figures: figures.speedup, short),
+    _Column("x ar", lambda figures: figures.speedup, short, timed=True),
 )
 """Columns of the table of figures; a narrow terminal omits the last columns first."""
 
@@ -161,5 +163,7 @@ def _line(name: str, cells: Sequence[tuple[str, Ink]], ink: Ink = "plain") -> Ro
 
 
 def _ratio(figure: _Column, left: Figures, right: Figures) -> str:
+    if figure.timed and any(entry.stalled_rounds > entry.left_out_rounds for entry in (left, right)):
+        return "busy"
     below, above = figure.value(left), figure.value(right)
     return short(above / below) if above is not None and below else "-"

@@ -123,13 +123,34 @@ def is_alone(state: RunState, method: str) -> bool:
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
 
 
+def no_speedup(figures: Figures) -> tuple[str, ...]:
+    """Why there is no speed-up, as wordings, the longest first; empty if it is known, or if ar does not race."""
+    match figures.speedup_reason:
+        case None:
+            return ()
+        case "machine busy":
+            return "machine busy: no figure", "busy: no figure", "busy"
+        case "too few rounds":
+            return "too few rounds: no figure", "few rounds", "few"
+        case "warming up":
+            return "warming up", "warm-up"
+
+
+def speedup_cell(figures: Figures) -> str:
+    """Table entry of a speed-up, at most 6 cells wide."""
+    if figures.speedup_reason == "warming up":
+        return "-"
+    return short(figures.speedup) if figures.speedup_reason is None else no_speedup(figures)[-1]
+
+
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
     """Table entry: whether a method's text equals that of ar; `differs` is the entry for a clear difference."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
-        # A speedup means that ar runs too. Then the only reason not to compare the texts is the method's own noise.
-        return ALONE if draws_alone(method) and figures.speedup is not None else "-"
+        # If ar runs too, the only reason not to compare the texts is the method's own noise.
+        beside_ar = figures.speedup is not None or figures.speedup_reason is not None
+        return ALONE if draws_alone(method) and beside_ar else "-"
     if figures.identical_to_ar:
         return "yes"
     return "near tie" if figures.near_tie else differs

@@ -6,7 +6,7 @@ Runs are folded by the same code as on the screen. Knows no files.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from decoder.analysis.metrics import FIGURES, Figure, differs_by_design
+from decoder.analysis.metrics import FIGURES, Figure, differs_by_design, missing_speedups
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Event, Figures, Run
 from dynatui.number_format import memory_by_rank
@@ -60,6 +60,7 @@ def _of_run(number: int, state: RunState, run: Run) -> Markup:
         details(_setup(run, state.peak_bytes_by_rank)),
         figures_table("All methods on this prompt", state.figures()),
         *(element("p", words) for words in stall_notes(state.figures().values())[:1]),
+        *(element("p", words) for words in missing_speedups(state.figures())),
         _parameters(state),
         element("noscript", _text(state)),
         class_="run",

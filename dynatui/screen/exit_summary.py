@@ -7,6 +7,7 @@ terminal, except paths and the command. Prints nothing itself.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from decoder.analysis.metrics import missing_speedups
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from decoder.run.config import RunConfig
@@ -15,7 +16,7 @@ from dynatui.knobs import owner, rules_of
 from dynatui.number_format import memory_by_rank, percent, short
 from dynatui.record.command_line import rule_options
 from dynatui.render.ink import best, column
-from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar
+from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar, speedup_cell
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
@@ -55,6 +56,8 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield best(width, *stalled)
     if log.dropped:
         yield f"and {log.dropped} earlier {'run' if log.dropped == 1 else 'runs'}"
+    for words in missing_speedups({f"prompt {line.number}": line.figures for line in runs}):
+        yield words[:width]
 
 
 def _row(name: str, cells: Sequence[str]) -> str:
@@ -72,7 +75,7 @@ def _cells(method: str, figures: Figures) -> tuple[str, ...]:
         short(figures.tokens_per_round),
         percent(figures.acceptance_rate),
         short(figures.tokens_per_second, 1),
-        short(figures.speedup),
+        speedup_cell(figures),
         _agreement(method, figures),
     )
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decoder.analysis.interval import students_t
+from decoder.analysis.interval import students_t, variance_of_mean
 from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
 from decoder.events import Knobs
 from dynatui.number_format import short
@@ -207,15 +206,3 @@ def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | N
     ratio = float(above.sum() / below.sum())
     variance, freedom = variance_of_mean((above - ratio * below) / below.mean())
     return ratio, variance, freedom
-
-
-def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
-    """Variance of the mean of an autocorrelated series, from overlapping batch means, and its degrees of freedom."""
-    count = len(series)
-    block = max(1, round(math.sqrt(count)))
-    sums = np.cumsum(np.concatenate([[0.0], series]))
-    means = (sums[block:] - sums[:-block]) / block
-    blocks = count - block + 1
-    spread = float(((means - series.mean()) ** 2).sum())
-    variance = block * count * spread / (blocks * (count - block)) / count
-    return variance, 1.5 * (count / block - 1)

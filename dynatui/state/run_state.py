@@ -136,7 +136,7 @@ def apply(state: RunState, record: Record) -> RunState:
             named = record if name == record.method else structs.replace(record, method=name)
             return _advance(structs.replace(state, race=state.race.apply(named)), named)
         case Summary():
-            summary = {clean_line(name): figures for name, figures in record.methods.items()}
+            summary = state.race.judged({clean_line(name): figures for name, figures in record.methods.items()})
             return structs.replace(state, summary=summary, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
 
 

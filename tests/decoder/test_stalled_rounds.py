@@ -16,7 +16,6 @@ from decoder.session.host import HostSession
 from tests.decoder.makers import Played, TinyModels
 
 METHODS = ("dynatree", "ar", "linear")
-CONFIG = RunConfig(METHODS, 40)
 STALLED, STALL_S = 25, 1.06
 """Number of the stalled round, counted over all methods, and its delay in seconds."""
 RATES = ("tokens_per_second", "speedup", "tpot_s")
@@ -55,13 +54,13 @@ class Clock:
 
 @pytest.fixture
 def run(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def decoding(stalled: int | None, speed: float = 1.0) -> tuple[Played, Clock]:
+    def decoding(stalled: int | None, speed: float = 1.0, tokens: int = 40) -> tuple[Played, Clock]:
         clock = Clock(stalled)
         for module in ("system.device", "run.race", "session.steering"):
             monkeypatch.setattr(f"decoder.{module}.time", clock)
         monkeypatch.setattr("decoder.run.race.ProcessorWaits", lambda: clock)
         engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-        return Played(list(decode(engine, "The tree grows", CONFIG, Steering(speed=speed)))), clock
+        return Played(list(decode(engine, "The tree grows", RunConfig(METHODS, tokens), Steering(speed=speed)))), clock
 
     return decoding
 
@@ -71,7 +70,7 @@ def rounds(played: Played) -> list[Round]:
 
 
 def test_a_round_that_stands_still_is_marked_and_rates_stay_as_they_were(run: Any) -> None:
-    (usual, _), (stalled, _) = run(None), run(STALLED)
+    (usual, _), (stalled, _) = run(None, tokens=120), run(STALLED, tokens=120)
     assert [event.stalled_s for event in rounds(usual)] == [None] * len(rounds(usual))
     (marked,) = [number for number, event in enumerate(rounds(stalled), 1) if event.stalled_s]
     assert marked == STALLED

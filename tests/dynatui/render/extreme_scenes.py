@@ -103,8 +103,9 @@ def _wild() -> Scene:
 
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
     """The figures with every count replaced by `whole` and every rate by `number`."""
+    words = ("near_tie", "speedup_reason")
     claims: dict[str, Any] = {
-        key: value if isinstance(value, bool) or key == "near_tie" else whole if isinstance(value, int) else number
+        key: value if isinstance(value, bool) or key in words else whole if isinstance(value, int) else number
         for key, value in structs.asdict(entry).items()
     }
     return Figures(**claims)

@@ -3,13 +3,14 @@
 import pytest
 from msgspec import structs
 
+from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Event, Summary
-from dynatui.render.headline import WARM_UP_TOKENS, compared, headline
+from dynatui.render.headline import compared, headline
 from dynatui.render.ink import Row, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.status import essentials, status
 from dynatui.state.run_state import RunState
-from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, story, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, tree_round
 
 
 def text_of(row: Row) -> str:
@@ -18,11 +19,12 @@ def text_of(row: Row) -> str:
 
 def measured(speedup: float, *, same: bool = True) -> RunState:
     """State of a finished run with this measured speedup."""
-    events: list[Event] = [run(("dynatree", "ar")), tree_round(0), plain_round("ar", 0)]
+    took_s = 3 * 0.02 / speedup
+    trees = [structs.replace(tree_round(number), t=took_s * (number + 1)) for number in range(WARM_UP_TOKENS)]
+    plain = [plain_round("ar", number) for number in range(3 * WARM_UP_TOKENS)]
+    events: list[Event] = [run(("dynatree", "ar")), *raced(trees, plain)]
     told = dict(state_of(events).figures())
-    told["dynatree"] = structs.replace(
-        told["dynatree"], committed=256, target_forwards=70, speedup=speedup, identical_to_ar=same
-    )
+    told["dynatree"] = structs.replace(told["dynatree"], committed=256, target_forwards=70, identical_to_ar=same)
     told["ar"] = structs.replace(told["ar"], committed=256)
     return state_of([*events, Summary(methods=told)])
 
@@ -68,7 +70,7 @@ def test_before_both_methods_are_warm_it_claims_no_speed() -> None:
     rounds = [tree_round(number) for number in range(WARM_UP_TOKENS)]
     cold = state_of([run(), *rounds, plain_round("ar", 0)])
     assert "x" not in text_of(headline(cold)[0]).split()[0]
-    warm = state_of([run(), *rounds, *(plain_round("ar", place) for place in range(WARM_UP_TOKENS))])
+    warm = state_of([run(), *raced(rounds, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))])
     assert "plain decoding" in text_of(headline(warm)[0])
 
 

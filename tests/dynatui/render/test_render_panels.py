@@ -51,7 +51,7 @@ def test_cards_show_the_figures_and_what_they_mean() -> None:
         *(
             "tokens/s",
             "150",
-            "3.00x ar",
+            "warming up",
             "L-bar, whole run",
             "distinct 1.00",
             "depth acc., run",

@@ -1,0 +1,119 @@
+"""How many times as fast as plain decoding a method of a race is, with its interval, or the reason why this is unknown.
+
+The load of a machine changes within a run, so rates of different seconds are not comparable. Two methods are therefore
+compared turn by turn: a turn is the shortest part of the race in which both have decoded, and the last turn ends before
+the end of either text. On a busy machine, or where turns differ too much, there is no figure. This module knows neither
+models nor screens.
+"""
+
+import math
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.analysis.interval import students_t, variance_of_mean
+from decoder.analysis.stalls import Times
+from decoder.append_only import SharedList
+from decoder.events import Reason
+
+WARM_UP_TOKENS = 30
+"""Number of tokens in a method's warm-up. Its speed is shown only after the warm-up, when caches and threads are ready,
+or at the end of its text.
+"""
+WIDE = 2.0
+"""A speed-up is shown only if the upper end of its interval is below this multiple of the lower end."""
+_FEWEST = 4
+"""Least number of turns for an interval."""
+_MOST = 128
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Timed tokens and decode time, in seconds, of a method and of plain decoding in the same part of a race."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    plain_tokens: int = 0
+    plain_seconds: float = 0.0
+
+    def plus(self, other: "Turn") -> "Turn":
+        """Totals of both turns."""
+        return Turn(
+            self.tokens + other.tokens,
+            self.seconds + other.seconds,
+            self.plain_tokens + other.plain_tokens,
+            self.plain_seconds + other.plain_seconds,
+        )
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """The turns of a method and of plain decoding, with a bounded number of entries.
+
+    When their number reaches the bound, each pair of adjacent entries is replaced by their total.
+    """
+
+    closed: SharedList[Turn] = msgspec.field(default_factory=SharedList)
+    unfinished: Turn = Turn()
+    """Rounds since the end of the last entry."""
+    complete: int = 0
+    """Number of turns in `unfinished` that have ended."""
+    begun: Turn = Turn()
+    """Rounds of the turn that has not ended."""
+    stride: int = 1
+    """Number of turns per entry."""
+
+    def with_round(self, times: Times, *, plain: bool) -> "Turns":
+        """The turns after one more round of the method, or of plain decoding if `plain` is set."""
+        own = Turn(0, 0.0, times.timed_tokens, times.decode_s) if plain else Turn(times.timed_tokens, times.decode_s)
+        begun = self.begun.plus(own)
+        if not (begun.seconds and begun.plain_seconds):
+            return msgspec.structs.replace(self, begun=begun)
+        unfinished, complete = self.unfinished.plus(begun), self.complete + 1
+        if complete < self.stride:
+            return Turns(self.closed, unfinished, complete, stride=self.stride)
+        closed = self.closed.plus([unfinished])
+        if len(closed) < _MOST:
+            return Turns(closed, stride=self.stride)
+        pairs = zip(closed[::2], closed[1::2], strict=True)
+        return Turns(SharedList(one.plus(other) for one, other in pairs), stride=2 * self.stride)
+
+
+class Speedup(msgspec.Struct, frozen=True):
+    """A speed-up with the ends of its 95 % interval; without a value, the reason."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: Reason | None = None
+    """None if the value is known, or if no plain decoding takes part in the run."""
+
+
+def speedup(turns: Turns, *, warm: bool, busy: bool) -> Speedup:
+    """The ratio of the tokens per second of a method to those of plain decoding, over the turns.
+
+    Args:
+        turns: The turns, without stalled rounds.
+        warm: Whether both have finished their warm-up.
+        busy: Whether more rounds of the run have stalled than rates leave out.
+    """
+    if busy:
+        return Speedup(reason="machine busy")
+    if not warm:
+        return Speedup(reason="warming up")
+    parts = np.array([msgspec.structs.astuple(turn) for turn in turns.closed], dtype=float).reshape(-1, 4)
+    totals = parts.sum(axis=0) + msgspec.structs.astuple(turns.unfinished)
+    if len(parts) < _FEWEST or not (np.isfinite(totals).all() and (totals > 0).all()):
+        return Speedup(reason="too few rounds")
+    # The logarithm of the ratio is linear in the logarithms of the four totals; the delta method gives its variance.
+    shares = len(parts) * parts / totals
+    of_times, of_all = (_factor(shares @ signs) for signs in ((0.0, -1.0, 0.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
+    if max(of_times, of_all) ** 2 >= WIDE:
+        return Speedup(reason="machine busy" if of_times**2 >= WIDE else "too few rounds")
+    value = float(totals[0] / totals[1] * totals[3] / totals[2])
+    return Speedup(value, value / of_all, value * of_all)
+
+
+def _factor(series: NDArray[np.float64]) -> float:
+    """Half the width of the interval of a ratio, as a factor, from the parts of its logarithm."""
+    variance, freedom = variance_of_mean(series)
+    return math.exp(min(students_t(freedom) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0
