@@ -205,8 +205,8 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
     if bottleneck.break_even is None or bottleneck.speedup is None:
         return (
             f"{method} commits {bottleneck.tokens_per_round:.2f} tokens per round, and a round takes "
-            f"{1000 * bottleneck.round_s:.2f} ms; to see whether {method} is faster, the same run needs ar, and enough "
-            "rounds of both."
+            f"{1000 * bottleneck.round_s:.2f} ms; to see whether {method} is faster, the same run needs at least "
+            f"{FEWEST_ROUNDS} rounds of ar, and enough rounds of both for an interval."
         )
     cost = (
         f"a round commits {bottleneck.tokens_per_round:.2f} tokens and takes as long as {bottleneck.break_even:.2f} "

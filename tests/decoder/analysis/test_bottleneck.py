@@ -15,7 +15,7 @@ from decoder.analysis.bottleneck import (
 from decoder.analysis.limit_words import WORDS
 from decoder.analysis.metrics import Race, Tally
 from decoder.append_only import TokenLog
-from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, tally
+from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally
 
 
 def found(of: Tally, plain: Tally | None = PLAIN) -> Bottleneck:
@@ -126,9 +126,9 @@ def test_no_remedy_names_what_a_run_may_have_already(part: str) -> None:
 
 def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_decoding() -> None:
     linear = tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1)
-    same = Race(tallies={"linear": linear, "ar": PLAIN})
+    same = raced({"linear": linear, "ar": PLAIN})
     assert explained(same, "linear", "L") == verdict(found(linear), "L")
-    other = Race(tallies={"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
+    other = raced({"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
     difference = "Its text differs from the text of ar; the first difference is at token 2."
     assert explained(other, "linear", "L")[1] == difference
     assert explained(same, "ar", "ar") == ()

@@ -5,12 +5,12 @@ from msgspec import structs
 from decoder.analysis.findings import Case, Finding, cases, findings
 from decoder.analysis.metrics import Race, Tally
 from decoder.append_only import TokenLog
-from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, tally
+from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally
 
 
 def told(*runs: dict[str, Tally]) -> list[Finding]:
     """Findings of runs, each compared with plain decoding."""
-    races = (Race(tallies={**run, "ar": PLAIN}) for run in runs)
+    races = (raced({**run, "ar": PLAIN}) for run in runs)
     return list(findings(case for number, race in enumerate(races, 1) for case in cases(race, number)))
 
 

@@ -1,8 +1,12 @@
 """Tallies of methods with constant round times and a known bottleneck."""
 
+from collections.abc import Mapping
+
 from msgspec import structs
 
-from decoder.analysis.metrics import Tally
+from decoder.analysis.metrics import Race, Tally
+from decoder.analysis.speedup import Turns
+from decoder.analysis.stalls import Times
 from decoder.append_only import TokenLog
 
 ROUNDS = 10
@@ -33,3 +37,16 @@ LIMITED = {
     "host": tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=15),
 }
 """A tally for each largest limit."""
+
+
+def raced(tallies: Mapping[str, Tally]) -> Race:
+    """A finished race with these totals, in which all turns were alike."""
+    turns = {name: _alike(of, tallies["ar"]) for name, of in tallies.items() if name != "ar"}
+    return Race(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, turns=turns)
+
+
+def _alike(of: Tally, plain: Tally) -> Turns:
+    turns, times = Turns(), [Times(1, each.timed_tokens, each.decode_s / ROUNDS) for each in (of, plain)]
+    for _ in range(ROUNDS):
+        turns = turns.with_round(times[0], plain=False).with_round(times[1], plain=True)
+    return turns

@@ -6,10 +6,10 @@ import pytest
 from msgspec import UNSET, structs
 
 from decoder.analysis.roofline import round_s
+from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Event, Expected, Run, decode_line, encode
 from dynatui.number_format import short
 from dynatui.render.expected import expected_words, measured_words
-from dynatui.render.headline import WARM_UP_TOKENS
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
