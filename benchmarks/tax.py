@@ -28,6 +28,7 @@ from benchmarks.screen import Terminal
 from decoder.analysis.interval import bootstrap
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session, View
@@ -73,7 +74,7 @@ class Trial:
 
         return observed
 
-    def _run(self, decode: Decode, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def _run(self, decode: Decode, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         drawing = next(self._plan, None)
         if drawing is None:
             self.done = True

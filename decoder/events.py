@@ -96,6 +96,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     drafting: str = "tree"
     """How trees are drafted; see `decoder.verify.names.Drafting`."""
     prompt: str
+    category: str | msgspec.UnsetType = msgspec.UNSET
+    """Category of the prompt in its file; absent if it has none."""
     prompt_tokens: list[Count]
     prompt_number: Count = 0
     """Number of the prompt in its session, from 1; 0 if unknown."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP, Keymap
 
@@ -64,7 +65,7 @@ class View:
 class Session:
     """All settings of one run of the program."""
 
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
     models: Models = field(default_factory=Models)
     config: RunConfig = field(default_factory=RunConfig)
     record: Path | None = None
@@ -72,8 +73,12 @@ class Session:
     metrics_port: int | None = None
     """Port of the Prometheus metrics; 0: any free port; None: metrics are not served."""
     view: View = field(default_factory=View)
-    files: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    files: tuple[tuple[str, tuple[AnyPrompt, ...]], ...] = ()
     """Prompt files as (name, prompts); the prompts of the files come before all other prompts of the session."""
+    prompt_field: str | None = None
+    """Field of the objects in prompt files that holds the prompt; None: the first known field."""
+    notes: tuple[str, ...] = ()
+    """What was read from the prompt files, in words."""
     set_for_good: frozenset[str] = frozenset()
     """Options set by a settings file or an environment variable; a copied command line must contain all of them."""
     tensor_parallel: int = 1

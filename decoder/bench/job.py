@@ -22,10 +22,11 @@ from decoder.engine import Engine
 from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, require_model_free, require_shared_tokens
+from decoder.models.chat import encode_prompts
 from decoder.models.drafts import is_model_free
 from decoder.models.gguf.file import gguf_file
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompts
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
@@ -38,7 +39,7 @@ from decoder.tree_rules import tree_rule
 class OnTexts(OnPair):
     """Request to measure methods and baselines on texts."""
 
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
     config: RunConfig
     methods: tuple[str, ...]
     settings: Mapping[str, Mapping[str, TunableParameters]]

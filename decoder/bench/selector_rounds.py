@@ -10,6 +10,7 @@ from decoder.engine import Engine
 from decoder.errors import ModelError
 from decoder.events import Figures, Summary
 from decoder.methods.delayed import Delayed
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.race import decode
 from decoder.selector.evaluate import Prediction
@@ -57,7 +58,12 @@ class Realised:
 
 
 def realised(
-    engine: Engine, prompts: Sequence[str], parts: Sequence[Prediction], rules: Delayed, max_new_tokens: int, seed: int
+    engine: Engine,
+    prompts: Sequence[AnyPrompt],
+    parts: Sequence[Prediction],
+    rules: Delayed,
+    max_new_tokens: int,
+    seed: int,
 ) -> Iterator[Realised]:
     """Decodes each prompt with the static shape and with the selector; yields the totals so far after each prompt.
 
@@ -83,7 +89,9 @@ def realised(
             yield totals
 
 
-def _figures(engine: Engine, prompt: str, part: Prediction, rules: Delayed, max_new_tokens: int, seed: int) -> Figures:
+def _figures(
+    engine: Engine, prompt: AnyPrompt, part: Prediction, rules: Delayed, max_new_tokens: int, seed: int
+) -> Figures:
     sampling = part.sampling
     config = RunConfig(
         (METHOD,), max_new_tokens, seed, temperature=sampling.temperature, top_p=sampling.top_p, delayed=rules

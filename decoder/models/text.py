@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, cast
 
-from decoder.errors import ConfigError, PromptError, quoted
+from decoder.errors import PromptError, quoted
 from decoder.models.tokenizer import TextTokenizer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -19,21 +18,6 @@ TOKEN_CHARACTERS = 32
 def without_surrogates(text: str) -> str:
     """The text with U+FFFD in place of lone surrogates, which neither JSON nor UTF-8 can encode."""
     return LONE_SURROGATES.sub(REPLACEMENT, text)
-
-
-def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
-    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError if the template fails."""
-    remedy = "leave --chat out, or choose models that were tuned for chat"
-    if not tokenizer.chat_template:
-        raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}", "chat")
-    message = {"role": "user", "content": without_surrogates(prompt)}
-    try:
-        text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # a template is code of the checkpoint and may raise any error
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        fault = f"the tokenizer's chat template fails on the prompt ({why}); {remedy}"
-        raise ConfigError(fault, "chat") from error
-    return without_surrogates(str(text))
 
 
 def encode_prompt(
@@ -73,27 +57,6 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int)
             f"the prompt contains {quoted(text)}, which is token {unknown[0]} of the tokenizer, but the models know "
             f"only {vocabulary} tokens; leave this token out, or choose other models"
         )
-
-
-def encode_prompts(
-    tokenizer: TextTokenizer, prompts: Sequence[str], max_new_tokens: int, context: int, *, chat: bool = False
-) -> list[list[int]]:
-    """Token ids of each prompt, taken as plain text or, with `chat`, as a user's message.
-
-    Raises:
-        ConfigError: `chat` is set, and the tokenizer has no chat template.
-        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of this prompt.
-    """
-    encoded = []
-    for number, prompt in enumerate(prompts, 1):
-        text = as_chat(tokenizer, prompt) if chat else without_surrogates(prompt)
-        try:
-            encoded.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
-        except PromptError as error:
-            several = len(prompts) > 1
-            numbered = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)
-            raise PromptError(numbered, "prompt") from None
-    return encoded
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:

@@ -31,8 +31,10 @@ class RunConfig:
     seed: int
     """Seed of the sampling noise, which all methods share except those with noise of their own; see `Method.own_noise`.
     """
-    chat: bool
-    """Whether the prompt is wrapped as a user's message in the tokenizer's chat template."""
+    chat: bool | None
+    """Whether the tokenizer's chat template writes the text that is read: for every prompt, a text being a user's
+    message, for none, or if None, for conversations alone.
+    """
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
     """Parameter sets by name: a set for each method with its own parameters, and `SAMPLING`, which all methods use."""
 
@@ -47,7 +49,7 @@ class RunConfig:
         top_p: float = 1.0,
         verifier: str | None = None,
         drafting: str | None = None,
-        chat: bool = False,
+        chat: bool | None = None,
         parameters: Mapping[RulesName, TunableParameters] | None = None,
         **named_sets: TunableParameters,
     ) -> None:

@@ -24,9 +24,11 @@ from decoder.forward.near_tie import Judge
 from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, chosen, require_knobs, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
-from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, require_known, without_surrogates
+from decoder.models.text import Pieces, TextStream
+from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
+from decoder.run.fitting import encoded
 from decoder.run.text_end import within
 from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
@@ -109,13 +111,13 @@ class Lane:
 
 
 def decode(
-    engine: Engine, prompt: str, config: RunConfig | None = None, steering: Steering | None = None
+    engine: Engine, prompt: AnyPrompt, config: RunConfig | None = None, steering: Steering | None = None
 ) -> Iterator[Event]:
     """Decodes one prompt with every method of `config`; yields events, from `Run` to `Summary`.
 
     Args:
         engine: A pair from `load_pair`.
-        prompt: Plain text, or a user's message if `config.chat` is set.
+        prompt: Plain text, a user's message if `config.chat` is set, or a conversation.
         config: Methods and their parameters.
         steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
 
@@ -133,9 +135,8 @@ def decode(
         require_shared_tokens(config.methods, pair.draft_name)
     if ranks:
         require_partial_target(methods)
-    text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
-    prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
-    require_known(pair.tokenizer, prompt_ids, pair.vocabulary)
+    text, prompt_ids = encoded(pair, prompt, config)
+    fed = Prompt(text, category=as_prompt(prompt).category)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
     # Decoding is slower if a thread waits for a busy core, and the machine's load changes between prompts. So the
     # number of threads is chosen again for each prompt.
@@ -143,7 +144,7 @@ def decode(
     started = time.perf_counter()
     race = Race()
     with quick_switches(pair.target.device):
-        for event in _events(engine, text, prompt_ids, config, methods, steering or Steering(), started):
+        for event in _events(engine, fed, prompt_ids, config, methods, steering or Steering(), started):
             race = race.apply(event)
             yield event
     yield Summary(methods=_judged(engine, prompt_ids, race), peak_bytes_by_rank=ranks.peak_bytes() if ranks else [])
@@ -151,7 +152,7 @@ def decode(
 
 def _events(
     engine: Engine,
-    prompt: str,
+    prompt: Prompt,
     prompt_ids: list[int],
     config: RunConfig,
     methods: Sequence[Method],
@@ -213,7 +214,9 @@ def _events(
             yield End(method=lane.name, reason="stopped", peak_bytes=peak_bytes(pair.target.device))
 
 
-def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
+def _run_event(
+    engine: Engine, prompt: Prompt, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]
+) -> Run:
     path, pair = decoding_path(engine), engine.pair
     return Run(
         version=VERSION,
@@ -233,7 +236,8 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
         top_p=config.sampling.top_p,
         verifier=config.verifier,
         drafting=config.drafting,
-        prompt=prompt,
+        prompt=prompt.text,
+        category=prompt.category or msgspec.UNSET,
         prompt_tokens=prompt_ids,
         max_new_tokens=config.max_new_tokens,
         methods={method.name: method.parameters(config) for method in methods},

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -18,8 +19,9 @@ from jaxtyping import Float
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
+from decoder.models.chat import encode_prompts
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompt
+from decoder.prompts.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
 from decoder.selector.actions import LONGEST, MOST
@@ -54,7 +56,7 @@ def require_plan(plan: CollectionPlan) -> None:
     _ = plan.settings
 
 
-def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
+def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
     """Labels roots of texts that continue prompts, and yields after each part. A part is one prompt with one sampling
     setting.
 
@@ -65,7 +67,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder
     """
     require_plan(plan)
     pair, settings = engine.pair.observed(), plan.settings
-    digest = hashlib.sha256("\0".join(prompts).encode()).hexdigest()
+    digest = hashlib.sha256("\0".join(map(_identity, prompts)).encode()).hexdigest()
     begin(folder, Manifest(FORMAT, fingerprint(pair), plan, len(prompts), digest))
     total, roots = len(prompts) * len(settings), 0
     missing = [number for number in range(total) if not shard(folder, number).exists()]
@@ -74,7 +76,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: CollectionPlan, folder
     for number in missing:
         prompt, setting = divmod(number, len(settings))
         seed = plan.seed + number
-        text_ids = encode_prompt(pair.tokenizer, prompts[prompt], plan.new_tokens + LONGEST, pair.context, special=True)
+        (text_ids,) = encode_prompts(pair.tokenizer, [prompts[prompt]], plan.new_tokens + LONGEST, pair.context)
         text = _sampled(engine, text_ids, plan.new_tokens, settings[setting], seed)
         labelled = list(_label_roots(pair, text, len(text_ids), settings[setting], plan, seed))
         if labelled:
@@ -158,3 +160,8 @@ def _concatenated(
         },
         {name: torch.from_numpy(rows).repeat(count, 1) for name, rows in part_seconds.items()},
     )
+
+
+def _identity(prompt: AnyPrompt) -> str:
+    """What distinguishes a prompt from others; plain text is its own identity."""
+    return prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()

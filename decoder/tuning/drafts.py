@@ -26,10 +26,11 @@ from decoder.errors import ConfigError, DecoderError, ModelError, PairError, req
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_states import LayerStates, StatesReader
 from decoder.methods.linear import Linear
+from decoder.models.chat import encode_prompts
 from decoder.models.compatibility import tokenizers_of
 from decoder.models.drafts import is_model_free
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompts
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair, with_draft
 from decoder.session.host import passes_of
@@ -44,7 +45,7 @@ class OnDrafts:
 
     target: str
     drafts: tuple[str, ...]
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
     config: RunConfig = field(default_factory=partial(RunConfig, max_new_tokens=128))
     """Length limit and seed of the texts, which are greedy."""
     device: str = "auto"

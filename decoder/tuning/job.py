@@ -20,7 +20,8 @@ from decoder.engine import Engine
 from decoder.errors import require
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.models.text import encode_prompts
+from decoder.models.chat import encode_prompts
+from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
@@ -49,7 +50,7 @@ DIGITS = 12
 class OnPrompts(OnPair):
     """Request to tune the settings for given prompts within a given time."""
 
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
     config: RunConfig
     """Length limit, sampling and seed."""
     minutes: float = 5.0
@@ -76,7 +77,8 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
         pair, config = engine.pair, job.config
         length = config.max_new_tokens
         prompts = encode_prompts(pair.tokenizer, job.prompts, length, pair.context, chat=config.chat)
-        passages = whole(prompts) if config.chat else split(prompts, length)
+        by_template = any(templated(prompt, config.chat) for prompt in job.prompts)
+        passages = whole(prompts) if by_template else split(prompts, length)
         how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
         conditions = Conditions(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
         name = _name(job, conditions, pair.draft_dtype)
@@ -205,7 +207,7 @@ def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
         asdict(conditions),
         draft_dtype,
         job.prompts,
-        job.config.chat,
+        _chat(job),
         job.exact,
         job.compiled,
         job.kernels,
@@ -214,3 +216,9 @@ def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
     )
     digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
     return f"dynatui tune {conditions.target}, {conditions.draft}, {digest[:DIGITS]}"
+
+
+def _chat(job: OnPrompts) -> bool | None:
+    """The setting of chat templates; None and False are one setting for prompts that are all plain text."""
+    conversations = any(as_prompt(prompt).earlier is not None for prompt in job.prompts)
+    return job.config.chat if conversations else bool(job.config.chat)

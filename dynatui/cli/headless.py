@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from decoder.errors import DecoderError, ModelError
+from decoder.errors import DecoderError, ModelError, PromptError
 from decoder.events import Event
 from decoder.session.steering import Steering
-from dynatui.prometheus.exporter import exporting
+from dynatui.prometheus.exporter import Exporter, exporting
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
@@ -31,7 +31,8 @@ _PATIENCE_S = 2.0
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
     """Decodes every prompt once, and returns the exit code.
 
-    If a DecoderError occurs, prints the text so far, then raises the error.
+    A prompt that cannot be decoded is skipped, unless there is no other. If another DecoderError occurs, prints the
+    text so far, then raises the error.
     """
     steering = Steering(speed=session.view.speed or 1.0)
     with (
@@ -40,27 +41,45 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
         _interruptible(steering, transcript) as begin,
         results_only(),
     ):
+        for note in session.notes:
+            transcript.note(note)
         if exporter:
             transcript.note(f"metrics at {exporter.url}")
         decode = load(transcript.note, lambda _: None)
         begin()
-        count = len(session.prompts)
+        count, skipped = len(session.prompts), 0
         for number, prompt in enumerate(session.prompts, 1):
             if steering.stopped:
                 break
             transcript.note(f"prompt {number} of {count}")
-            for decoded in decode(prompt, session.config, steering):
-                event = numbered_run(decoded, number, count)
-                if recorder:
-                    recorder.write(event)
-                if exporter:
-                    exporter.take(event)
-                transcript.feed(event)
+            try:
+                for decoded in decode(prompt, session.config, steering):
+                    _take(numbered_run(decoded, number, count), recorder, exporter, transcript)
+            except PromptError as error:
+                skipped += 1
+                if skipped == count:
+                    raise
+                transcript.note(f"prompt {number} of {count} is skipped: {error}")
     if not steering.stopped:
-        return ModelError.exit_code if transcript.failed else 0
+        return _exit_code(transcript, skipped, count)
     if last_word.claimed():
         transcript.note("interrupted")
     return INTERRUPTED
+
+
+def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, transcript: Transcript) -> None:
+    if recorder:
+        recorder.write(event)
+    if exporter:
+        exporter.take(event)
+    transcript.feed(event)
+
+
+def _exit_code(transcript: Transcript, skipped: int, count: int) -> int:
+    """The exit code of a run to the end, of whose `count` prompts some were skipped."""
+    if skipped:
+        transcript.note(f"{skipped} of {count} prompts skipped")
+    return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:

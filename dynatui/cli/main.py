@@ -231,7 +231,9 @@ def watch(
         record=record,
         metrics_port=metrics_port,
         view=replace(shown, tour=newcomer),
-        files=files,
+        files=tuple((file.name, file.prompts) for file in files),
+        prompt_field=prompts.prompt_field,
+        notes=request.notes(files, run["chat"]),
         set_for_good=frozenset(settings.read(context.command)),
         tensor_parallel=tensor_parallel,
     )

@@ -17,6 +17,7 @@ from typer.core import TyperOption
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, chosen, options_of, racing
 from decoder.methods.option import Option as MethodOption
+from decoder.prompts.fields import FIELDS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui.cli.parameters import argument, in_panel, option, switch
@@ -57,9 +58,15 @@ PROMPT_OPTIONS = in_panel(
     PROMPTS,
     option(
         "--prompt-file FILE",
-        "A text file, a .jsonl file with one prompt per line, or - for standard input. May be repeated.",
+        "A file of plain text, or of JSON with a prompt in each line or object; - is standard input. May be repeated.",
         list[str],
         name="prompt_files",
+    ),
+    option(
+        "--prompt-field NAME",
+        "Field of a prompt file's objects that holds the prompt, or a path such as body.messages. Default: the first "
+        f"known field ({', '.join(FIELDS)}).",
+        complete=lambda _: FIELDS,
     ),
     option("--prompt TEXT", "The prompt itself. May be repeated.", list[str], name="prompt_texts"),
 )
@@ -71,9 +78,10 @@ CUT_PROMPT_OPTIONS = (
 """`PROMPT_OPTIONS` and --prompt-chars, for the commands that can cut prompts."""
 CHAT = switch(
     "--chat/--no-chat",
-    "Wrap each prompt in the chat template of the target's tokenizer.",
+    "Wrap each prompt in the chat template of the target's tokenizer. Without either option, only conversations are "
+    "wrapped; with --no-chat, the last user's turn of a conversation is plain text.",
     default=None,
-    show_default="no-chat",
+    show_default="only conversations",
     panel=PROMPTS,
 )
 MAX_NEW_TOKENS = option(

@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from msgspec import structs
+
 from decoder.bench.on_pair import OnPair
 from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
 from decoder.methods import options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
+from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.cli import options, presets, settings
@@ -25,15 +28,14 @@ from dynatui.prompts import load
 from dynatui.session import Models, View
 from dynatui.terminal import streams
 
-PromptsOfFiles = tuple[tuple[str, tuple[str, ...]], ...]
-"""Pairs of a file name and the prompts that the file contains."""
-
 
 @dataclass(frozen=True)
 class Prompts:
     """The sources of prompts, as given by options."""
 
     prompt_files: Sequence[str] | None = None
+    prompt_field: str | None = None
+    """Field of the files' objects that holds the prompt; None: the first known field."""
     prompt_texts: Sequence[str] | None = None
     prompt_chars: int | None = None
     """Number of characters to which each prompt is cut; None: prompts are not cut."""
@@ -43,29 +45,45 @@ class Prompts:
         """Whether the user gave any prompt."""
         return bool(self.prompt_files or self.prompt_texts)
 
-    def of_files(self) -> PromptsOfFiles:
+    def of_files(self) -> tuple[load.PromptFile, ...]:
         """Reads the prompt files; raises PromptError for a file that contains no prompt."""
         names = self.prompt_files or ()
         if load.STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
             streams.say("type the prompt, and end it with ctrl+d on a line of its own")
         with about("prompt_file"):
-            return tuple((name, load.from_file(name)) for name in names)
+            return tuple(load.from_file(name, self.prompt_field) for name in names)
 
-    def beside(self, files: PromptsOfFiles) -> tuple[str, ...]:
+    def beside(self, files: Sequence[load.PromptFile]) -> tuple[AnyPrompt, ...]:
         """The prompts of `files`, then the prompts given as options; if there are no prompts, the embedded prompts."""
-        read = tuple(chain.from_iterable(prompts for _, prompts in files))
+        read = tuple(chain.from_iterable(file.prompts for file in files))
         with about("prompt"):
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
-    def read(self) -> tuple[str, ...]:
-        """All prompts, cut as in the DynaTree paper; raises PromptError for a prompt without words."""
-        prompts = self.beside(self.of_files())
-        if self.prompt_chars is None:
-            return prompts
-        beginnings = tuple(prompt.strip()[: self.prompt_chars] for prompt in prompts)
-        if not all(beginnings):
-            raise PromptError("a prompt contains only blanks; give a prompt with words")
-        return beginnings
+    def read(self, chat: bool | None = None) -> tuple[AnyPrompt, ...]:  # noqa: FBT001 - a setting of the run
+        """All prompts, cut as in the DynaTree paper; tells what was read from files.
+
+        Raises:
+            PromptError: A file cannot be read, or a prompt that is to be cut has no words or is a conversation.
+        """
+        files = self.of_files()
+        for note in notes(files, chat):
+            streams.say(note)
+        prompts = self.beside(files)
+        return prompts if self.prompt_chars is None else tuple(_cut(each, self.prompt_chars) for each in prompts)
+
+
+def notes(files: Sequence[load.PromptFile], chat: bool | None) -> tuple[str, ...]:  # noqa: FBT001 - a setting of the run
+    """What was read from prompt files, in words."""
+    return tuple(filter(None, (file.said(chat) for file in files)))
+
+
+def _cut(prompt: AnyPrompt, characters: int) -> AnyPrompt:
+    whole = as_prompt(prompt)
+    if whole.earlier is not None:
+        raise PromptError("a prompt is a conversation, which --prompt-chars does not cut; leave --prompt-chars out")
+    if not (beginning := whole.text.strip()[:characters]):
+        raise PromptError("a prompt contains only blanks; give a prompt with words")
+    return plainest(structs.replace(whole, text=beginning))
 
 
 PROMPTS = Group("prompts", options.PROMPT_OPTIONS, Prompts)

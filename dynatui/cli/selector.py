@@ -14,6 +14,7 @@ from typer.core import TyperGroup, TyperOption
 
 from decoder.bench.on_pair import OnPair
 from decoder.errors import PromptError, require
+from decoder.prompts.prompt import AnyPrompt
 from dynatui.cli import options, parameters, request
 from dynatui.cli.number_lists import numbers
 from dynatui.cli.parameters import Declared, option, switch
@@ -247,7 +248,7 @@ def realisations(realised: Sequence["Realised"]) -> str:
 
 def _decoded(
     engine: "Engine",
-    texts: Sequence[str],
+    texts: Sequence[AnyPrompt],
     parts: Sequence["Prediction"],
     verifier: str,
     file: Path,

@@ -87,7 +87,7 @@ def tune(
     Ctrl-C ends the program.
     """
     require_both(models.target, models.draft if drafts is None else LOOKUP)
-    texts = prompts.read()
+    texts = prompts.read(chat)
     run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
     if drafts is not None:
         return ranked(context, drafts, models, texts, run)

@@ -4,6 +4,7 @@ import typer
 
 from decoder.errors import require
 from decoder.models.names import LOOKUP
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.cli import settings
 from dynatui.cli.headless import INTERRUPTED
@@ -16,7 +17,7 @@ OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "fo
 
 
 def ranked(
-    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[str, ...], run: RunConfig
+    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
 ) -> int:
     """Ranks drafts, and prints the ranking.
 

@@ -1,31 +1,63 @@
 """Loads prompts from this package, from files and from standard input, each exactly as its author wrote it.
 
-A prompt affects all generated tokens, so nothing is removed except one newline at the end of a file, and invalid text
-is an error. Knows nothing of models, which limit the length.
+A prompt affects all generated tokens, so nothing is removed except one newline at the end of a text file, and invalid
+text is an error. Whether a file holds objects with prompts or is itself one prompt is decided by its content. Knows
+nothing of models, which limit the length of each prompt.
 """
 
-import json
+import re
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
-import msgspec
-
 from decoder.errors import PromptError, shortened
-from dynatui.files import opened, text_of
+from decoder.prompts.fields import FieldError, has_prompt, prompt_in
+from decoder.prompts.json_objects import LONGEST, MalformedError, Window, objects, value_at
+from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt, plainest, templated
+from decoder.prompts.text_chunks import text_chunks
+from dynatui.files import opened
 
 STANDARD_INPUT = "-"
-LARGEST_FILE = 16 * 2**20
-"""Maximum size of a prompt file in bytes, so that an endless device cannot fill the memory. The limit is larger than
-the context of any model."""
+MOST_PROMPTS = 2**20
+"""Maximum number of prompts in a file."""
+MOST_TEXT = 2**29
+"""Maximum number of characters of all prompts in a file; together with `MOST_PROMPTS`, so that an endless file cannot
+fill the memory.
+"""
+_NAMED_JSON = re.compile(r"\.(json|jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
+_LIKE_JSON = ("{", "[")
+_EXAMPLE = 'write one object per line, such as {"prompt": "Once"}'
 
 
-class _Line(msgspec.Struct):
-    """The keys that are read from a line of a .jsonl file; other keys are ignored."""
+@dataclass(frozen=True)
+class PromptFile:
+    """The prompts of a file, and where they were found in it."""
 
-    prompt: str | None = None
-    turns: list[str] | None = None
+    name: str
+    prompts: tuple[AnyPrompt, ...]
+    fields: tuple[str, ...] = ()
+    """Field of each prompt; empty if the file is one prompt."""
+    left_out: int = 0
+    """Number of conversations without a turn of the user."""
+
+    def said(self, chat: bool | None) -> str:  # noqa: FBT001 - a setting of the run, passed on
+        """What was read, in words; empty for plain text that does not look like anything else."""
+        if not self.fields:
+            first = as_prompt(self.prompts[0]).text.lstrip()[:1]
+            return f"{_shown(self.name)}: 1 prompt, the whole text" if first in _LIKE_JSON else ""
+        kinds = Counter(
+            (name, as_prompt(prompt).earlier is not None, templated(prompt, chat))
+            for name, prompt in zip(self.fields, self.prompts, strict=True)
+        )
+        parts = [_part(count, *kind) for kind, count in kinds.items()]
+        if self.left_out:
+            parts.append(f"{self.left_out} without a user's turn left out")
+        return f"{_shown(self.name)}: {'; '.join(parts)}"
 
 
 def embedded() -> tuple[str, ...]:
@@ -42,44 +74,124 @@ def from_text(text: str) -> str:
     return _without_surrogates(text)
 
 
-def from_file(name: str) -> tuple[str, ...]:
-    """The prompts in a text file, a .jsonl file or standard input (`-`); raises a PromptError if there is no prompt."""
-    shown = "standard input" if name == STANDARD_INPUT else shortened(name)
-    text = _read(name, shown)
-    if name.endswith(".jsonl"):
-        lines = enumerate(text.split("\n"), 1)
-        prompts = tuple(_from_line(line, f"{shown}: line {number}") for number, line in lines if line.strip())
-    else:
-        prompts = tuple(prompt for prompt in (_without_newline(text),) if prompt)
-    if not prompts:
-        raise PromptError(f"{shown} is empty; write a prompt into it")
-    return prompts
+def from_file(name: str, prompt_field: str | None = None) -> PromptFile:
+    """The prompts in a file or standard input (`-`), which holds objects with prompts or is itself one prompt.
 
+    Args:
+        name: Path of the file, which may be a gzip file.
+        prompt_field: Field of the objects that holds the prompt; None: the first known field of each object.
 
-def _read(name: str, shown: str) -> str:
+    Raises:
+        PromptError: The file has no prompt, or cannot be read; the message names the line.
+    """
+    shown = _shown(name)
     if name == STANDARD_INPUT and sys.stdin is None:
-        raise PromptError("standard input is closed; give a text or .jsonl file instead of -")
-    too_large = "which is longer than any context; shorten the text"
+        raise PromptError("standard input is closed; give a file with prompts instead of -")
     try:
         with nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else opened(Path(name)) as file:
-            return text_of(file, shown, LARGEST_FILE, too_large=too_large, fault=PromptError)
+            return _read(name, text_chunks(file, shown), prompt_field)
     except OSError as error:
         raise PromptError(
-            f"cannot read {shown}: {error.strerror}; give a text or .jsonl file, or - for standard input"
+            f"cannot read {shown}: {error.strerror}; give a file with prompts, or - for standard input"
         ) from None
 
 
-def _from_line(line: str, where: str) -> str:
+def _read(name: str, chunks: Iterator[str], prompt_field: str | None) -> PromptFile:
+    seen = list[str]()
+    noted = _noted(chunks, seen)
+    of_objects = bool(_NAMED_JSON.search(name)) or prompt_field is not None
+    if of_objects or _begins_with_a_prompt(Window(noted)):
+        return _from_objects(name, Window(chain(seen, chunks)), prompt_field)
+    return _from_text_file(name, chain(seen, chunks))
+
+
+def _noted(chunks: Iterator[str], seen: list[str]) -> Iterator[str]:
+    """Yields the chunks, and adds each to `seen`."""
+    for chunk in chunks:
+        seen.append(chunk)
+        yield chunk
+
+
+def _begins_with_a_prompt(window: Window) -> bool:
+    """Whether the text begins with an object that has a prompt, or such an object follows after a malformed line."""
     try:
-        content = msgspec.convert(json.loads(line), _Line)
-    except (ValueError, RecursionError) as error:
-        raise PromptError(f'{where}: {error}; write one object per line, such as {{"prompt": "Once"}}') from None
-    prompt = content.prompt if content.prompt is not None else next(iter(content.turns or ()), None)
-    if not prompt:
-        raise PromptError(
-            f'{where}: the object holds no prompt; give a text under "prompt", or as the first entry of "turns"'
-        )
-    return _without_surrogates(prompt)
+        if window.next_character() not in _LIKE_JSON:
+            return False
+        if has_prompt(next(objects(window), (0, None))[1]):
+            return True
+    except MalformedError:
+        pass
+    window.skip_line()
+    try:
+        return bool(window.next_character() == "{" and has_prompt(value_at(window)[0]))
+    except MalformedError:
+        return False
+
+
+def _from_objects(name: str, window: Window, prompt_field: str | None) -> PromptFile:
+    shown, prompts, fields, left_out, text = _shown(name), list[AnyPrompt](), list[str](), 0, 0
+    try:
+        for line, record in objects(window):
+            try:
+                found = prompt_in(record, prompt_field)
+            except FieldError as error:
+                raise PromptError(
+                    f"{shown}: line {line}: {error}; {_EXAMPLE}, or name the field with --prompt-field"
+                ) from None
+            if found.prompt is None:
+                left_out += 1
+                continue
+            prompt = as_prompt(found.prompt)
+            text += sum(len(turn.content) for turn in prompt.turns)
+            if len(prompts) == MOST_PROMPTS or text > MOST_TEXT:
+                raise PromptError(
+                    f"{shown} has more than {MOST_PROMPTS} prompts, or more than {MOST_TEXT >> 20} MiB of them; give "
+                    "a part of the file"
+                )
+            prompts.append(_clean(prompt))
+            fields.append(sys.intern(found.field))
+    except MalformedError as error:
+        raise PromptError(f"{shown}: line {error.line}: {error}; {_EXAMPLE}") from None
+    if not prompts:
+        why = f"{left_out} conversations without a user's turn" if left_out else "no prompt"
+        raise PromptError(f"{shown} holds {why}; {_EXAMPLE}" if left_out else f"{shown} is empty; {_EXAMPLE}")
+    return PromptFile(name, tuple(prompts), tuple(fields), left_out)
+
+
+def _from_text_file(name: str, chunks: Iterable[str]) -> PromptFile:
+    shown, parts, length = _shown(name), list[str](), 0
+    for chunk in chunks:
+        parts.append(chunk)
+        length += len(chunk)
+        if length > LONGEST:
+            raise PromptError(
+                f"{shown} is one text of more than {LONGEST >> 20} MiB, which is longer than any context; shorten the "
+                'text, or write one object per line, such as {"prompt": "Once"}'
+            )
+    text = _without_newline("".join(parts))
+    if not text:
+        raise PromptError(f"{shown} is empty; write a prompt into it")
+    return PromptFile(name, (text,))
+
+
+def _part(count: int, name: str, conversation: bool, wrapped: bool) -> str:  # noqa: FBT001 - called with a tuple
+    """How many prompts were found in a field, and how they are decoded."""
+    prompts = f"{count} prompt{'s' * (count != 1)} from `{shortened(name)}`"
+    if wrapped:
+        return f"{prompts}, with the model's chat template"
+    return f"{prompts}, the last user's turn as plain text" if conversation else prompts
+
+
+def _clean(prompt: Prompt) -> AnyPrompt:
+    """The prompt without lone surrogates, which JSON can escape."""
+    earlier = prompt.earlier and tuple(
+        type(turn)(_without_surrogates(turn.role), _without_surrogates(turn.content)) for turn in prompt.earlier
+    )
+    return plainest(Prompt(_without_surrogates(prompt.text), earlier, _without_surrogates(prompt.category)))
+
+
+def _shown(name: str) -> str:
+    return "standard input" if name == STANDARD_INPUT else shortened(name)
 
 
 def _without_newline(text: str) -> str:

@@ -111,6 +111,7 @@ def _fault_of_run(run: Run) -> str:
         or _too_many(run.ranks)
         or _too_long("path_reason", run.path_reason, LONGEST_TEXT)
         or _too_long("prompt", run.prompt, LONGEST_PROMPT)
+        or _too_long("category", run.category or "", LONGEST_NAME)
     )
 
 

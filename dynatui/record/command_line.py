@@ -11,6 +11,7 @@ from dataclasses import asdict
 from decoder.knobs import RulesName
 from decoder.methods import base, defaults, options_of
 from decoder.methods.option import differing, option_words
+from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.prompts import load
@@ -26,7 +27,7 @@ _LOST = "\ufffd"
 
 
 def command_line(
-    session: Session, *, files: Mapping[str, Sequence[str]] | None = None, always: Collection[str] = ()
+    session: Session, *, files: Mapping[str, Sequence[AnyPrompt]] | None = None, always: Collection[str] = ()
 ) -> str:
     """The command line that starts this session; it ends in a comment if a prompt must first be saved to a file.
 
@@ -43,13 +44,16 @@ def command_line(
     words, too_much = ["dynatui", *_models(session.models, always)], list[str]()
     for name in names:
         words += ["--prompt-file", name]
-    for number, text in enumerate(texts, count + 1):
-        obstacle = _obstacle(text)
+    if names and session.prompt_field is not None:
+        words += option_words("prompt_field", session.prompt_field)
+    for number, prompt in enumerate(map(as_prompt, texts), count + 1):
+        obstacle = _obstacle(prompt)
         if obstacle:
-            too_much.append(f"save prompt {number} as PROMPT-{number}.txt first: {obstacle}")
-            words += ["--prompt-file", f"PROMPT-{number}.txt"]
+            name = f"PROMPT-{number}.{'txt' if prompt.earlier is None else 'json'}"
+            too_much.append(f"save prompt {number} as {name} first: {obstacle}")
+            words += ["--prompt-file", name]
         else:
-            words += ["--prompt", text]
+            words += ["--prompt", prompt.text]
     if session.tensor_parallel > 1 or "tensor_parallel" in always:
         words += option_words("tensor_parallel", session.tensor_parallel)
     words += [*_run(session.config, always), *rule_options(session.config, always)]
@@ -85,7 +89,7 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
         yield from option_words(name, value)
 
 
-def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
+def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyPrompt]]) -> tuple[list[str], int]:
     """Names of the files whose prompts are the first prompts of the session, and the number of those prompts."""
     names, count = list[str](), 0
     for name, file_prompts in files.items():
@@ -96,8 +100,11 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
     return names, count
 
 
-def _obstacle(text: str) -> str:
+def _obstacle(prompt: Prompt) -> str:
     """Reason why a prompt cannot be a command-line argument; empty if it can be one."""
+    if prompt.earlier is not None:
+        return "the prompt is a conversation"
+    text = prompt.text
     if "\0" in text:
         return "the prompt contains null characters, which no argument can contain"
     return "the prompt is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
@@ -107,7 +114,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
     usual = RunConfig()
     for name in ("chat", "methods", "max_new_tokens", "seed"):
         value = getattr(config, name)
-        if value != getattr(usual, name) or name in always:
+        if value is not None and (value != getattr(usual, name) or name in always):
             yield from option_words(name, ",".join(value) if name == "methods" else value)
 
 

@@ -20,9 +20,11 @@ from weakref import finalize
 
 from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
+from decoder.prompts.prompt import AnyPrompt
 from dynatui.files import opened
 from dynatui.record.checks import Checker
 from dynatui.record.recording import LONGEST_LINE, event_on
+from dynatui.state.session_log import prompt_of
 
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
@@ -61,14 +63,14 @@ class Runs(Sequence[list[Event]]):
     def __len__(self) -> int:
         return len(self._spans)
 
-    def prompt(self, number: int) -> str:
+    def prompt(self, number: int) -> AnyPrompt:
         """Prompt of a run, decoded from its first line only; empty if that line is invalid."""
         try:
             self._file.seek(self._spans[number].begin)
             first = event_on(self._file.readline(LONGEST_LINE))
         except OSError as error:
             raise _unreadable(self._path, error) from None
-        return first.prompt if isinstance(first, Run) else ""
+        return prompt_of(first) if isinstance(first, Run) else ""
 
     @overload
     def __getitem__(self, number: int) -> list[Event]: ...

@@ -15,6 +15,7 @@ from msgspec import structs
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Expected, Round, Run
 from decoder.knobs import KnobName, RulesName
+from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, Turn
 from dynatui.gpu import memory_bytes_per_s
@@ -34,8 +35,10 @@ logger = logging.getLogger(__name__)
 _FIRST_SPEED = 1 / 4
 _ROUNDS_TO_MEASURE = 12
 _NAP_S = 0.1
+_MOST_UNFIT = 5
+"""Largest number of prompts whose faults are reported before decoding."""
 
-Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
+Decode = Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]
 """Function that decodes one prompt: (prompt, parameters, steering) -> events."""
 Report = Callable[[str], None]
 Load = Callable[[Report, Report], Decode]
@@ -44,8 +47,17 @@ that step."""
 
 
 def load_engine(session: Session) -> Load:
-    """The function that loads a session's models; calling that function imports torch."""
-    return lambda report, progress: _decode_with(_loaded(session, report, progress))
+    """The function that loads a session's models, and then reports which prompts cannot be decoded; calling that
+    function imports torch. It raises the error of the first prompt if no prompt can be decoded.
+    """
+
+    def load(report: Report, progress: Report) -> Decode:
+        ready = _loaded(session, report, progress)
+        if len(session.prompts) > 1:
+            _report_unfit(ready, session, report)
+        return _decode_with(ready)
+
+    return load
 
 
 def load_with_times(session: Session) -> Load:
@@ -83,6 +95,20 @@ def _loaded(session: Session, report: Report, progress: Report) -> "Engine":
     )
 
 
+def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
+    from decoder.run.fitting import unfit  # noqa: PLC0415 - imports torch
+
+    count = len(session.prompts)
+    report(f"checking the lengths of {count} prompts")
+    faults = list(unfit(ready.pair, session.prompts, session.config))
+    if len(faults) == count:
+        raise faults[0][1]
+    for number, error in faults[:_MOST_UNFIT]:
+        report(f"prompt {number} of {count} will be skipped: {error}")
+    if len(faults) > _MOST_UNFIT:
+        report(f"{len(faults) - _MOST_UNFIT} further prompts will be skipped")
+
+
 def _decode_with(ready: "Engine") -> Decode:
     from decoder import decode  # noqa: PLC0415 - imports torch
 
@@ -108,7 +134,9 @@ class EngineSource:
         *,
         rest_s: float = REST_S,
     ) -> None:
-        self.records: list[Record] = [Loading(f"serving metrics at {exporter.url}")] if exporter else []
+        self.records: list[Record] = [Loading(note) for note in session.notes]
+        if exporter:
+            self.records.append(Loading(f"serving metrics at {exporter.url}"))
         self.controls = self
         self.playback = None
         self.conditions = Conditions()
@@ -139,7 +167,11 @@ class EngineSource:
 
     @property
     def prompt(self) -> str:
-        """The prompt in progress."""
+        """The prompt in progress; of a conversation, the last turn."""
+        return as_prompt(self._prompt).text
+
+    @property
+    def _prompt(self) -> AnyPrompt:
         return self.session.prompts[self._place]
 
     @property
@@ -213,10 +245,11 @@ class EngineSource:
             self._state = structs.replace(self._state, chosen=method)
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, and begins the new prompt."""
+        """Replaces the prompt in progress, or the last turn of a conversation, and begins the new prompt."""
         with self._lock:
             before, place = self.session.prompts, self._place
-            self.session = replace(self.session, prompts=(*before[:place], prompt, *before[place + 1 :]))
+            edited = plainest(structs.replace(as_prompt(before[place]), text=prompt))
+            self.session = replace(self.session, prompts=(*before[:place], edited, *before[place + 1 :]))
             self.go(0)
 
     def record(self, path: Path | None) -> None:
@@ -297,7 +330,7 @@ class EngineSource:
 
     def _decode(self, decode: Decode) -> None:
         with self._lock:
-            previous, config, prompt = self._steering, self.config, self.prompt
+            previous, config, prompt = self._steering, self.config, self._prompt
             self._steering = Steering(speed=previous.speed)
             self._steering.watched = previous.watched
             self._steering.pause = previous.pause

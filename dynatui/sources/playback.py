@@ -14,10 +14,11 @@ from itertools import accumulate, pairwise
 
 from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
+from decoder.prompts.prompt import AnyPrompt
 from dynatui.clean import clean, clean_line
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Prompt, Record, RunState
-from dynatui.state.session_log import opening_of
+from dynatui.state.session_log import opening_of, prompt_of
 from dynatui.state.timeline import Timeline
 
 
@@ -54,7 +55,7 @@ class TraceSource:
         self,
         runs: Sequence[Sequence[Event]],
         speed: float | None = None,
-        prompt_of: Callable[[int], str] | None = None,
+        prompt_of: Callable[[int], AnyPrompt] | None = None,
     ) -> None:
         """Plays `runs` at `speed` (None: at a readable speed); `prompt_of` reads only the prompt of a run."""
         self.records: list[Record] = []
@@ -313,9 +314,9 @@ class Lockstep:
         self.seek(0.0)
 
 
-def _prompt(events: Sequence[Event]) -> str:
+def _prompt(events: Sequence[Event]) -> AnyPrompt:
     first = events[0] if events else None
-    return first.prompt if isinstance(first, Run) else ""
+    return prompt_of(first) if isinstance(first, Run) else ""
 
 
 def _shown_rate(events: Sequence[Event]) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
@@ -152,7 +152,8 @@ def _begin(state: RunState, record: Run) -> RunState:
     methods = {clean_line(name): parameters for name, parameters in record.methods.items()}
     lines = {name: clean_line(getattr(record, name)) for name in _LINES}
     ranks = [clean_line(device) for device in record.ranks]
-    run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines)
+    category = clean_line(record.category) if record.category else UNSET
+    run = structs.replace(record, prompt=clean(record.prompt), category=category, methods=methods, ranks=ranks, **lines)
     lanes = {name: begun(name, run) for name in methods}
     return RunState(
         race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading

@@ -11,6 +11,7 @@ from decoder.analysis.metrics import times
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
+from decoder.prompts.prompt import AnyPrompt, as_prompt, with_category
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
 from dynatui.state.run_state import Prompt, Record, RunState
@@ -157,7 +158,9 @@ class SessionLog:
             return None
         figures = state.figures().get(watched) or state.race.figures()[watched]
         number = state.prompt.number if state.prompt else 1
-        return Line(run.started_at, number, opening_of(run.prompt), watched, figures, max(self.counted, tally.rounds))
+        return Line(
+            run.started_at, number, opening_of(prompt_of(run)), watched, figures, max(self.counted, tally.rounds)
+        )
 
     def _advance(self, event: Start | Round | Knob | End | Summary, state: RunState) -> "SessionLog":
         if isinstance(event, Summary):
@@ -193,16 +196,23 @@ class SessionLog:
 def noted(results: Results, state: RunState) -> Results:
     """`results` with the present figures of the run in `state` added, whether or not this run is finished."""
     figures = state.figures().get(state.watched)
-    if state.prompt is None or figures is None or not figures.rounds:
+    if state.prompt is None or state.run is None or figures is None or not figures.rounds:
         return results
     stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
-    result = Result(opening_of(state.prompt_text), state.watched, figures, state.done and not stopped)
+    result = Result(opening_of(prompt_of(state.run)), state.watched, figures, state.done and not stopped)
     return {**results, state.prompt.number: result}
 
 
-def opening_of(prompt: str) -> str:
-    """The beginning of a prompt, on one line and without control characters."""
-    return clean_line(" ".join(prompt[: 4 * OPENING].split()))[:OPENING]
+def prompt_of(run: Run) -> AnyPrompt:
+    """The prompt of a run, as the models read it, with its category."""
+    return with_category(run.prompt, run.category or "")
+
+
+def opening_of(prompt: AnyPrompt) -> str:
+    """The beginning of a prompt, after its category if it has one, on one line and without control characters."""
+    whole = as_prompt(prompt)
+    category = f"[{whole.category}] " if whole.category else ""
+    return clean_line(" ".join(f"{category}{whole.text[: 4 * OPENING]}".split()))[:OPENING]
 
 
 def _rounded(knobs: Mapping[KnobName, float]) -> tuple[tuple[KnobName, float], ...]:

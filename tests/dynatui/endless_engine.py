@@ -12,6 +12,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import fold
 from decoder.events import End, Event, Knob, Start, Summary
+from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, hold, takes_step
 from tests.dynatui.scripted_runs import plain_round, run, tree_round
@@ -51,12 +52,12 @@ class EndlessEngine:
 
     def load(
         self, report: Callable[[str], None], _progress: Callable[[str], None]
-    ) -> Callable[[str, RunConfig, Steering], Iterator[Event]]:
+    ) -> Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]:
         """Loads nothing and returns `decode`."""
         report(self.report)
         return self.decode
 
-    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Events of one run; it reports turned knobs, holds at stages, and ends when stopped."""
         del config
         told: list[Event] = []
@@ -65,8 +66,8 @@ class EndlessEngine:
             yield told[-1]
         yield Summary(methods=fold(told).figures())
 
-    def _run(self, prompt: str, steering: Steering) -> Iterator[Event]:
-        yield run(prompt=prompt)
+    def _run(self, prompt: AnyPrompt, steering: Steering) -> Iterator[Event]:
+        yield run(prompt=as_prompt(prompt).text)
         yield Start(method="dynatree", prefill_s=0.01)
         yield Start(method="ar", prefill_s=0.01)
         turned = 0

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Round, Run, Start, Summary
+from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session
@@ -118,14 +119,15 @@ class FakeEngine:
 
         return load
 
-    def decode(self, pair: str, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def decode(self, pair: str, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Events of the story; when stopped, it ends with a summary of the events so far, as the engine does."""
         assert pair == "a pair"
-        self.prompts.append(prompt)
+        text = as_prompt(prompt).text
+        self.prompts.append(text)
         self.configs.append(config)
         self.speeds.append(steering.speed)
         race = Race()
-        for number, event in enumerate(story(prompt, config.methods, self.words)):
+        for number, event in enumerate(story(text, config.methods, self.words)):
             self.before_event(number, steering)
             if steering.stopped and isinstance(event, Round | End):
                 break

@@ -1,11 +1,14 @@
 """Questions of Spec-Bench (Xia et al. 2024) by task; the first turn of each question is a prompt."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from decoder.errors import PromptError, shortened
+from decoder.prompts.fields import FieldError, prompt_in
+from decoder.prompts.json_objects import MalformedError, Window, objects
+from decoder.prompts.prompt import Prompt
+from decoder.prompts.text_chunks import text_chunks
 
 FILE = Path("spec_bench", "question.jsonl")
 """Path of the questions file within a data folder."""
@@ -27,13 +30,6 @@ TASKS = (
 """Names of the tasks, in the order of the file; in the file, a task is called a category."""
 
 
-class _Question(msgspec.Struct):
-    """Line of the questions file, with only the fields that are used here."""
-
-    category: str
-    turns: list[str]
-
-
 def first_turns(path: Path) -> dict[str, list[str]]:
     """Prompts of all tasks, by task name.
 
@@ -42,7 +38,7 @@ def first_turns(path: Path) -> dict[str, list[str]]:
     """
     prompts: dict[str, list[str]] = {}
     for question in _questions(path):
-        prompts.setdefault(question.category, []).extend(question.turns[:1])
+        prompts.setdefault(question.category, []).append(question.text)
     if not prompts:
         raise PromptError(f"{shortened(path)} is empty; set --data to another folder")
     return prompts
@@ -60,18 +56,27 @@ def of_task(task: str, path: Path) -> Iterator[str]:
     yield from prompts[task]
 
 
-def _questions(path: Path) -> list[_Question]:
+def _questions(path: Path) -> Iterator[Prompt]:
+    shown = shortened(path)
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            for line, record in objects(Window(text_chunks(file, shown))):
+                yield _question(record, f"{shown}, line {line}")
     except OSError as error:
-        raise PromptError(
-            f"cannot read {shortened(path)}: {error.strerror}; set --data to a folder that holds {FILE}"
-        ) from None
-    return [_question(line, f"{shortened(path)}, line {at}") for at, line in enumerate(lines, 1) if line.strip()]
+        raise PromptError(f"cannot read {shown}: {error.strerror}; set --data to a folder that holds {FILE}") from None
+    except MalformedError as error:
+        raise _foreign(f"{shown}, line {error.line}", error) from None
 
 
-def _question(line: bytes, place: str) -> _Question:
+def _question(record: Mapping[str, Any], place: str) -> Prompt:
     try:
-        return msgspec.json.decode(line, type=_Question)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PromptError(f"{place}, is not a question of Spec-Bench: {error}; set --data to another folder") from None
+        found = prompt_in(record, "turns").prompt
+    except FieldError as error:
+        raise _foreign(place, error) from None
+    if not (isinstance(found, Prompt) and found.category):
+        raise _foreign(place, FieldError('the object has no field "category"'))
+    return found
+
+
+def _foreign(place: str, why: ValueError) -> PromptError:
+    return PromptError(f"{place}, is not a question of Spec-Bench: {why}; set --data to another folder")

@@ -27,9 +27,10 @@ from decoder.bench.sampling.tasks import Task
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
+from decoder.models.chat import encode_prompts
 from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompt, without_surrogates
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
@@ -132,7 +133,7 @@ def _begun(engine: Engine, request: SamplingRequest, log: SamplingLog, rows: int
     return log.begin(now, complete=holds_all(log, request))
 
 
-def prompts_of(request: SamplingRequest) -> dict[Place, str]:
+def prompts_of(request: SamplingRequest) -> dict[Place, AnyPrompt]:
     """Prompts of all texts, by place."""
     return {place: request.tasks[place.task][place.prompt] for place in request.places()}
 
@@ -188,10 +189,9 @@ def _encoded(pair: Pair, request: SamplingRequest) -> dict[Place, list[int]]:
     """Token ids of all prompts, by place; the message of an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
     token_ids = {}
-    for place, text in prompts_of(request).items():
+    for place, prompt in prompts_of(request).items():
         try:
-            ids = encode_prompt(pair.tokenizer, without_surrogates(text), more, pair.context, special=True)
+            (token_ids[place],) = encode_prompts(pair.tokenizer, [prompt], more, pair.context)
         except PromptError as error:
             raise PromptError(f"prompt {place.prompt + 1} of {place.task}: {error}") from None
-        token_ids[place] = ids
     return token_ids

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from decoder.bench.on_pair import PairRequest
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.errors import require
+from decoder.prompts.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
 from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
@@ -42,7 +43,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     """Everything that determines the results; a log can only be resumed with an equal request."""
 
     samplings: tuple[Sampling, ...]
-    tasks: dict[str, tuple[str, ...]]
+    tasks: dict[str, tuple[AnyPrompt, ...]]
     """Prompts of each task."""
     verifiers: tuple[str, ...]
     k: int

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from decoder.bench.data_sets.spec_bench import FILE, first_turns
 from decoder.errors import ConfigError, PromptError, quoted, require
+from decoder.prompts.prompt import AnyPrompt
 
 STAND_INS = {
     "writing": "LitBench",
@@ -27,7 +28,7 @@ class Task:
     """Task: its name and its prompts."""
 
     name: str
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
 
 
 def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ...]:
@@ -54,7 +55,7 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
     return tuple(Task(name, tuple(prompts[name][:count])) for name in dict.fromkeys(names))
 
 
-def given(prompts: Sequence[str]) -> tuple[Task, ...]:
+def given(prompts: Sequence[AnyPrompt]) -> tuple[Task, ...]:
     """A single task with the prompts from the command line.
 
     Raises:

@@ -9,6 +9,7 @@ from decoder.bench.on_pair import OnPair, pair_names
 from decoder.bench.sweep.request import SweepRequest
 from decoder.bench.sweep.spaces import Axes, base_named, space_named
 from decoder.knobs import TunableParameters
+from decoder.prompts.prompt import AnyPrompt
 
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
@@ -20,7 +21,7 @@ class OnSettings(OnPair):
 
     space: str
     axes: Axes
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
     preset: str | None = None
     """Name of the preset for parameters that the sweep does not vary; None selects the paper's values."""
     repeats: int = 1

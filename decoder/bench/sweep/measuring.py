@@ -26,8 +26,8 @@ from decoder.bench.sweep.worker import Measure
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.knobs import TunableParameters
+from decoder.models.chat import encode_prompts
 from decoder.models.drafts import require_whole_draft
-from decoder.models.text import encode_prompts
 from decoder.run.loading import load_pair
 
 SETTING, REFERENCE = "setting", "reference"

@@ -10,6 +10,7 @@ import msgspec
 
 from decoder.bench.sweep.spaces import Axes, Setting, space_named
 from decoder.errors import require
+from decoder.prompts.prompt import AnyPrompt
 
 DIGITS = 12
 """Number of hexadecimal digits of the SHA-256 that a study's name contains."""
@@ -31,7 +32,7 @@ class SweepRequest(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     dtype: str
     draft_dtype: str
-    prompts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
     repeats: int
     seed: int
 

@@ -8,6 +8,8 @@ import pytest
 from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError, PromptError
 from decoder.events import Run
+from decoder.prompts.prompt import AnyPrompt, Prompt, Turn
+from decoder.run.fitting import unfit
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels
 
@@ -105,3 +107,41 @@ def test_a_template_that_writes_nothing_leaves_an_empty_prompt(tmp_path: Path) -
     pair = tiny.chat_pair(tmp_path, "{{ '' }}")
     with pytest.raises(PromptError, match="empty"):
         next(decode(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"), PROMPT, CHAT))
+
+
+CONVERSATION = Prompt("And then?", (Turn("system", "Be brief."), Turn("user", "Tell."), Turn("assistant", "Once")), "x")
+WHOLE = "<|begin|>[system] Be brief.\n[user] Tell.\n[assistant] Once\n[user] And then?\n[assistant] "
+BY_FLAG = {None: WHOLE, True: WHOLE, False: "And then?"}
+
+
+@pytest.mark.parametrize(("chat", "fed"), BY_FLAG.items())
+def test_a_conversation_is_fed_whole_in_the_template_unless_it_is_refused(
+    tiny_models: TinyModels, fed: str, *, chat: bool | None
+) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("chat"), "float32")
+    run = next(decode(pair, CONVERSATION, RunConfig(("ar",), 12, chat=chat)))
+    assert isinstance(run, Run)
+    assert (run.prompt, run.category, run.prompt_tokens.count(0)) == (fed, "x", 1)
+
+
+def test_plain_text_beside_conversations_is_fed_as_it_is(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("chat"), "float32")
+    run = next(decode(pair, Prompt(PROMPT, category="x"), RunConfig(("ar",), 12)))
+    assert isinstance(run, Run)
+    assert run.prompt == PROMPT
+
+
+def test_a_conversation_needs_a_template(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    with pytest.raises(ConfigError, match=r"is a conversation, but the tokenizer has no chat template; give --no-chat"):
+        next(decode(pair, CONVERSATION, RunConfig(("ar",), 12)))
+
+
+def test_a_conversation_that_a_template_refuses_costs_no_other_prompt(tmp_path: Path) -> None:
+    refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + tiny.TEMPLATE
+    pair = tiny.chat_pair(tmp_path, refusing)
+    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").pair
+    prompts: list[AnyPrompt] = [Prompt("a", ()), CONVERSATION, "b", "word " * 10_000]
+    faults = dict(unfit(loaded, prompts, RunConfig(("ar",), 12)))
+    assert list(faults) == [2, 4]
+    assert "(no system)" in str(faults[2])

@@ -8,7 +8,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from decoder.errors import PromptError
-from decoder.models.text import Pieces, TextStream, encode_prompt, encode_prompts, without_surrogates
+from decoder.models.chat import encode_prompts
+from decoder.models.text import Pieces, TextStream, encode_prompt, without_surrogates
 
 
 @pytest.fixture(scope="module")

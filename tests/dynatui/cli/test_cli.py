@@ -153,9 +153,9 @@ def test_the_mouse_can_be_left_to_the_terminal_and_the_log_go_elsewhere(screen: 
     assert (view.mouse, view.log) == (False, tmp_path / "log")
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [(["--chat"], True), (["--no-chat"], False), ([], False)])
+@pytest.mark.parametrize(("arguments", "expected"), [(["--chat"], True), (["--no-chat"], False), ([], None)])
 def test_prompts_are_wrapped_in_the_chat_template_when_asked(
-    screen: FakeScreen, arguments: list[str], *, expected: bool
+    screen: FakeScreen, arguments: list[str], *, expected: bool | None
 ) -> None:
     assert asked(screen, *arguments).config.chat is expected
 

@@ -11,18 +11,19 @@ from typing import cast
 
 import msgspec
 import pytest
-from msgspec import structs
+from msgspec import UNSET, structs
 
-from decoder.errors import DeviceError, PairError, RecordingError
+from decoder.errors import DeviceError, PairError, PromptError, RecordingError
 from decoder.events import End, Event, Figures, Run, Summary
 from decoder.methods.dynatree import PRESETS
+from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
-from dynatui.sources.engine import Decode
+from dynatui.sources.engine import Decode, load_engine
 from dynatui.terminal.signals import INTERRUPTING
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
@@ -307,7 +308,7 @@ def test_a_pair_that_cannot_be_loaded_prints_nothing() -> None:
 
 def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
     class Breaking(FakeEngine):
-        def decode(self, pair: str, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        def decode(self, pair: str, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
             *begun, summary = super().decode(pair, prompt, config, steering)
             yield from begun[:5]
             yield End(method="ar", reason="error", error="out of memory")
@@ -403,3 +404,56 @@ def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> N
     begins = structs.replace(cast("Run", events[0]), temperature=0.6)
     assert left_out in replayed(begins, *events[1:]).err.getvalue()
     assert left_out not in replayed(*events).err.getvalue()
+
+
+class Choosy(FakeEngine):
+    """An engine that refuses the prompt "long", as too long."""
+
+    def decode(self, pair: str, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        if prompt == "long":
+            raise PromptError("the prompt has 9 tokens; shorten the prompt")
+        yield from super().decode(pair, prompt, config, steering)
+
+
+def test_a_prompt_that_is_too_long_costs_no_other_and_is_told_by_the_exit_code() -> None:
+    captured, engine = CapturedRun(), Choosy()
+    assert captured.run(engine, Session(("long", "Tell", "long", "More"), config=TWO_METHODS)) == 2
+    assert engine.prompts == ["Tell", "More"]
+    assert captured.out.getvalue() == "Once upon a time\n" * 2
+    said = captured.err.getvalue()
+    assert "prompt 3 of 4 is skipped: the prompt has 9 tokens; shorten the prompt\n" in said
+    assert said.endswith("2 of 4 prompts skipped\n")
+
+
+def test_where_no_prompt_fits_the_run_ends_with_the_reason() -> None:
+    with pytest.raises(PromptError, match="9 tokens"):
+        CapturedRun().run(Choosy(), Session(("long", "long"), config=TWO_METHODS))
+
+
+def test_what_was_read_from_files_is_told_first() -> None:
+    captured = CapturedRun()
+    captured.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS, notes=("p.json: 1 prompt from `text`",)))
+    assert captured.err.getvalue().startswith("p.json: 1 prompt from `text`\n")
+
+
+def test_the_category_of_a_prompt_is_in_its_object() -> None:
+    captured, engine = CapturedRun(as_json=True), FakeEngine()
+    session = Session((Prompt("Tell", category="math"), "More"), config=TWO_METHODS)
+    decode = engine.loader(session)(print, print)
+
+    def with_category(prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        for event in decode(prompt, config, steering):
+            category = as_prompt(prompt).category or UNSET
+            yield structs.replace(event, category=category) if isinstance(event, Run) else event
+
+    headless.run(session, captured.transcript, lambda _report, _progress: with_category)
+    assert [each.get("category") for each in captured.objects()] == ["math", None]
+
+
+def test_prompts_that_do_not_fit_are_told_before_the_first_is_decoded() -> None:
+    captured = CapturedRun()
+    session = Session(("Once", "word " * 9000, "upon"), config=RunConfig(("ar",), 4))
+    assert headless.run(session, captured.transcript, load_engine(session)) == 2
+    said = captured.err.getvalue()
+    assert 0 < said.index("prompt 2 of 3 will be skipped: the prompt has") < said.index("prompt 1 of 3\n")
+    assert captured.out.getvalue().count("\n") >= 2

@@ -63,7 +63,7 @@ def test_defaults_are_those_in_force() -> None:
     assert "--seed S Seed of everything that is random. Default: 0." in text
     assert "Default: dynatree,auto,ar,linear,fixed." in text
     assert re.search(r"--history, --no-history [^.]*\. Default: --no-history\.", text)
-    assert re.search(r"--chat, --no-chat [^.]*\. Default: --no-chat\.", text)
+    assert "Without either option, only conversations are wrapped" in text
 
 
 @needs_groff

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from decoder.events import Event
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
@@ -31,7 +32,7 @@ def test_the_last_page_of_a_run_of_the_embedded_pair_has_its_figures() -> None:
     def load(report: Report, progress: Report) -> Decode:
         decode = load_engine(session)(report, progress)
 
-        def scraped(prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        def scraped(prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
             yield from decode(prompt, config, steering)
             (url,) = re.findall(r"^metrics at (\S+)$", err.getvalue(), re.MULTILINE)
             pages.append(answer(url).page)

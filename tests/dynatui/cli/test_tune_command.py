@@ -76,7 +76,7 @@ def ctrl_c() -> None:
             "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1",
         ),
         (["--prompt", ""], "the prompt is empty; give --prompt at least one character"),
-        (["--prompt-file", "/nonesuch"], "cannot read /nonesuch: No such file or directory; give a text or .jsonl"),
+        (["--prompt-file", "/nonesuch"], "cannot read /nonesuch: No such file or directory; give a file with"),
         (["--temperature", "3"], "temperature is 3; give 0 (greedy) to 2"),
         (
             ["--target", "x"],

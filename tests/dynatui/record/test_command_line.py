@@ -14,6 +14,7 @@ from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
+from decoder.prompts.prompt import Prompt, Turn
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui.clean import clean_line
@@ -66,7 +67,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         methods=tuple(draw(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True))),
         max_new_tokens=draw(st.sampled_from([1, 256, 1000])),
         seed=draw(st.sampled_from([0, 7])),
-        chat=draw(st.booleans()),
+        chat=draw(st.sampled_from([None, False, True])),
     )
     config = config.with_rules("dynatree", draw(st.sampled_from(list(PRESETS.values()))))
     turns: list[tuple[RulesName, KnobName, float]] = draw(
@@ -150,7 +151,7 @@ def test_only_what_differs_is_written() -> None:
 
 def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed", "auto", "k"}
-    line = command_line(Session(OWN), always=always)
+    line = command_line(Session(OWN, config=RunConfig(chat=False)), always=always)
     assert line == (
         "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.9 --no-history "
         "--branching 1,2,3 --k 5 --fixed 5,2,0.05 --auto ''"
@@ -245,3 +246,20 @@ def test_a_session_of_lookups_names_them_instead_of_a_draft(started: list[Sessio
     session = Session(OWN, Models("org/name", "lookup"))
     assert "--target org/name --draft lookup" in command_line(session)
     assert _again(command_line(session), started).models == session.models
+
+
+def test_the_field_of_prompts_is_written_beside_their_file(started: list[Session], tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"query": "a"}\n{"query": "b", "tag": "x"}', encoding="utf-8")
+    assert cli.main(["--prompt-file", str(path), "--prompt-field", "query", "--headless"]) == 0
+    session = started.pop()
+    line = command_line(session, files=dict(session.files))
+    assert f"--prompt-file {path} --prompt-field query" in line
+    assert _again(line, started).prompts == session.prompts == ("a", Prompt("b", category="x"))
+
+
+def test_a_conversation_is_saved_first() -> None:
+    line = command_line(Session((Prompt("a", (Turn("system", "b"),)), "c"), PAIR))
+    assert line.endswith(
+        "--prompt-file PROMPT-1.json --prompt c # save prompt 1 as PROMPT-1.json first: the prompt is a conversation"
+    )

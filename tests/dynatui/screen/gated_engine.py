@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from msgspec import structs
 
 from decoder.events import Event, Round
+from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.sources.engine import Decode
@@ -28,10 +29,10 @@ class Gated:
         del report, progress
         return self.decode
 
-    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """The rounds of one run."""
         del config
-        yield run(prompt=prompt)
+        yield run(prompt=as_prompt(prompt).text)
         for number in range(ROUNDS):
             while not self.gate.acquire(timeout=0.01):
                 if steering.stopped:

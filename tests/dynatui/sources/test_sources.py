@@ -14,6 +14,7 @@ import decoder
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Expected, Round, Run, Summary
 from decoder.methods.dynatree import DynaTree
+from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.record.reader import read
@@ -50,11 +51,12 @@ class Script:
         self._raise()
         return self.decode
 
-    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Events of a run of `rounds` rounds, or of rounds until the run is stopped."""
-        self.calls.append((prompt, config, steering))
+        text = as_prompt(prompt).text
+        self.calls.append((text, config, steering))
         self._raise()
-        yield structs.replace(run(config.methods, prompt), methods=self.methods or run(config.methods).methods)
+        yield structs.replace(run(config.methods, text), methods=self.methods or run(config.methods).methods)
         number = 0
         while not steering.stopped and (self.endless or number < self.rounds):
             yield tree_round(number)

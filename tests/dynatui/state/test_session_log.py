@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from decoder.events import Event, Knob
+from decoder.prompts.prompt import with_category
 from dynatui.state import session_log
 from dynatui.state.run_state import Prompt, Record, RunState, apply
 from dynatui.state.session_log import SessionLog
@@ -63,3 +64,9 @@ def test_a_prompt_that_failed_before_its_run_has_no_result_of_another() -> None:
         log = log.apply(record, state)
     assert list(log.results) == [1]
     assert [line.number for line in log.all_runs()] == [3]
+
+
+def test_a_category_stands_before_the_opening_of_a_prompt() -> None:
+    assert session_log.opening_of(with_category("Once\nupon", "tale")) == "[tale] Once upon"
+    assert session_log.opening_of("Once") == "Once"
+    assert "\x1b" not in session_log.opening_of(with_category("Once", "\x1b[2J"))

@@ -18,10 +18,13 @@ def test_prompts_are_first_turns_by_task_in_the_file_s_order(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (questions("math") + b"no json", "question.jsonl, line 2, is not a question of Spec-Bench: JSON is malformed"),
-        (b'{"question_id": 1}', "line 1, is not a question of Spec-Bench: Object missing required field `category`"),
-        (b'{"category": "math", "turns": "x"}', "line 1, is not a question of Spec-Bench: Expected `array`"),
-        (b'{"category": "\xff", "turns": []}', "line 1, is not a question of Spec-Bench: 'utf-8' codec can't decode"),
+        (questions("math") + b"no json", "question.jsonl, line 2, is not a question of Spec-Bench: Expecting value"),
+        (b'{"question_id": 1}', "line 1, is not a question of Spec-Bench: the object has no field 'turns'"),
+        (
+            b'{"category": "math", "turns": "x"}',
+            "line 1, is not a question of Spec-Bench: \"turns\" is 'x', which is no",
+        ),
+        (b'{"category": "\xff", "turns": []}', r"question.jsonl is not UTF-8 text \(line 1, byte 15\)"),
         (b'{"x": ' + b"[" * 100_000, "line 1, is not a question of Spec-Bench: maximum recursion depth"),
         (b"\n", "question.jsonl is empty; set --data to another folder"),
         (questions("math", "qa"), "question.jsonl has no task coding, only math, qa"),

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from decoder.models.chat import fed_text
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_tokenizer
 from decoder.models.compatibility import SAMPLE, tokenizers_of
 from decoder.models.gguf.tokenizer import GgufTokenizer
-from decoder.models.text import TextStream, as_chat
+from decoder.models.text import TextStream
 from decoder.models.tokenizer import TextTokenizer
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 from tests.tiny import train_tokenizer
@@ -54,7 +55,7 @@ def test_a_file_without_a_chat_template_says_so_and_one_with_it_is_rendered(toke
     assert tokenizer.chat_template is None
     tokenizer.chat_template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
     try:
-        assert as_chat(tokenizer, "Hello") == "<|endoftext|>[user] Hello"
+        assert fed_text(tokenizer, "Hello", chat=True) == ("<|endoftext|>[user] Hello", True)
     finally:
         tokenizer.chat_template = None
 

@@ -1,0 +1,1 @@
+"""Prompts: texts and conversations, and how they are read from files."""

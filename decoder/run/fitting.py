@@ -1,0 +1,37 @@
+"""Which prompts a pair can decode: a prompt must fit into the context, with tokens that both models know."""
+
+from collections.abc import Iterator, Sequence
+
+from decoder.errors import PromptError
+from decoder.models.chat import fed_text
+from decoder.models.pair import Pair
+from decoder.models.text import encode_prompt, require_known
+from decoder.prompts.prompt import AnyPrompt
+from decoder.run.config import RunConfig
+
+
+def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> tuple[str, list[int]]:
+    """The text that the models read for a prompt, and its token ids.
+
+    Raises:
+        PromptError: The prompt is empty, does not fit into the context, has a token outside the common vocabulary, or
+            the chat template fails on it.
+        ConfigError: The prompt needs a chat template, and the tokenizer has none.
+    """
+    text, by_template = fed_text(pair.tokenizer, prompt, config.chat)
+    ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not by_template)
+    require_known(pair.tokenizer, ids, pair.vocabulary)
+    return text, ids
+
+
+def unfit(pair: Pair, prompts: Sequence[AnyPrompt], config: RunConfig) -> Iterator[tuple[int, PromptError]]:
+    """Yields the number, from 1, of each prompt that cannot be decoded, and the reason.
+
+    Raises:
+        ConfigError: A prompt needs a chat template, and the tokenizer has none.
+    """
+    for number, prompt in enumerate(prompts, 1):
+        try:
+            encoded(pair, prompt, config)
+        except PromptError as error:
+            yield number, error
