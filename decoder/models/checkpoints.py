@@ -14,6 +14,7 @@ from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.text_length import longest_text
+from decoder.models.adapters import adapter_of, base_of
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
@@ -43,7 +44,7 @@ def load_config(name: str) -> Any:
 
     Raises:
         ConfigError: The GGUF file is missing or broken.
-        ModelError: There is no configuration, or it cannot be read.
+        ModelError: There is no configuration, it cannot be read, or it is an adapter's without a base model or peft.
     """
     if is_gguf(name):
         return gguf_file(name)
@@ -51,7 +52,8 @@ def load_config(name: str) -> Any:
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
         )
-    return known_architecture(name) or _hf().load_config(name)
+    base = base_of(name)
+    return known_architecture(base) or _hf().load_config(base)
 
 
 def load_model(
@@ -83,7 +85,7 @@ def load_model(
     def load(place: torch.device) -> Any:
         return _hf().load_module(name, dtype, place)
 
-    with downloading(name, tell):
+    with downloading(base_of(name), tell):
         traits = known_traits(name, device, dtype, tell)
         if traits is None:
             return LanguageModel.of_module(_hf().load_module(name, dtype, device, tell), display_name(name), load)
@@ -126,8 +128,10 @@ def load_tokenizer(name: str) -> TextTokenizer:
 
         check_gguf(display_name(name), file := gguf_file(name))
         return GgufTokenizer(file)
-    arch = known_architecture(name) if Path(name).is_dir() else None
-    tokenizer: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
+    adapter = adapter_of(name)
+    place = adapter.base if adapter and not adapter.has_tokenizer else name
+    arch = known_architecture(place) if Path(place).is_dir() else None
+    tokenizer: TextTokenizer = (arch and known_tokenizer(Path(place), arch.model_type)) or _hf().load_tokenizer(place)
     return tokenizer
 
 

@@ -22,11 +22,15 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
+from decoder.models.adapters import adapter_of
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
+from decoder.system.deferred import imported
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")
+_WITHOUT_ADAPTER = {"subfolder": "no adapter"}
+"""Makes transformers look for an adapter where there is none, since it would put one beside the weights."""
 _MTP = "eh_proj.weight"
 """Last part of the name of a weight that only MTP layers have."""
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
@@ -48,6 +52,8 @@ def load_module(
 ) -> Any:
     """Loads the module of a hub id or folder for evaluation; `tell` is called with the share of weights read so far.
 
+    An adapter is merged into the weights of its base model.
+
     With several ranks, this rank's shard is loaded; all ranks load at the same time.
 
     Raises:
@@ -55,9 +61,13 @@ def load_module(
         ModelError: The model has no weights in safetensors, or weights that do not fit its configuration.
         DeviceError: The module does not fit in the device's memory.
     """
-    config = load_config(name)
+    adapter = adapter_of(name)
+    base = adapter.base if adapter else name
+    config = load_config(base)
     quantised = quantisation_of(shortened(name), config, device)
     options: dict[str, Any] = _spread(ranks) if ranks > 1 else {}
+    if adapter:
+        options["adapter_kwargs"] = _WITHOUT_ADAPTER
     if quantised:
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # else it logs a line for each matrix of each pass
         config.quantization_config = settings_on(config, device)
@@ -65,13 +75,15 @@ def load_module(
             options["device_map"] = device_map(device)
     try:
         with _counting(tell):
-            module = _complete_module(name, dtype, config=config, **options).eval()
+            module = _complete_module(base, dtype, config=config, **options).eval()
         if module.device.type != device.type or not hf.is_quantised(module):
             module = module.to(device)
     except torch.OutOfMemoryError as error:
         raise DeviceError(
             f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
         ) from error
+    if adapter:
+        module = imported("decoder.models.merged_adapter").merged(module, adapter)
     if quantised:
         setattr(module, hf.PRECISION, quantised.precision(hf.dtype_of(module)))
     return module

@@ -25,6 +25,7 @@ from decoder.models.load_progress import Share, Tell
 UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
 """Pattern of the names of buffers that older checkpoints contain in addition to the weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
+ADAPTER = "adapter_config.json"
 FILES = {"F64", "F32", "F16", "BF16"}
 """Supported dtypes of weights, by their names in safetensors files."""
 
@@ -65,7 +66,7 @@ class Index(msgspec.Struct, frozen=True):
 def known_architecture(name: str) -> Architecture | None:
     """The architecture of a hub id or folder; None if any part of its configuration is unknown."""
     # A checkpoint with an adapter (LoRA, for example) has weights that the architecture does not describe.
-    return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
+    return None if file_of(name, ADAPTER) else architecture(content_of(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
@@ -163,22 +164,22 @@ def _keys(path: Path) -> list[str]:
 
 def weight_files(name: str) -> list[Path]:
     """The safetensors files of a checkpoint, one or several; an empty list if any file is missing."""
-    if single := _file(name, "model.safetensors"):
+    if single := file_of(name, "model.safetensors"):
         return [single]
     index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
     if index is None or any("/" in part for part in index.weight_map.values()):
         return []
-    files = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
+    files = [file_of(name, part) for part in sorted(set(index.weight_map.values()))]
     return [path for path in files if path] if all(files) else []
 
 
 def content_of(name: str, part: str) -> bytes | None:
     """Contents of the file `part` of a hub id or folder; None if there is no such file."""
-    path = _file(name, part)
+    path = file_of(name, part)
     return path.read_bytes() if path else None
 
 
-def _file(name: str, part: str) -> Path | None:
+def file_of(name: str, part: str) -> Path | None:
     """Path of the file `part` of a hub id or folder; None if there is no such file. Downloads the file if necessary."""
     if is_gguf(name):
         return None

@@ -11,6 +11,8 @@ from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.forward.whole_paths.families import takes_paths
 from decoder.forward.windows import by_layers
 from decoder.methods.method import Method
+from decoder.models.adapters import adapter_of
+from decoder.models.checkpoints import display_name
 from decoder.models.quantisation import quantisation_of
 from decoder.system.device import device_count
 from decoder.tensor_parallel.ranks import Ranks
@@ -45,6 +47,16 @@ def require_partial_target(methods: Sequence[Method]) -> None:
             f"spreads it over several processes; leave {names} out of --methods",
             "methods",
         )
+
+
+def require_no_adapter(name: str) -> None:
+    """Refuses a target with an adapter, since each process would merge the adapter into weights that it has in part."""
+    require(
+        adapter_of(name) is None,
+        f"{display_name(name)} has an adapter, which --tensor-parallel does not support; merge it into the weights "
+        "with peft, or leave out --tensor-parallel",
+        "target",
+    )
 
 
 def require_plan(name: str, config: Any, count: int) -> None:

@@ -14,7 +14,7 @@ from decoder.models.load_progress import Tell, downloading
 from decoder.system.deferred import imported
 from decoder.system.device import DTYPES, choose_device, set_up
 from decoder.tensor_parallel.channel import Channel
-from decoder.tensor_parallel.check import require_devices, require_plain_weights, require_plan
+from decoder.tensor_parallel.check import require_devices, require_no_adapter, require_plain_weights, require_plan
 from decoder.tensor_parallel.leader import Leader
 from decoder.tensor_parallel.messages import Begin, encode
 from decoder.tensor_parallel.ranks import Ranks
@@ -63,10 +63,12 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
     end too.
 
     Raises:
-        ConfigError: transformers cannot divide the target among this number of ranks, or the weights are quantised.
+        ConfigError: transformers cannot divide the target among this number of ranks, the weights are quantised, or the
+            target has an adapter.
         ModelError: The target cannot be loaded.
         DeviceError: A part does not fit in its device's memory, or the ranks cannot connect.
     """
+    require_no_adapter(name)
     config = imported("decoder.models.hf_checkpoints").load_config(name)
     require_plan(display_name(name), config, ranks.count)
     require_plain_weights(display_name(name), config, device)

@@ -56,12 +56,14 @@ def models(case: Case) -> Iterator[Finding]:
             broken = broken or any(finding.verdict == "problem" for finding in found)
             yield from found
         elif forbidden:
-            yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
+            yield Finding(
+                "problem", f"{role} {base_of(name)} is not on this machine", "unset HF_HUB_OFFLINE to download it"
+            )
         else:
             yield Finding(
                 "note",
-                f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts",
-                f"hf download {name} --include '*.json' gets the files that doctor examines, without weights",
+                f"{role} {base_of(name)} is not on this machine yet; it is downloaded when dynatui starts",
+                f"hf download {base_of(name)} --include '*.json' gets the files that doctor examines, without weights",
             )
     if pair.draft == LOOKUP:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
@@ -109,17 +111,30 @@ def names_of(pair: Models) -> dict[str, str]:
 
 
 def place_of(name: str) -> Path | None:
-    """Folder or GGUF file of a model on this machine; None if its configuration must be downloaded first."""
+    """Folder or GGUF file of a model on this machine; None if its configuration, or that of an adapter's base model,
+    must be downloaded first.
+    """
     if is_gguf(name):
         return Path(name) if Path(name).is_file() else None
     if Path(name).is_dir():
-        return Path(name)
+        base = base_of(name)
+        return Path(name) if base == name or place_of(base) else None
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
     with suppress(ValueError):
         config_path = try_to_load_from_cache(name, "config.json")
         return Path(config_path).parent if isinstance(config_path, str) else None
     return None
+
+
+def base_of(name: str) -> str:
+    """Folder or hub id of the base model of an adapter in a folder; `name` itself if there is no readable adapter."""
+    from decoder.models.adapters import base_of as base_of_adapter  # noqa: PLC0415 - imports torch
+
+    try:
+        return base_of_adapter(name)
+    except DecoderError:
+        return name  # reported where the configuration is read
 
 
 def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:
@@ -139,7 +154,12 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
         yield Finding("problem", f"{role}: {error}")
         return
     kind = head.kind if head else str(config.model_type)
-    if weights := _weights_bytes(place):
+    base = base_of(place)
+    if _has_adapter(place):
+        yield Finding(
+            "ok", f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}"
+        )
+    if weights := _weights_bytes(str(place_of(base) or base)):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
         yield Finding(
@@ -173,6 +193,13 @@ def _decodable(case: Case, shown: str, folder: str) -> Any:
     checks.check_config(shown, config)
     quantisation_of(shown, config, choose_device(case.models.device))
     return config
+
+
+def _has_adapter(folder: str) -> bool:
+    """Whether a folder has an adapter."""
+    from decoder.models.adapters import adapter_of  # noqa: PLC0415 - imports torch
+
+    return adapter_of(folder) is not None
 
 
 def _weights_bytes(folder: str) -> int:

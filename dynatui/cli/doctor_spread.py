@@ -32,6 +32,7 @@ def spreading(models: Models, count: int, *, target_is_here: bool) -> Iterator[s
     yield f"{count} processes {'would share this CPU' if device.type == 'cpu' else 'would have a GPU each'}"
     if target_is_here:
         target = models.target or str(EMBEDDED_TARGET)
+        check.require_no_adapter(target)
         config = load_config(target)
         check.require_plan(display_name(target), config, count)
         check.require_plain_weights(display_name(target), config, device)

@@ -1,0 +1,129 @@
+"""Adapters, such as LoRA: what an adapter_config.json says, and which model it changes; reads no weights.
+
+peft defines the format. An adapter is merged into the weights of its base model while these are loaded
+(`decoder.models.merged_adapter`), so everything after loading sees one model. A checkpoint with an adapter is never
+decoded without it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from decoder.errors import ModelError, first_line, quoted, shortened
+from decoder.models.known_checkpoint import ADAPTER as CONFIG
+from decoder.models.known_checkpoint import content_of, file_of, weight_files
+
+INSTALL = "pip install 'dynatui[adapters]'"
+LARGEST = 2**31
+"""Upper bound of each number in an adapter_config.json, and of its absolute value."""
+_FOREIGN = ("megatron_config", "auto_mapping_module")
+"""Fields that make peft import a module that the file names."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter and its base model."""
+
+    name: str
+    """Hub id or folder of the adapter."""
+    base: str
+    """Hub id or folder of the base model; equal to `name` if the adapter is beside the model's own files."""
+    kind: str
+    """Kind of the adapter, by peft's name, for example LORA."""
+
+    @cached_property
+    def has_tokenizer(self) -> bool:
+        """Whether the adapter has a tokenizer of its own, which then replaces the base model's."""
+        return any(file_of(self.name, part) for part in ("tokenizer.json", "tokenizer_config.json"))
+
+
+def adapter_of(name: str) -> Adapter | None:
+    """The adapter in a hub id or folder; None if there is none.
+
+    Raises:
+        ModelError: peft is not installed, the file cannot be read, or it names no base model that could be read.
+    """
+    content = content_of(name, CONFIG)
+    if content is None:
+        return None
+    fields = _fields(name, content)
+    kind, given = fields.get("peft_type"), fields.get("base_model_name_or_path")
+    if not isinstance(kind, str):
+        raise ModelError(
+            f"{CONFIG} of {shortened(name)} says that peft_type is {quoted(kind)}, which names no kind of adapter; "
+            "download the adapter again"
+        )
+    shown = f"{shortened(name)} has an adapter ({shortened(kind)})"
+    if find_spec("peft") is None:
+        beside = f", or remove {CONFIG} to decode the model without it" if _is_complete(name) else ""
+        raise ModelError(f"{shown}, which needs the package peft; {INSTALL}{beside}")
+    if any(fields.get(field) for field in _FOREIGN):
+        raise ModelError(f"{shown} whose {CONFIG} names a module to import, which is not done; merge it with peft")
+    return Adapter(name, _base(name, shown, given), kind)
+
+
+def base_of(name: str) -> str:
+    """Hub id or folder whose config.json and weights belong to a model: the base model of an adapter, else `name`."""
+    adapter = adapter_of(name)
+    return adapter.base if adapter else name
+
+
+def _base(name: str, shown: str, given: object) -> str:
+    """Hub id or folder of the base model of the adapter in `name`."""
+    if _is_complete(name):
+        return name
+    if not (isinstance(given, str) and given):
+        raise ModelError(
+            f"{shown}, but {CONFIG} says that base_model_name_or_path is {quoted(given)}, and there is no model beside "
+            "it; write a hub id or a folder there"
+        )
+    local = Path(given).expanduser()
+    if not local.is_dir() and (local.is_absolute() or given.startswith((".", "~")) or given.count("/") > 1):
+        raise ModelError(
+            f"{shown} for the model in {shortened(given)}, but there is no such folder; write the folder or hub id of "
+            f"the model into base_model_name_or_path of {CONFIG}"
+        )
+    base = str(local) if local.is_dir() else given
+    if file_of(base, CONFIG) and not _is_complete(base):
+        raise ModelError(f"{shown} for {shortened(given)}, which is an adapter too; merge that one with peft first")
+    return base
+
+
+def _is_complete(name: str) -> bool:
+    """Whether a local folder has a configuration and weights of a model."""
+    return Path(name).is_dir() and Path(name, "config.json").is_file() and bool(weight_files(name))
+
+
+def _fields(name: str, content: bytes) -> Mapping[str, Any]:
+    """Fields of an adapter_config.json; raises ModelError for a file that is not JSON, or a number beyond its range."""
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
+        large = next((number for number in _numbers(fields) if not abs(number) <= LARGEST), None)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(
+            f"cannot read {CONFIG} of {shortened(name)}: {first_line(error)}; download the adapter again"
+        ) from error
+    if large is not None:
+        raise ModelError(
+            f"{CONFIG} of {shortened(name)} has the number {quoted(large)}, but none may exceed {LARGEST}; "
+            "download the adapter again"
+        )
+    return fields
+
+
+def _numbers(value: object) -> Iterator[float]:
+    """All numbers in a decoded JSON value."""
+    match value:
+        case int() | float():
+            yield value
+        case dict():
+            for each in value.values():
+                yield from _numbers(each)
+        case list():
+            for each in value:
+                yield from _numbers(each)
