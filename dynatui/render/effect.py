@@ -92,12 +92,13 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
 
 
 def _counted(effect: Consequence) -> Row:
-    counts = (
-        f"{ROUNDS} rounds each"
-        if len(effect.before) == ROUNDS
-        else f"{len(effect.before)} rounds before, {ROUNDS} after"
-    )
-    return ((f" ({counts if effect.complete else f'{len(effect.after)} of {ROUNDS} rounds'})", "dim"),)
+    if not effect.complete:
+        counts = f"{len(effect.after)} of {ROUNDS} rounds"
+    elif len(effect.before) < ROUNDS:
+        counts = f"only {len(effect.before)} rounds before the turn: no comparison"
+    else:
+        counts = f"{ROUNDS} rounds each"
+    return ((f" ({counts})", "dim"),)
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:

@@ -37,6 +37,9 @@ LABELS: dict[Compared, str] = {
     "tokens_per_second": "tokens/s",
     "depth_acceptance": "depth acceptance",
 }
+_PROPORTIONAL: frozenset[Compared] = frozenset({"tokens_per_round", "tokens_per_second"})
+"""Figures whose intervals are computed from logarithms, so that neither end is below -100 %."""
+_LARGEST_LOGARITHM = 300.0
 _MOST = 500
 """Largest number of rounds of each side that are compared, the newest ones; it bounds the cost of a comparison."""
 
@@ -188,14 +191,26 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
     if any(side is None for side in sides):
         return None
     (mean_a, variance_a, freedom_a), (mean_b, variance_b, freedom_b) = (side for side in sides if side)
-    variance = variance_a + variance_b
-    reach = 0.0
-    if variance > 0:
-        # Welch-Satterthwaite equation: degrees of freedom of a sum of two variances.
-        freedom = variance**2 / (variance_a**2 / freedom_a + variance_b**2 / freedom_b)
-        reach = students_t(freedom) * math.sqrt(variance)
-    middle = mean_b - mean_a
-    return Difference(figure, mean_a, mean_b, middle - reach, middle + reach)
+    if figure in _PROPORTIONAL:
+        if min(mean_a, mean_b) <= 0:
+            return None
+        reach = _reach((variance_a / mean_a**2, freedom_a), (variance_b / mean_b**2, freedom_b))
+        middle = math.log(mean_b / mean_a)
+        low, high = (mean_a * math.expm1(min(end, _LARGEST_LOGARITHM)) for end in (middle - reach, middle + reach))
+    else:
+        reach = _reach((variance_a, freedom_a), (variance_b, freedom_b))
+        low, high = mean_b - mean_a - reach, mean_b - mean_a + reach
+    return Difference(figure, mean_a, mean_b, low, high)
+
+
+def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """Half the width of the interval of a difference, from the variances of both sides and their degrees of freedom."""
+    variance = a[0] + b[0]
+    if not variance > 0:
+        return 0.0
+    # Welch-Satterthwaite equation: degrees of freedom of a sum of two variances.
+    freedom = variance**2 / (a[0] ** 2 / a[1] + b[0] ** 2 / b[1])
+    return students_t(freedom) * math.sqrt(variance)
 
 
 def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | None:

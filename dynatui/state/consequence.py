@@ -16,10 +16,6 @@ from dynatui.state.lane import IN_A_ROW, Change, LaneState
 
 ROUNDS = IN_A_ROW
 """Number of rounds that are compared before and after a turn; turns that are fewer rounds apart are joined."""
-_FEWEST_BEFORE = 3
-"""Least number of rounds before the turn for a confidence interval."""
-_FEWEST_AFTER = 5
-"""Least number of rounds after the turn for an interval, which narrows until all `ROUNDS` rounds are decoded."""
 _compared = lru_cache(maxsize=8)(compared)
 
 
@@ -49,9 +45,10 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Each figure's value after the turn minus its value before the turn; empty while there are too few rounds."""
-        enough = len(self.after) >= _FEWEST_AFTER
-        return (_compared(self.before, self.after, _FEWEST_BEFORE) if enough else None) or ()
+        """Each figure's value after the turn minus its value before the turn; empty while a side has fewer rounds than
+        `ROUNDS`.
+        """
+        return _compared(self.before, self.after, ROUNDS) or ()
 
 
 def consequence(lane: LaneState) -> Consequence | None:

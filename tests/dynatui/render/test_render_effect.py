@@ -53,13 +53,18 @@ def line(told: RunState, width: int = 116, **seen: Any) -> str:
 
 def test_a_turn_is_told_with_nodes_tokens_a_round_and_speed_each_with_its_interval() -> None:
     assert line(state(nodes=(7, 10), by="d0")) == (
-        "D0 2 → 5: nodes 7 → 10, L-bar +1.00 (+.13 to +1.87), tokens/s +36 % (+4 to +67 %) (10 rounds each)"
+        "D0 2 → 5: nodes 7 → 10, L-bar +1.00 (+.07 to +2.22), tokens/s +36 % (+3 to +79 %) (10 rounds each)"
     )
 
 
 def test_rounds_are_counted_up_until_there_are_enough() -> None:
     assert line(state(count=0)) == "D0 2 → 5 (0 of 10 rounds)"
     assert line(state(nodes=(7, 10), count=3)) == "D0 2 → 5: nodes 7 → 10 (3 of 10 rounds)"
+
+
+def test_a_turn_after_few_rounds_is_not_compared() -> None:
+    told = state_of([run(), *rounds(range(6)), turned("d0", 6, 2, 5), *rounds(range(6, 20), 10, more=1)])
+    assert line(told) == "D0 2 → 5: nodes 7 → 10 (only 6 rounds before the turn: no comparison)"
 
 
 @pytest.mark.parametrize(("name", "old", "new"), [("d0", 1, 7), ("tau_h", 0.41, 1), ("tau_l", 0.01, 0.89)])
@@ -72,7 +77,7 @@ def test_from_one_end_to_the_other_the_line_is_there_within_twelve_rounds(
 
 def test_what_has_no_room_gives_way_from_the_end() -> None:
     told = state(nodes=(7, 10), by="d0")
-    assert line(told, 76) == "D0 2 → 5: nodes 7 → 10, L-bar +1.00 (+.13 to +1.87), tokens/s +36 %"
+    assert line(told, 76) == "D0 2 → 5: nodes 7 → 10, L-bar +1.00 (+.07 to +2.22), tokens/s +36 %"
     assert line(told, 40) == "D0 2 → 5: nodes 7 → 10, L-bar +1.00"
     assert line(told, 30) == "D0 2 → 5: nodes 7 → 10"
     for width in range(1, 130):

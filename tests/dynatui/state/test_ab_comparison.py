@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 from numpy.typing import NDArray
 
@@ -73,6 +75,29 @@ def test_95_percent_intervals_hold_the_true_difference_about_as_often(
     assert least <= held / 400 <= 0.99
 
 
+@settings(deadline=None)
+@given(*[st.lists(st.tuples(st.integers(1, 60), st.floats(1e-4, 10.0)), min_size=LEAST, max_size=20) for _ in range(2)])
+def test_no_interval_of_a_rate_or_of_tokens_a_round_is_below_minus_100_percent(
+    a: list[tuple[int, float]], b: list[tuple[int, float]]
+) -> None:
+    found = _by_figure(*(tuple(Sample(count, 9, 3, 0.5, time) for count, time in side) for side in (a, b)))
+    for figure in ("tokens_per_second", "tokens_per_round"):
+        assert -found[figure].a <= found[figure].low <= found[figure].high < math.inf
+        assert found[figure].low <= found[figure].difference * (1 + 1e-9) + 1e-9
+        assert found[figure].difference <= found[figure].high * (1 + 1e-9) + 1e-9
+
+
+def test_95_percent_intervals_of_rates_hold_the_true_ratio_about_as_often() -> None:
+    generator, held = np.random.default_rng(5), 0
+    for _ in range(400):
+        sides = [
+            tuple(Sample(3, 9, 3, 0.5, time) for time in generator.gamma(4.0, scale / 4, 30)) for scale in (0.02, 0.03)
+        ]
+        found = _by_figure(*sides)["tokens_per_second"]
+        held += found.low <= (2 / 3 - 1) * found.a <= found.high
+    assert 0.91 <= held / 400 <= 0.99
+
+
 def test_neighbours_that_resemble_each_other_widen_the_interval() -> None:
     generator = np.random.default_rng(2)
     widths = []
@@ -89,7 +114,8 @@ def test_a_side_compared_with_itself_differs_by_nothing() -> None:
     for found in _by_figure(same, same).values():
         assert found.difference == 0
         assert found.low < 0 < found.high
-        assert found.low == pytest.approx(-found.high)
+        proportional = (1 + found.low / found.a) * (1 + found.high / found.a) == pytest.approx(1)
+        assert proportional or found.low == pytest.approx(-found.high)
         assert verdict(found) == "no clear difference"
 
 
