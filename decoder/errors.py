@@ -8,6 +8,10 @@ from typing import ClassVar
 
 LONGEST_QUOTE = 160
 """Number of characters above which a value in an error line is shortened."""
+LONGEST_REASON = 400
+"""Number of characters above which the reason that another library gives is shortened."""
+LONGEST_MESSAGE = 2000
+"""Number of characters above which a whole message is shortened, whatever it quotes."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
@@ -18,7 +22,7 @@ class DecoderError(Exception):
 
     def __init__(self, message: str, *about: str) -> None:
         """Stores the message, and the names of the options that the message concerns, such as draft_dtype."""
-        super().__init__(message)
+        super().__init__(_cut(message, LONGEST_MESSAGE))
         self.about = about
 
 
@@ -75,8 +79,7 @@ def shortened(value: object) -> str:
     """Text of a user's value for an error line. A long text is cut in the middle, so that the remedy stays visible."""
     if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # Python refuses to format very large numbers
         return f"a number of {math.ceil(value.bit_length() * math.log10(2))} digits"
-    text, half = str(value), LONGEST_QUOTE // 2
-    return text if len(text) <= LONGEST_QUOTE else f"{text[:half]}…{text[-half:]}"
+    return _cut(str(value), LONGEST_QUOTE)
 
 
 def quoted(value: object) -> str:
@@ -99,14 +102,21 @@ def first_line(error: BaseException) -> str:
     or colon is removed.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
+    reason = with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
+    return _cut(reason, LONGEST_REASON)
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error's whole message in one line. Each run of spaces and line ends becomes one space, since the message may
-    quote names from a file, and these may contain line ends.
+    """An error's message in one line. Each run of spaces and line ends becomes one space, since the message may quote
+    names from a file, and these may contain line ends; for the same reason, a long message is shortened.
     """
-    return " ".join(str(error).split())
+    return _cut(with_short_quotes(" ".join(str(error).split())), LONGEST_REASON)
+
+
+def _cut(text: str, most: int) -> str:
+    """A text; if it has more than `most` characters, its middle is left out."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
 def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument

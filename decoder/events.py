@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from decoder.errors import RecordingError, in_one_line
+from decoder.errors import RecordingError, in_one_line, shortened
 from decoder.knobs import KnobName
 
 SCHEMA = 3
@@ -376,8 +376,8 @@ def decode_line(line: bytes, number: int) -> Event:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
             raise RecordingError(
-                f"line {number}: a newer dynatui wrote this line (schema {head.schema}, this version reads {SCHEMA}); "
-                "update dynatui"
+                f"line {number}: a newer dynatui wrote this line (schema {shortened(head.schema)}, this version reads "
+                f"{SCHEMA}); update dynatui"
             )
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

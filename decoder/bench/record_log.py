@@ -21,6 +21,10 @@ from msgspec import UNSET, UnsetType
 from decoder.bench.machine import Machine, examined, unlike, utc_now
 from decoder.bench.on_pair import Note, differing
 from decoder.errors import ConfigError, shortened
+from decoder.json_values import too_large
+
+_MOST_BYTES = 2**28
+"""Maximum size of a log, so that an endless device cannot fill the memory."""
 
 Q = TypeVar("Q")
 C = TypeVar("C")
@@ -163,11 +167,15 @@ class RecordLog(Generic[H, R]):
 
     def _content(self, path: Path) -> bytes:
         try:
-            return path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
         except FileNotFoundError:
             return b""
         except OSError as error:
             raise self._unusable("read", error) from None
+        if len(content) > _MOST_BYTES:
+            raise self.refused(f"has more than {_MOST_BYTES >> 20} MiB, more than any measurement")
+        return content
 
     def _truncate(self, path: Path, size: int) -> None:
         try:
@@ -178,11 +186,14 @@ class RecordLog(Generic[H, R]):
     def _decoded(self, line: bytes) -> H | R | None:
         """Header or record; None if the line is damaged."""
         try:
-            return self._decoder.decode(line)
+            decoded = self._decoder.decode(line)
         except msgspec.ValidationError:
             raise self._foreign() from None
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+        if too_large(msgspec.json.decode(line)) is not None:
+            raise self._foreign()
+        return decoded
 
     def _foreign(self) -> ConfigError:
         return ConfigError(f"{self._shown} holds no measurement that this version can read; {self._remedy}")

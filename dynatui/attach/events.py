@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from decoder.errors import RecordingError, in_one_line
-from decoder.events import Base, Count, Seconds
+from decoder.errors import RecordingError, in_one_line, shortened
+from decoder.events import Base, Count
 
 SCHEMA = 4
 """Version of this schema, in the first line of a session. Schema 3 has neither `drafting` nor `wasted`. Versions of
@@ -24,6 +24,7 @@ LONGEST_NAME = 2**10
 LONGEST_TEXT = 2**20
 
 Figure: TypeAlias = Annotated[float, Meta(ge=0, le=LARGEST)]
+Seconds: TypeAlias = Figure
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Name: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_TEXT)]
@@ -190,8 +191,8 @@ def decode_line(line: bytes, number: int) -> Event:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
             raise RecordingError(
-                f"line {number}: a newer dynatui wrote this line (schema {head.schema}, this version reads {SCHEMA}); "
-                "update dynatui"
+                f"line {number}: a newer dynatui wrote this line (schema {shortened(head.schema)}, this version reads "
+                f"{SCHEMA}); update dynatui"
             )
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

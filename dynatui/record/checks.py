@@ -4,15 +4,16 @@
 hostile files that would overflow a sum, fill the memory or take minutes to draw. Knows neither files nor the screen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import assert_never
 
 from msgspec import structs
 
-from decoder.errors import RecordingError
+from decoder.errors import RecordingError, shortened
 from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
+from decoder.json_values import LARGEST, leaves
 from decoder.methods import METHODS, all_knobs, root_is_drafted
 from decoder.run.text_end import TextEnds
 from dynatui.attach.events import is_opening
@@ -30,6 +31,8 @@ LONGEST_NAME = 2**10
 _LARGEST = 1e9
 """Largest absolute value of times, knobs and log-probabilities; sums and squares of such values stay finite."""
 _LARGEST_FIGURE = 1e15
+_MOST_PARAMETERS = 2**12
+"""Maximum number of names and values among the parameters of a run, those in lists and tables included."""
 _SHORTEST_S = 1e-9
 _ROUNDING = 1e-3
 
@@ -91,7 +94,9 @@ class Checker:
                     event.name, (event.old, event.new), -_LARGEST, _LARGEST
                 )
             case End():
-                return _too_long("error", event.error or "", LONGEST_TEXT)
+                return _beyond("peak_bytes", (event.peak_bytes,), 0, _LARGEST_FIGURE) or _too_long(
+                    "error", event.error or "", LONGEST_TEXT
+                )
             case _:
                 assert_never(event)
 
@@ -101,18 +106,34 @@ def _fault_of_run(run: Run) -> str:
         return f"a run has {len(run.methods)} methods, but must have 1 to {MOST_METHODS}"
     names = (
         *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
+        *(run.verifier, run.drafting),
         *run.methods,
         *run.ranks,
     )
     return (
         _beyond("temperature", (run.temperature,), 0, _LARGEST)
         or _beyond("top_p", (run.top_p,), 0, 1)
+        or _beyond("seed", (run.seed,), -LARGEST, LARGEST)
+        or _beyond("a time", structs.astuple(run.expected) if run.expected else (), 0, _LARGEST)
         or _too_long("a name", max(names, key=len), LONGEST_NAME)
         or _too_many(run.ranks)
         or _too_long("path_reason", run.path_reason, LONGEST_TEXT)
         or _too_long("prompt", run.prompt, LONGEST_PROMPT)
         or _too_long("category", run.category or "", LONGEST_NAME)
+        or _fault_of_parameters(run.methods)
     )
+
+
+def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
+    """Fault among the parameters of all methods, which may be any JSON; empty if they are valid."""
+    for number, value in enumerate(leaves(methods)):
+        if number >= _MOST_PARAMETERS:
+            return f"a run has more than {_MOST_PARAMETERS} parameters"
+        if isinstance(value, int | float) and (fault := _beyond("a parameter", (value,), -LARGEST, LARGEST)):
+            return fault
+        if isinstance(value, str) and (fault := _too_long("a parameter", value, LONGEST_NAME)):
+            return fault
+    return ""
 
 
 def _fault_of_round(event: Round, lane: Lane) -> str:
@@ -187,7 +208,10 @@ def _too_many(ranks: Sequence[object]) -> str:
 
 def _beyond(name: str, values: Iterable[float | None], low: float, high: float) -> str:
     wrong = next((value for value in values if value is not None and not low <= value <= high), None)
-    return "" if wrong is None else f"{name} is {wrong:g}, but must be {low:g} to {high:g}"
+    if wrong is None:
+        return ""
+    # An integer may be too large for a float, and so for the format `g`.
+    return f"{name} is {shortened(wrong) if isinstance(wrong, int) else f'{wrong:g}'}, but must be {low:g} to {high:g}"
 
 
 def _too_long(name: str, text: str, limit: int) -> str:

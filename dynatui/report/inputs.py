@@ -13,6 +13,7 @@ import msgspec
 
 from decoder.errors import ConfigError, DecoderError, first_line, shortened
 from decoder.events import Event
+from decoder.json_values import too_large
 from dynatui.files import open_folder, opened, opened_within
 from dynatui.record.reader import Runs
 from dynatui.record.recording import LONGEST_LINE
@@ -197,16 +198,22 @@ def _content(file: BinaryIO, path: Path) -> bytes:
 
 def _decoded(content: bytes, kind: type[T], where: str) -> T:
     try:
-        return msgspec.json.decode(content, type=kind)
+        decoded = msgspec.json.decode(content, type=kind)
+        beyond = too_large(msgspec.json.decode(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: {first_line(error)}; measure again, or {_REMEDY}") from None
+    if beyond is not None:
+        raise InputError(
+            f"{where}: a number is {shortened(beyond)}, beyond all that is measured; measure again, or {_REMEDY}"
+        )
+    return decoded
 
 
 def _require_readable(written: _Schema, supported: int, where: str) -> None:
     if written.schema > supported:
         raise InputError(
-            f"{where} was written by a newer dynatui (schema {written.schema}, this version reads {supported}); "
-            "update dynatui"
+            f"{where} was written by a newer dynatui (schema {shortened(written.schema)}, this version reads "
+            f"{supported}); update dynatui"
         )
 
 

@@ -14,7 +14,9 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import ClassVar, TypedDict
 
+import rich
 from rich.style import Style
+from rich.traceback import Traceback
 from textual.app import App
 from textual.binding import Binding, BindingType
 
@@ -185,6 +187,11 @@ class PanelApp(App[None], inherit_bindings=False):
     def _take_inks(self, _theme: object = None) -> None:
         """Reads the inks from the theme of the app, once the app's style sheet is loaded."""
         self._inks = palette(self.theme_variables, color=self._color)
+
+    def _fatal_error(self) -> None:
+        """Ends the app after a bug; the traceback shows no values of variables, which may be private or long."""
+        self._exit_renderables.append(Traceback(suppress=[rich]))
+        self._close_messages_no_wait()
 
     def leave(self, code: int) -> None:
         """Ends the app."""

@@ -59,7 +59,8 @@ def line(event: Event, **changes: Any) -> bytes:
 RUN, ROUND, PLAIN, SUMMARY = run(), tree_round(0), plain_round("ar", 0), story()[-1]
 START, KNOB, END = story()[1], story()[9], story()[-3]
 DEEP = b"[" * 50_000 + b"]" * 50_000
-NONSENSE = {"window": -3, "d_max": "x", "history": [], "branching": {"a": [1e300]}, "d0": 1e300, "tau_h": None}
+NONSENSE = {"window": -3, "d_max": "x", "history": [], "branching": {"a": [1e19]}, "d0": 1e19, "tau_h": None}
+HUGE = 10**400
 
 
 def node_lists(count: int) -> Json:
@@ -134,6 +135,17 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
         "line 2",
     ),
     "a number as text": ([encode(RUN), line(ROUND, round="0")], "Expected `int`"),
+    "a parameter of 400 digits": (
+        [line(RUN, methods={"dynatree": {"window": HUGE}})],
+        "a parameter is a number of 401 digits, but must be",
+    ),
+    "a parameter of 400 digits in a list": ([line(RUN, methods={"ar": {"x": [{"y": [-HUGE]}]}})], "of 401 digits"),
+    "a parameter beyond all bounds": ([line(RUN, methods={"ar": {"x": 1e300}})], "a parameter is 1e+300"),
+    "a seed of 400 digits": ([line(RUN, seed=HUGE)], "seed is a number of 401 digits"),
+    "a schema of 400 digits": ([line(RUN, schema=HUGE)], "schema a number of 401 digits"),
+    "a figure of 400 digits": ([encode(RUN), line(SUMMARY, methods={"ar": {"rounds": HUGE}})], "of 401 digits"),
+    "memory of 400 digits": ([encode(RUN), line(END, peak_bytes=HUGE)], "peak_bytes is a number of 401 digits"),
+    "a bound of the time that overflows sums": ([line(RUN, expected={"target_read_s": 1e308})], "a time is 1e+308"),
     # trees
     "no root": ([encode(RUN), line(ROUND, tokens=[], parents=[], logprobs=[], pieces=[])], "the root included"),
     "lists of different lengths": ([encode(RUN), line(ROUND, tokens=[1])], "one entry per node"),
@@ -157,6 +169,14 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "an error of two megabytes": ([encode(RUN), line(END, error="x" * 2**21)], "error has 2097152 characters"),
     "a path of two kilobytes": ([line(RUN, path="x" * 2**11)], "a name has 2048 characters"),
     "a reason of two megabytes": ([line(RUN, path_reason="x" * 2**21)], "path_reason has 2097152 characters"),
+    "a parameter of two megabytes": ([line(RUN, methods={"ar": {"x": "y" * 2**21}})], "a parameter has 2097152 char"),
+    "a parameter's name of two megabytes": ([line(RUN, methods={"ar": {"y" * 2**21: 1}})], "a parameter has 2097152"),
+    "a flood of parameters": ([line(RUN, methods={"ar": {"x": [0] * 10**6}})], "more than 4096 parameters"),
+    "a verifier of two megabytes": ([line(RUN, verifier="x" * 2**21)], "a name has 2097152 characters"),
+    "a way of drafting of two megabytes": ([line(RUN, drafting="x" * 2**21)], "a name has 2097152 characters"),
+    "a field of two megabytes": ([encode(RUN), line(ROUND, **{"x" * 2**21: 1})], "unknown field"),
+    "a field of two megabytes in words": ([encode(RUN), line(ROUND, **{"x y " * 2**19: 1})], "unknown field"),
+    "a type of two megabytes in words": ([encode(RUN), line(ROUND, type="x y " * 2**19)], "Invalid value"),
     # the file
     "an unknown field": ([encode(RUN), line(ROUND, mood="bad")], "unknown field `mood`"),
     "an unknown event": ([encode(RUN), b'{"type":"dance"}\n'], "Invalid value 'dance'"),
@@ -348,7 +368,12 @@ def refuse_or_show(path: Path) -> None:
 
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-HUGE, HUGE)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )

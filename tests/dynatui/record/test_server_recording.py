@@ -1,5 +1,6 @@
 """Recordings of servers: reading to the last complete line, appending, and refusal by older and current run readers."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -50,6 +51,13 @@ def test_what_was_written_is_read_back(path: Path) -> None:
     record(path, STORY)
     assert list(events(path)) == STORY
     assert is_of_server(path)
+
+
+@pytest.mark.parametrize("number", [b"1e308", b"9" * 400])
+def test_a_time_beyond_its_range_is_refused(path: Path, number: bytes) -> None:
+    record(path, STORY[:1])
+    path.write_bytes(path.read_bytes() + re.sub(rb'"t":[\d.]+', b'"t":' + number, encode(GAP)))
+    assert "line 2" in refusal(path)
 
 
 def test_a_second_session_follows_the_first(path: Path) -> None:

@@ -5,10 +5,13 @@ import json
 import operator
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from decoder.errors import DecoderError
 from decoder.events import encode
@@ -240,3 +243,31 @@ def test_a_report_whose_parts_do_not_belong_together_is_refused(
     functools.reduce(operator.getitem, way, report)[last] = value
     put(tmp_path / "report.json", json.dumps(report).encode())
     assert reason in refusal(tmp_path)
+
+
+def numbers_of(value: object, way: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The way to each number in decoded JSON."""
+    match value:
+        case dict():
+            for key, further in value.items():
+                yield from numbers_of(further, (*way, key))
+        case list():
+            for place, further in enumerate(value):
+                yield from numbers_of(further, (*way, place))
+        case bool():
+            pass
+        case int() | float():
+            yield way
+
+
+@pytest.mark.parametrize("content", [SPEED, paper_bytes()], ids=["speed", "paper"])
+@given(st.data())
+@settings(max_examples=10, deadline=None)
+def test_a_benchmark_with_any_number_beyond_its_range_is_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject
+) -> None:
+    report = json.loads(content)
+    *way, last = data.draw(st.sampled_from(list(numbers_of(report))))
+    number = data.draw(st.sampled_from([10**400, -(10**400), 1e308, 2**65]))
+    functools.reduce(operator.getitem, way, report)[last] = number
+    assert len(refusal(put(tmp_path_factory.mktemp("any") / "report.json", json.dumps(report).encode()))) < 1000

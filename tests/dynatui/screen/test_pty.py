@@ -119,6 +119,19 @@ def test_a_fault_of_our_own_leaves_a_clean_terminal_and_names_the_log(start: Sta
     assert "Traceback" not in terminal.afterwards
 
 
+def test_the_log_of_a_fault_of_our_own_shows_no_values_of_variables(start: Start, tmp_path: Path) -> None:
+    fault = """
+def fail(*arguments):
+    token = "a private " + "token"
+    raise AttributeError("a bug")
+dynatui.state.timeline.Viewpoint.take = fail
+"""
+    assert start("-c", script(fault)).end() == 1
+    log = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
+    assert "a bug" in log
+    assert "a private token" not in log
+
+
 def test_an_engine_that_hangs_is_left_behind(start: Start) -> None:
     terminal = start("-c", script(HUNG))
     terminal.wait_for("loading a fake")

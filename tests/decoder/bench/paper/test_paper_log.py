@@ -1,5 +1,6 @@
 """The log from which a stopped measurement resumes, for every cause of the stop."""
 
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from decoder.bench import record_log
 from decoder.bench.paper.records import FORMAT, PaperLog, Resumed, blocks_of
 from decoder.bench.record_log import RecordLog
 from decoder.errors import ConfigError
@@ -128,3 +130,17 @@ def test_a_log_without_any_resumption_is_read_and_one_with_it_too(tmp_path: Path
     log.add(Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"))
     again = RecordLog(tmp_path / "log", FORMAT)
     assert (blocks_of(again), [each.commit for each in again.of(Resumed)]) == ([block(0), block(1)], ["abc"])
+
+
+def test_a_log_with_a_number_beyond_its_range_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    kept(path)
+    path.write_bytes(re.sub(rb'"seed":\d+', b'"seed":' + b"9" * 400, path.read_bytes()))
+    with pytest.raises(ConfigError, match="holds no measurement that this version can read"):
+        RecordLog(path, FORMAT)
+
+
+def test_an_endless_file_is_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_log, "_MOST_BYTES", 2**20)
+    with pytest.raises(ConfigError, match=r"/dev/zero has more than 1 MiB, more than any measurement"):
+        RecordLog(Path("/dev/zero"), FORMAT)

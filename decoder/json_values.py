@@ -1,0 +1,28 @@
+"""The numbers and texts in decoded JSON, for checks of what files hold beside the fields that have a type of their own.
+
+JSON limits neither the digits of a number nor the length of a text. Knows no file and no format.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+LARGEST = 2**64
+"""Largest absolute value of a number in a file; sums and squares of such numbers stay finite."""
+
+
+def leaves(value: object) -> Iterator[object]:
+    """All keys of tables, and all values that are neither list nor table, in no particular order."""
+    unread = [value]
+    while unread:
+        value = unread.pop()
+        if isinstance(value, Mapping):
+            unread += (*value, *value.values())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            unread += value
+        else:
+            yield value
+
+
+def too_large(value: object) -> int | float | None:
+    """A number in decoded JSON whose absolute value is above `LARGEST`; None if there is none."""
+    numbers = (leaf for leaf in leaves(value) if isinstance(leaf, int | float))
+    return next((number for number in numbers if not abs(number) <= LARGEST), None)
