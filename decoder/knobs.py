@@ -92,12 +92,11 @@ class KnobInfo:
         return 2 if self.step >= 1 else 3
 
     def written(self, value: float) -> str:
-        """Formats a value, for example as .85, 5.3, 256 or on."""
+        """Formats a value, for example as 0.85, 5.3, 256 or on."""
         if self.values:
             return list(self.values)[self._place(value)]
         text = f"{value:.{self.digits}f}"
-        text = text.rstrip("0").rstrip(".") if "." in text else text
-        return text[1:] if text.startswith("0.") else text
+        return text.rstrip("0").rstrip(".") if "." in text else text
 
     def settled(self, value: float, low: float, high: float) -> float:
         """The value nearest to `value` among those from `low` to `high` that keys and sliders can set. If they can set

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 
 def short(value: float | None, digits: int = 2) -> str:
-    """A figure as text with few digits, such as .71, 3.41 or 664; a dash for None."""
+    """A figure as text with few digits, such as 0.71, 3.41 or 664; a dash for None."""
     if value is None or not math.isfinite(value):
         return "-"
     if abs(value) >= 100:
         return f"{value:.3g}" if abs(value) >= 1e6 else f"{value:.0f}"
-    written = f"{value:.{digits}f}"
-    return written[1:] if written.startswith("0.") else written
+    return f"{value:.{digits}f}"
 
 
 def percent(value: float | None) -> str:

@@ -127,7 +127,7 @@ def _origin(leader: Leader, shipped: str) -> str:
 def _over_plain(leader: Leader) -> str:
     # No confidence interval is shown: the search repeats texts, which would make the interval too narrow.
     speedup = ratio(leader.over_plain)
-    return f"{f'{speedup.value:.2f}' if speedup else '?'} times plain decoding"
+    return f"{f'{speedup.value:.2f}' if speedup else '?'}x plain decoding"
 
 
 def _knobs(setting: Setting, sampling: Sampling) -> str:

@@ -9,7 +9,7 @@ from dynatui.render.curves import deepest, recent, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.words import limited, no_speedup
+from dynatui.render.words import limited, no_speedup, times_plain
 from dynatui.state.lane import Curve
 
 _ROWS = 3
@@ -66,10 +66,10 @@ def _outcome(scene: Scene) -> list[_Card]:
     if figures is None:
         titles = ("tokens/s",), ("L-bar, whole run", "L-bar, run"), ("depth acceptance, whole run", "depth acc., run")
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
-    gain, distinct = short(figures.speedup), short(figures.distinct_8grams)
+    distinct = short(figures.distinct_8grams)
     own = no_speedup(figures) or ("own decode time", "own time")
     share, newest = short(state.lane.acceptance), recent(scene)
-    gains = (f"{gain} times as fast as ar", f"{gain}x ar") if figures.speedup else own
+    gains = times_plain(figures.speedup) if figures.speedup else own
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
     return [
         _Card(

@@ -80,7 +80,7 @@ def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]
 
 
 def _difference(difference: Difference, *, interval: bool) -> Row:
-    """A difference as text: L-bar +.40 (+.05 to +.75), or tokens/s -20 % (-31 to -9 %)."""
+    """A difference as text: L-bar +0.40 (+0.05 to +0.75), or tokens/s -20 % (-31 to -9 %)."""
     share = difference.figure == "tokens_per_second" and difference.a > 0
     factor, digits, unit = (100 / difference.a, 0, " %") if share else (1.0, 2, "")
     value, low, high = (

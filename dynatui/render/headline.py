@@ -8,7 +8,7 @@ from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Figures
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, joined
-from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup
+from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
 _SLOWER, _FASTER = 0.995, 1.005
@@ -57,12 +57,8 @@ def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
         return ((("plain decoding", "plain"),),)
     if entry.speedup is None:
         return () if entry.speedup_reason == "warming up" else _inked("warn", *no_speedup(entry))
-    factor = f"{short(entry.speedup)}x"
-    if entry.speedup < _SLOWER:
-        return _inked("warn", f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor)
-    if entry.speedup < _FASTER:
-        return _inked("plain", "as fast as plain decoding", factor)
-    return _inked("good", f"{factor} faster than plain decoding", f"{factor} plain decoding", factor)
+    ink: Ink = "warn" if entry.speedup < _SLOWER else "plain" if entry.speedup < _FASTER else "good"
+    return _inked(ink, *times_plain(entry.speedup))
 
 
 def _passes(entry: Figures) -> tuple[Row, ...]:

@@ -151,7 +151,7 @@ def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], o
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
     known = len(_speedups(figures))
     of = "" if known == len(results) else f" of {known}"
-    label = column(best(_NUMBER + opening, f"{together}; x ar: geometric mean{of}", together), _NUMBER + opening)
+    label = column(best(_NUMBER + opening, f"{together}; x plain: geometric mean{of}", together), _NUMBER + opening)
     return ((label, "title"), (cells, "title"))
 
 
@@ -204,7 +204,7 @@ _COLUMNS = (
     ),
     _Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), lambda all_: short(_weighted(all_))),
     _Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
-    _Column("x ar", 7, lambda one: speedup_cell(one.figures), lambda all_: short(_gain(all_))),
+    _Column("x plain", 9, lambda one: speedup_cell(one.figures), lambda all_: short(_gain(all_))),
     _Column("same as ar", 12, _agreement, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)

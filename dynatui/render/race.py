@@ -19,7 +19,7 @@ from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, speedup_cell, 
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
 """Least and greatest width of the column with method names, in cells."""
-_NUMBERS = 15
+_NUMBERS = 16
 _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
@@ -106,7 +106,7 @@ def _heads(scene: Scene, beside: Sequence[_Column], figures: Mapping[str, Figure
     """Headings of the columns."""
     heads = "".join(f"{column.head:>{column.cells}}" for column in beside)
     before = _name_width(figures) + _bar_width(scene, figures, width) - len(heads)
-    return ((f"{'':{before}}{'tokens/s   x ar':>{_NUMBERS}}{heads}", "dim"),)
+    return ((f"{'':{before}}{'tokens/s x plain':>{_NUMBERS}}{heads}", "dim"),)
 
 
 def _row(

@@ -57,7 +57,7 @@ _COLUMNS = (
     _Column("tokens", lambda figures: figures.committed, lambda value: f"{value or 0:.0f}"),
     _Column("rounds", lambda figures: figures.rounds, lambda value: f"{value or 0:.0f}"),
     _Column("distinct", lambda figures: figures.distinct_8grams, short),
-    _Column("x ar", lambda figures: figures.speedup, short, timed=True),
+    _Column("x plain", lambda figures: figures.speedup, short, timed=True),
 )
 """Columns of the table of figures; a narrow terminal omits the last columns first."""
 

@@ -25,7 +25,7 @@ _LARGEST = 1e6
 
 
 def turned(change: Change) -> str:
-    """A knob's old and new value, such as τh .60 → .65.
+    """A knob's old and new value, such as τh 0.60 → 0.65.
 
     If the history rule changed D0, both values are rounded to whole depths, unless this would make them equal.
     """
@@ -54,7 +54,7 @@ def written(knob: KnobInfo, value: float) -> str:
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by the history rule, such as "depth acceptance .78 > .70 over 10 rounds"; empty if unknown."""
+    """Reason of a change by the history rule, such as "depth acceptance 0.78 > 0.70 over 10 rounds", or empty."""
     return next(iter(reasons(change, lane)), "")
 
 
@@ -67,7 +67,7 @@ def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
 
 
 def versus(mean: float, aim: float) -> str:
-    """A mean compared with its target, as text: .78 > .70."""
+    """A mean compared with its target, as text: 0.78 > 0.70."""
     return f"{short(mean)} {sign(mean, aim)} {short(aim)}"
 
 
@@ -116,6 +116,12 @@ def moved_back(lane: LaneState) -> Change | None:
 
 def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
+
+
+def times_plain(speedup: float) -> tuple[str, ...]:
+    """Speed relative to plain decoding, as wordings, the longest first."""
+    factor = f"{short(speedup)}x"
+    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor
 
 
 def is_alone(state: RunState, method: str) -> bool:

@@ -55,7 +55,7 @@ class Conditions:
 
     def label(self, name: Break) -> str:
         """The label of a condition, with its threshold."""
-        return LABELS[name].replace("x", f"{self.limit:.2f}".removeprefix("0")) if name == "under" else LABELS[name]
+        return LABELS[name].replace("x", f"{self.limit:.2f}") if name == "under" else LABELS[name]
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:

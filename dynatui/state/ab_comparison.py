@@ -157,7 +157,7 @@ def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
 
 
 def sentence(difference: Difference) -> str:
-    """One line such as "L-bar: B - A +.31 (+.05 to +.57)"."""
+    """One line such as "L-bar: B - A +0.31 (+0.05 to +0.57)"."""
     digits = 1 if difference.figure == "tokens_per_second" else 2
     value, low, high = (signed(x, digits) for x in (difference.difference, difference.low, difference.high))
     return f"{LABELS[difference.figure]}: B - A {value} ({low} to {high})"
@@ -171,7 +171,7 @@ def verdict(difference: Difference) -> str:
 
 
 def signed(value: float, digits: int) -> str:
-    """A difference with its sign, without a leading zero: +.31, -1.20, 0."""
+    """A difference with its sign: +0.31, -1.20, 0."""
     written = short(abs(value), digits)
     if not any(digit in written for digit in "123456789"):
         return "0"

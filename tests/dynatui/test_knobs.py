@@ -72,7 +72,7 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "written"),
     [
-        ("tau_h", 0.85, ".85"),
+        ("tau_h", 0.85, "0.85"),
         ("tau_h", 1.0, "1"),
         ("d0", 5.0, "5"),
         ("d0", 5.337, "5.34"),
@@ -80,9 +80,9 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further() -> None:
         ("selection", 1.0, "best"),
         ("selection", 0.0, "bfs"),
         ("tau", 0.0, "0"),
-        ("tau", 0.1, ".1"),
-        ("tau", 0.005, ".005"),
-        ("rho_stop", 0.025, ".025"),
+        ("tau", 0.1, "0.1"),
+        ("tau", 0.005, "0.005"),
+        ("rho_stop", 0.025, "0.025"),
         ("history", 1.0, "on"),
         ("history", 0.0, "off"),
         ("k", 10.0, "10"),

@@ -34,7 +34,7 @@ CORRECTIONS = (
     ),
     Correction(
         "The definition of acceptance changes between versions, and even within v1: for linear drafting with K=6, v1 "
-        "prints both .68 and 81.2 %, and for trees both .38 and 79.5 %.",
+        "prints both 0.68 and 81.2 %, and for trees both 0.38 and 79.5 %.",
         "v1 tables 1 and 3",
     ),
     Correction(
@@ -59,7 +59,7 @@ CORRECTIONS = (
         "v4 table 3 and section 4.4",
     ),
     Correction(
-        "Adaptive breadth alone is .8 % slower than the fixed tree; table 4 shows adaptive breadth only together with "
+        "Adaptive breadth alone is 0.8 % slower than the fixed tree; table 4 shows adaptive breadth only together with "
         "adaptive depth.",
         f"{LOGS}; v4 table 4",
     ),
@@ -104,7 +104,7 @@ CORRECTIONS = (
         f"{LOGS}; v4 figure 7",
     ),
     Correction(
-        "At T=100, all methods are slower than an undisturbed AR: .72x to .94x. v1 prints 1.54x for that length, "
+        "At T=100, all methods are slower than an undisturbed AR: 0.72x to 0.94x. v1 prints 1.54x for that length, "
         "relative to an AR at 73.5 tokens/s.",
         f"{LOGS}; v1 table 4",
     ),
@@ -124,7 +124,7 @@ CORRECTIONS = (
     ),
     Correction(
         "Peak memory is that of the last prompt only. Both models are loaded during plain decoding too, so the 3 % of "
-        "additional memory for drafting is mostly for logits of the draft. v1 prints .45 % of additional memory.",
+        "additional memory for drafting is mostly for logits of the draft. v1 prints 0.45 % of additional memory.",
         f"{CODE}; v1 table 7",
     ),
 )

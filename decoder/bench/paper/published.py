@@ -48,7 +48,7 @@ DOUBTS: Mapping[str, str] = {
     "never-evicts": "at this length the cache evicts nothing, so this method equals linear drafting",
     "no-cap": "L_max is not stated",
     "v1-table-1": "AR is 119.4 tokens/s in the same table, but 133.2 for the same setting in table 5",
-    "other-memory": "drafting takes .45 % more memory according to v1, but 3.3 % according to v2 and later",
+    "other-memory": "drafting takes 0.45 % more memory according to v1, but 3.3 % according to v2 and later",
     "both-sets": "the mean over both data sets",
     "cut-prompts": "prompts of speculative methods were cut to 48 tokens, but prompts of AR were not",
     "two-prompts": "measured on two prompts without a warm-up, with N_max=128 and AR at 108.2 tokens/s",

@@ -61,7 +61,7 @@ def test_a_configuration_alone_tells_how_fast_a_pair_can_be(tmp_path: Path) -> N
     # numbers of 2 bytes. The draft has one layer and the head: 0.743e9 weights, 0.149 s. 64 rows compute for 0.961 s.
     assert lines == [
         "ok: the CPU reads 10.0 GB/s of weights and computes 1000 GFLOP/s in bfloat16, measured with 1 thread",
-        "ok: plain decoding: at most .67 tokens/s, .66 with a full context of 1000 tokens",
+        "ok: plain decoding: at most 0.67 tokens/s, 0.66 with a full context of 1000 tokens",
         "ok: a round of 1 level and 2 rows: at least 1650 ms; it pays from 1.10 tokens per round on",
         "ok: a round of 4 levels and 16 rows: at least 2096 ms; it pays from 1.40 tokens per round on",
         "ok: a round of 8 levels and 64 rows: at least 2691 ms; it pays from 1.79 tokens per round on",

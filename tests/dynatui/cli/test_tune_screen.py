@@ -21,9 +21,9 @@ def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
         "trials        37 settings tried, 29 stopped early",
         "",
         "best so far   setting 23, 1.11 times the preset tuned, on the search's texts",
-        "              1.22 times plain decoding",
+        "              1.22x plain decoding",
         "              --tau-l 0.2 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6",
-        "linear        --k 4, 1.11 times plain decoding",
+        "linear        --k 4, 1.11x plain decoding",
         "",
         "now           dynatree, 4 of 16 texts: 0.97 (0.93-1.02) times the best",
         "",
@@ -50,8 +50,8 @@ def test_the_check_says_how_far_it_has_come() -> None:
 def test_the_beginning_is_shown_too() -> None:
     shown = screen(progress(leaders=SHIPPED_ONES, trials=0, pruned=0, current=None, importance={}), 80)
     assert "best so far   the preset tuned" in shown
-    assert "              ? times plain decoding" in shown
-    assert "linear        as shipped, ? times plain decoding" in shown
+    assert "              ?x plain decoding" in shown
+    assert "linear        as shipped, ?x plain decoding" in shown
     assert "what matters  not known yet: too few settings were tried" in shown
 
 

@@ -141,7 +141,7 @@ def _crowded() -> Scene:
         meters=Meters(fps=4.0, slow_line=True, ui_share=0.029, bytes_per_s=HUGE),
         results=noted({}, state),
         stage=Stage("drafted", event),
-        broke="depth acceptance .12 < .30",
+        broke="depth acceptance 0.12 < 0.30",
         pinned=Pin.of(state, state.watched),
         gpus={0: gpu, 1: replace(gpu, used_bytes=10**30)},
         note="saved to x",

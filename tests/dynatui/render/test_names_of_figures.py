@@ -96,4 +96,4 @@ def test_cards_tell_the_run_from_the_last_rounds() -> None:
     assert "depth acceptance, whole run" in titles
     assert "in the last 3 rounds" in notes
     assert "L-bar, run 3.00" in lines(cards.cards(running(), 80, 1))[0]
-    assert "depth acc., run .67" in lines(cards.cards(running(), 80, 1))[0]
+    assert "depth acc., run 0.67" in lines(cards.cards(running(), 80, 1))[0]

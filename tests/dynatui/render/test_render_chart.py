@@ -45,9 +45,9 @@ EMPTY = Line(Curve(), 0.0, 1.0, "second")
 @pytest.mark.parametrize(
     ("symbols", "picture"),
     [
-        ("braille", [" 1.0          ⢀⠔⠁ 1.0 ", "           ⣀⠔⠁        ", "  .0    ⣀⡠⠊       .0  "]),
-        ("block", [" 1.0          ▄▀▀ 1.0 ", "           ▄▄▀        ", "  .0    ▄▄▀       .0  "]),
-        ("ascii", [" 1.0           *** 1.0 ", "           ****        ", "  .0   ***        .0  "]),
+        ("braille", [" 1.0          ⢀⠔⠁ 1.0 ", "           ⣀⠔⠁        ", " 0.0    ⣀⡠⠊       0.0 "]),
+        ("block", [" 1.0          ▄▀▀ 1.0 ", "           ▄▄▀        ", " 0.0    ▄▄▀       0.0 "]),
+        ("ascii", [" 1.0           *** 1.0 ", "           ****        ", " 0.0   ***        0.0 "]),
     ],
 )
 def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]) -> None:
@@ -55,7 +55,7 @@ def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]
     assert len(rows) == 4
     assert rows[3].split() == ["0", "token", "40"]
     assert rows[0].startswith(" 1.0")
-    assert rows[2].startswith("  .0")
+    assert rows[2].startswith(" 0.0")
     marks = [row[5:17].strip() for row in rows[:3]]
     assert all(marks), picture
     assert rows[0][5:17].rstrip() == rows[0][5:17], "the newest point is at the right edge"
@@ -90,7 +90,7 @@ def test_series_differ_by_their_line() -> None:
 
 
 def test_flags_point_at_their_round_and_the_last_keeps_its_label() -> None:
-    flags = [Flag(0, "τh .90→.80"), Flag(2, "D0 5→6"), Flag(20, "off")]
+    flags = [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]
     row = lines(chart(EMPTY, EMPTY, [], Axis(0, 40, flags), (60, 4), "braille"))[-1]
     assert row.startswith("     ▲ ▲D0 5→6")
     assert row[5 + round(20 / 40 * 49)] == "▲"
@@ -118,7 +118,7 @@ def test_the_panels_name_their_lines_and_mark_turned_knobs() -> None:
     assert "Depth acceptance ━━  L-bar ┅┅ ─ last 3 rounds" in lines(acceptance(running(), 60, 8))[0]
     page = lines(depth(running(), 76, 8))
     assert "D0 ━━  τh ┅┅  τl ╍╍  drafted ╍╍ ─ ▲ your turns" in page[0]
-    assert "▲τh .9→.8" in page[-2]
+    assert "▲τh 0.9→0.8" in page[-2]
 
 
 def test_trends_fit_on_one_line() -> None:

@@ -129,15 +129,15 @@ def test_the_row_of_sliders_says_what_the_keys_do_to_the_watched_method(watched:
 
 
 def test_bounds_follow_the_other_knobs() -> None:
-    assert ".41 to 1" in row_of(raced(), "tau_h")
-    assert "0 to .3" in row_of(raced(("rho_deep", 0.3)), "rho_stop")
+    assert "0.41 to 1" in row_of(raced(), "tau_h")
+    assert "0 to 0.3" in row_of(raced(("rho_deep", 0.3)), "rho_stop")
     assert "1 to 11" in row_of(raced(("d_max", 12.0)), "d0")
 
 
 def test_a_turn_that_is_not_in_force_yet_is_shown_beside_the_value() -> None:
     page = lines(drawer.drawer(Scene(raced(), pending={"rho_stop": 0.2}), 120, 20))
     row = next(row for row in page if "rho_stop" in row)
-    assert ".1 →.2" in row
+    assert "0.1 →0.2" in row
     assert row.index("●") < row.index("○")
 
 
@@ -244,9 +244,9 @@ def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:
     also = Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.88, source="history")
     state = state_of([run(), *(tree_round(number) for number in range(3)), moved, also])
     told = text_of(sliders.history_line(state.lane, 160))
-    assert told.startswith("history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds (round 4); now .67 < .70")
+    assert told.startswith("history: D0 5 → 6: depth acceptance 0.67 < 0.70 over 3 rounds (round 4); now 0.67 < 0.70")
     assert (
-        text_of(sliders.history_line(state.lane, 60)) == "history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
+        text_of(sliders.history_line(state.lane, 60)) == "history: D0 5 → 6: depth acceptance 0.67 < 0.70 over 3 rounds"
     )
 
 
@@ -254,11 +254,11 @@ def test_what_a_turn_has_brought_takes_the_place_of_history_or_rows_of_its_own()
     scene = replace(running(), pinned=Pin.of(running().state, "dynatree", by_hand=True))
     assert "too few rounds yet: A has 3, B has 0; each needs 10" in lines(sliders.knobs(scene, 120, 4))[2]
     page = lines(sliders.knobs(scene, 120, 5))
-    assert "τh .9 → .8" in page[2]
+    assert "τh 0.9 → 0.8" in page[2]
     assert "A/B" in page[3]
     page = lines(sliders.knobs(scene, 120, 6))
     assert "history" in page[2]
-    assert ("τh .9 → .8" in page[3], "A/B" in page[4]) == (True, True)
+    assert ("τh 0.9 → 0.8" in page[3], "A/B" in page[4]) == (True, True)
 
 
 def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:
@@ -271,7 +271,7 @@ def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:
 
 def test_history_that_moves_back_what_a_hand_has_set_is_named_with_the_key_that_holds_it() -> None:
     row = text_of(sliders.history_line(moved(2.6, 3.1).lane, 120))
-    assert row.startswith("history moves D0 back: you set 2, now 3.1; depth acceptance .67 < .70")
+    assert row.startswith("history moves D0 back: you set 2, now 3.1; depth acceptance 0.67 < 0.70")
     assert row.endswith("  H holds 2")
     assert "H holds 2" in text_of(sliders.history_line(moved(2.6).lane, 40))
 

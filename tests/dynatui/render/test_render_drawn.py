@@ -171,7 +171,7 @@ def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_di
     assert told(drawn(), 0)["draft"] == "drew it in its only draw here · each draw picks it with chance 60%"
     assert facts["verify"] == (
         "traversal kept it: 62% likely, given this tree · keeps one of 2 such draws 75% of the time; "
-        "no verifier could do so more than 79% · L1 distance of draft and target .70: 0 same, 2 disjoint"
+        "no verifier could do so more than 79% · L1 distance of draft and target 0.70: 0 same, 2 disjoint"
     )
     assert facts["knobs"].startswith("(2, 1, 2): a path of 1 draw")
 

@@ -42,7 +42,7 @@ def test_they_are_told_before_the_first_round_only() -> None:
 
 
 def test_a_slow_pair_has_decimals() -> None:
-    assert expected_words(estimated(expected=Expected(target_read_s=4.0)))[1] == "at most .25 tokens/s plain"
+    assert expected_words(estimated(expected=Expected(target_read_s=4.0)))[1] == "at most 0.25 tokens/s plain"
 
 
 def test_a_run_that_tells_no_times_shows_none() -> None:

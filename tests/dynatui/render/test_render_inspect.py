@@ -27,7 +27,7 @@ def test_an_accepted_guess_tells_its_story() -> None:
         "│ draft   gave it 50%, its first choice of 2                               │",
         "│ target  chose exactly this · not ar's text: first difference at token 3  │",
         "│ lost    while 25%                                                        │",
-        "│ knobs   τh .90 τl .40 D0 5.2 · best guess 50%, between: 2 guesses        │",
+        "│ knobs   τh 0.90 τl 0.40 D0 5.2 · best guess 50%, between: 2 guesses      │",
         "│ round   20.0 ms: draft 4.0 verify 12.0 commit 1.0                        │",
         "│ tree    2 of 5 used, 40%                                                 │",
         "╰──────────────────────────────────────────────────────────────────────────╯",
@@ -76,8 +76,8 @@ def test_a_lost_root_of_a_method_that_drafts_its_root_is_named() -> None:
 
 def test_the_knobs_are_those_of_the_round_and_not_of_now() -> None:
     state = state_of(story())
-    assert told(state, 0)["knobs"].startswith("τh .90")
-    assert told(state, 17)["knobs"].startswith("τh .80")
+    assert told(state, 0)["knobs"].startswith("τh 0.90")
+    assert told(state, 17)["knobs"].startswith("τh 0.80")
 
 
 def test_the_confidence_says_on_which_side_of_the_thresholds_it_is() -> None:
@@ -116,7 +116,7 @@ def test_a_near_tie_is_called_one() -> None:
 
 def test_sampling_draws_instead_of_choosing() -> None:
     drawn = structs.replace(run(), temperature=0.8)
-    assert told(state_of([drawn, tree_round(0)]), 0)["target"].startswith("sampled this at T .8")
+    assert told(state_of([drawn, tree_round(0)]), 0)["target"].startswith("sampled this at T 0.8")
 
 
 def test_what_a_method_does_not_tell_is_not_made_up() -> None:

@@ -28,7 +28,7 @@ def told(*moves: Event) -> list[str]:
 
 def test_a_move_of_history_is_told_with_its_reason() -> None:
     assert told(moved(3, "d0", 5.4, 5.6)) == [
-        "round 4        history   D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
+        "round 4        history   D0 5 → 6: depth acceptance 0.67 < 0.70 over 3 rounds"
     ]
 
 
@@ -49,7 +49,7 @@ def test_a_held_key_is_one_line_from_its_first_value_to_its_last() -> None:
     steps = [moved(3, "tau_h", 0.5 + 0.05 * step, 0.55 + 0.05 * step, "user") for step in range(6)]
     later = [tree_round(3), moved(4, "tau_h", 0.8, 0.85, "user"), tree_round(4)]
     (line,) = told(*steps, *later)
-    assert line.startswith("rounds 4-5     you       τh .5 → .85 (7 presses): L-bar 3.00 in the 3 rounds before, ")
+    assert line.startswith("rounds 4-5     you       τh 0.5 → 0.85 (7 presses): L-bar 3.00 in the 3 rounds before, ")
 
 
 def test_lines_of_the_users_turns_are_the_marks_of_the_curves() -> None:
@@ -114,14 +114,14 @@ def test_no_number_of_historys_moves_drops_the_line_of_b() -> None:
 def test_small_steps_in_one_direction_are_told_as_one() -> None:
     page = told(moved(3, "tau_h", 0.9, 0.91), moved(4, "tau_h", 0.91, 0.93), moved(5, "tau_h", 0.93, 0.92))
     assert [line[:40].rstrip() for line in page] == [
-        "rounds 4-5     history   τh .9 → .93: de",
-        "round 6        history   τh .93 → .92: d",
+        "rounds 4-5     history   τh 0.9 → 0.93:",
+        "round 6        history   τh 0.93 → 0.92:",
     ]
 
 
 def test_a_narrow_panel_gives_the_reason_in_fewer_words_or_not_at_all() -> None:
     state = state_of([run(), *(tree_round(number) for number in range(3)), moved(3, "d0", 5.4, 5.6)])
-    assert "D0 5 → 6: depth acc. .67 < .70, 3 rounds" in lines(log(Scene(state), 70, 5))[1]
+    assert "D0 5 → 6: depth acc. 0.67 < 0.70, 3 rounds" in lines(log(Scene(state), 72, 5))[1]
     assert lines(log(Scene(state), 36, 5))[1].strip("│ ") == "4       history   D0 5 → 6"
 
 

@@ -55,10 +55,10 @@ def test_cards_show_the_figures_and_what_they_mean() -> None:
             "L-bar, whole run",
             "distinct 1.00",
             "depth acc., run",
-            ".67",
-            ".67 in last 3",
+            "0.67",
+            "0.67 in last 3",
         ),
-        *("D0 base depth", "6 ", ".80 / .40", "4.0 · 12.0 · 1.0"),
+        *("D0 base depth", "6 ", "0.80 / 0.40", "4.0 · 12.0 · 1.0"),
     )
     for words in expected:
         assert words in page, words
@@ -71,7 +71,7 @@ def test_at_80_columns_every_card_is_still_whole() -> None:
 
 
 def test_on_one_line_the_cards_are_their_values() -> None:
-    assert lines(cards(running(), 40, 1))[0].startswith(" 150/s L-bar 3.00 D0 6.0 τh .80 τl .40")
+    assert lines(cards(running(), 42, 1))[0].startswith(" 150/s L-bar 3.00 D0 6.0 τh 0.80 τl 0.40")
     assert len(lines(cards(Scene(), 40, 1))[0]) == 40
 
 
@@ -99,13 +99,13 @@ def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> N
 def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:
     page = lines(race(running(), 78, 14))
     assert page[7].split()[1:-1] == ["whole", "run", "drafted", "text", "of", "ar", "depth", "acc.", "ms/token"]
-    assert page[8].split()[1:-1] == ["dynatree", "30", "differs", ".67", "6.7"]
+    assert page[8].split()[1:-1] == ["dynatree", "30", "differs", "0.67", "6.7"]
 
 
 def test_with_a_row_for_their_heads_passes_and_tokens_a_round_stand_beside_the_bars() -> None:
     low, high = lines(race(running(), 72, 6)), lines(race(running(), 72, 7))
     assert "passes" not in "".join(low)
-    assert high[1].split()[1:-1] == ["tokens/s", "x", "ar", "passes", "L-bar"]
+    assert high[1].split()[1:-1] == ["tokens/s", "x", "plain", "passes", "L-bar"]
     assert high[2].split()[-4:-1] == ["6", "3.00", "18/64"]
     wide = lines(race(running(), 110, 7))
     assert wide[1].split()[-4:-1] == ["accepted", "L-bar,", "recent"]
@@ -217,9 +217,9 @@ def test_sliders_show_value_range_and_keys() -> None:
     row = lines(knobs(running(), 120, 4))[1]
     for expected in (
         "τh sure from [ ]",
-        ".80",
+        "0.80",
         "τl unsure below { }",
-        ".40",
+        "0.40",
         "D0 base depth - =",
         "6.00",
         "history h on",
@@ -229,12 +229,12 @@ def test_sliders_show_value_range_and_keys() -> None:
 
 def test_a_turn_shows_before_it_is_in_force() -> None:
     scene = replace(running(), pending={"tau_h": 0.75})
-    assert "→.75" in lines(knobs(scene, 120, 4))[1]
+    assert "→0.75" in lines(knobs(scene, 120, 4))[1]
 
 
 def test_history_gives_its_reason_in_one_line() -> None:
     line = "".join(text for text, _ in history_line(running().state.lane, 116))
-    assert line == "history: depth acceptance .67 < .70 over the last 3 rounds: D0 down, τh up"
+    assert line == "history: depth acceptance 0.67 < 0.70 over the last 3 rounds: D0 down, τh up"
     assert len("".join(text for text, _ in history_line(running().state.lane, 80))) <= 80
 
 
@@ -407,7 +407,7 @@ def test_the_text_is_compared_with_that_of_ar_as_far_as_ar_is(ar: tuple[int, ...
 @pytest.mark.parametrize(
     ("near", "gap", "words"),
     [
-        (True, 0.002, "~ text differs from token 3 (near tie, gap .002)"),
+        (True, 0.002, "~ text differs from token 3 (near tie, gap 0.002)"),
         (True, None, "~ text differs from token 3 (near tie)"),
         (False, None, "! text differs from token 3"),
         (None, None, "~ text differs from token 3"),

@@ -51,12 +51,12 @@ def test_a_row_tells_what_became_of_a_prompt() -> None:
         "acc.",
         "tokens/s",
         "x",
-        "ar",
+        "plain",
         "same",
         "as",
         "ar",
     ]
-    assert page[2].split()[1:-1] == ["▸1", "Prompt", "number", "1", "30", "3.00", ".50", "300", "2.00", "yes"]
+    assert page[2].split()[1:-1] == ["▸1", "Prompt", "number", "1", "30", "3.00", "0.50", "300", "2.00", "yes"]
 
 
 def test_the_last_row_adds_up_and_weighs_by_rounds_and_time() -> None:
@@ -64,8 +64,8 @@ def test_the_last_row_adds_up_and_weighs_by_rounds_and_time() -> None:
     changed = {**counts, "depth_acceptance": 0.9, "decode_s": 0.3, "tokens_per_second": 200.0, "speedup": 0.5}
     page = lines(prompts(table(2, changed=changed), 116, 8))
     assert page[4].split()[1:-1] == [
-        *("all", "2", "together;", "x", "ar:", "geometric", "mean"),
-        *("90", "2.25", ".80", "225", "1.00", "2", "of", "2"),
+        *("all", "2", "together;", "x", "plain:", "geometric", "mean"),
+        *("90", "2.25", "0.80", "225", "1.00", "2", "of", "2"),
     ]
 
 

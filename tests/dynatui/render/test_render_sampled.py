@@ -55,11 +55,11 @@ def told(state: RunState, cursor: int, size: tuple[int, int] = (90, 10)) -> dict
 
 def test_the_first_line_says_how_tokens_are_drawn() -> None:
     line = lines(status(Scene(drawn()), 140, 1))[0]
-    assert "T .6  top-p .9  seed 7" in line
+    assert "T 0.6  top-p 0.9  seed 7" in line
     assert "greedy" not in line
     state = state_of([structs.replace(sampled_run(top_p=1.0), top_k=40)])
-    assert "T .6  top-k 40  seed 7" in lines(status(Scene(state), 140, 1))[0]
-    assert "T .6" in lines(status(Scene(drawn()), 80, 1))[0]
+    assert "T 0.6  top-k 40  seed 7" in lines(status(Scene(state), 140, 1))[0]
+    assert "T 0.6" in lines(status(Scene(drawn()), 80, 1))[0]
 
 
 def test_the_first_line_of_a_greedy_run_says_so_and_no_seed() -> None:
@@ -74,13 +74,13 @@ def test_the_first_line_follows_the_turns_of_the_watched_method(*, replaying: bo
     scenes = [Scene(structs.replace(state, chosen=name), replaying=replaying) for name in ("dynatree", "ar")]
     first, second = (lines(status(scene, 140, 1))[0] for scene in scenes)
     assert "greedy" in first
-    assert "T .6  top-p .9" in second
+    assert "T 0.6  top-p 0.9" in second
 
 
 def test_a_turn_that_the_watched_method_has_not_come_to_is_shown_beside_what_is_in_force() -> None:
-    assert sampling_words(drawn(), {"temperature": 0.7, "top_p": 1.0}) == ("T .6→.7", "top-p .9→1", "seed 7")
-    assert sampling_words(state_of([run()]), {"temperature": 0.5})[0] == "T 0→.5"
-    assert "T .6→.7" in lines(status(Scene(drawn(), pending={"temperature": 0.7}), 140, 1))[0]
+    assert sampling_words(drawn(), {"temperature": 0.7, "top_p": 1.0}) == ("T 0.6→0.7", "top-p 0.9→1", "seed 7")
+    assert sampling_words(state_of([run()]), {"temperature": 0.5})[0] == "T 0→0.5"
+    assert "T 0.6→0.7" in lines(status(Scene(drawn(), pending={"temperature": 0.7}), 140, 1))[0]
 
 
 def test_the_tree_shows_what_the_draft_gives_a_token_beside_its_chance() -> None:
@@ -112,7 +112,7 @@ def test_the_tree_explains_its_figures_where_there_is_room() -> None:
 def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_drawn() -> None:
     facts = told(drawn(), 1, (120, 10))
     assert facts["draft"] == "gave it 5%, 50% with this noise, its first choice of 2"
-    assert facts["target"] == "sampled this at T .6 · all methods have the same noise"
+    assert facts["target"] == "sampled this at T 0.6 · all methods have the same noise"
     assert facts["noise"] == (
         "decided by seed 7 and the position in the text · chances are estimates by the draft, given this noise"
     )
@@ -121,11 +121,11 @@ def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_dra
 
 def test_what_was_drawn_before_a_turn_is_told_as_drawn_and_what_was_chosen_after_it_as_chosen() -> None:
     state = drawn(turned_temperature("dynatree", 1, 0.6, 0.0), tree_round(1))
-    drew, chose = "sampled this at T .6 · all methods have the same noise", "chose exactly this"
+    drew, chose = "sampled this at T 0.6 · all methods have the same noise", "chose exactly this"
     assert [told(state, cursor)["target"] for cursor in (2, 3)] == [drew, chose]
     assert told(state, 3)["draft"].startswith("gave it 60%, its first choice")
     warmer = state_of([run(), tree_round(0), turned_temperature("dynatree", 1, 0.0, 1.5), sampled_round(1)])
-    assert [told(warmer, cursor)["target"] for cursor in (2, 3)] == [chose, drew.replace(".6", "1.5")]
+    assert [told(warmer, cursor)["target"] for cursor in (2, 3)] == [chose, drew.replace("0.6", "1.5")]
 
 
 def test_the_text_is_coloured_by_what_the_draft_itself_gave() -> None:
@@ -139,7 +139,7 @@ def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
     assert f"hf: {WHY_ALONE}" in page
     assert ALONE in next(row for row in page.split("\n")[8:] if "hf " in row)
     assert "hf: own noise, not compared with ar" in "\n".join(lines(race(Scene(state), 60, 20)))
-    assert told(state, 0)["target"] == "sampled this at T .6 · noise differs from that of ar: not compared"
+    assert told(state, 0)["target"] == "sampled this at T 0.6 · noise differs from that of ar: not compared"
     shown = structs.replace(state, prompt=Prompt(1, 1))
     assert ALONE in "\n".join(lines(prompts(Scene(shown), 110, 10)))
 
@@ -167,9 +167,9 @@ def test_the_drawer_has_temperature_and_top_p_of_the_watched_method(watched: str
     page = lines(drawer.drawer(scene, 120, 20))
     row = next(row for row in page if "▸ T " in row)
     assert "0 to 2" in row
-    assert (" .8 " in row) if watched == "dynatree" else (" .6 →.8" in row and row.index("●") < row.index("○"))
+    assert (" 0.8 " in row) if watched == "dynatree" else (" 0.6 →0.8" in row and row.index("●") < row.index("○"))
     assert (row.count("┼") == 1) == (watched == "dynatree"), "at the start of the run"
-    assert ".05 to 1" in next(row for row in page if " top-p " in row)
+    assert "0.05 to 1" in next(row for row in page if " top-p " in row)
 
 
 def test_a_click_on_the_temperature_asks_for_its_value() -> None:
@@ -193,11 +193,11 @@ def test_a_turn_of_the_temperature_is_a_mark_on_the_curves() -> None:
     state = drawn(*(sampled_round(number) for number in (1, 2)), turned_temperature("dynatree", 3, 0.6, 0.7))
     state = state_of([sampled_run(), *(state.lane.past), turned_temperature("dynatree", 3, 0.6, 0.7)])
     assert [(mark.name, mark.old, mark.new) for mark in state.lane.marks] == [("temperature", 0.6, 0.7)]
-    assert "▲T .6→.7" in "\n".join(lines(curves.depth(Scene(state), 80, 12)))
+    assert "▲T 0.6→0.7" in "\n".join(lines(curves.depth(Scene(state), 80, 12)))
 
 
 def test_two_recordings_say_how_each_was_drawn() -> None:
-    assert "T .6 top-p .9 seed 7" in text_of(versus.heading(0, "a.jsonl", drawn(), 140))
+    assert "T 0.6 top-p 0.9 seed 7" in text_of(versus.heading(0, "a.jsonl", drawn(), 140))
     assert "seed" not in text_of(versus.heading(0, "a.jsonl", state_of([run(), tree_round(0)]), 140))
 
 
@@ -221,5 +221,5 @@ def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
 def test_a_replayed_run_that_is_over_still_says_how_it_was_drawn() -> None:
     events: list[Event] = [sampled_run(), sampled_round(0), plain_round("ar", 0)]
     state = state_of([*events, Summary(methods=fold(events).figures())])
-    assert "T .6  top-p .9  seed 7" in lines(status(Scene(state, replaying=True), 140, 1))[0]
-    assert told(state, 0)["target"] == "sampled this at T .6, as did ar · all methods have the same noise"
+    assert "T 0.6  top-p 0.9  seed 7" in lines(status(Scene(state, replaying=True), 140, 1))[0]
+    assert told(state, 0)["target"] == "sampled this at T 0.6, as did ar · all methods have the same noise"

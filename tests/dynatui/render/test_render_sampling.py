@@ -89,7 +89,7 @@ def test_in_little_room_it_says_the_least_of_that() -> None:
 
 def test_the_sums_are_told_with_their_z() -> None:
     told = page(drawn(40, surprise=0.3))
-    assert "surprise z +1.2 .10 nats a token more than the target predicts" in told
+    assert "surprise z +1.2 0.10 nats a token more than the target predicts" in told
     assert "top-1 hits z -1.6 6.67 in 100 tokens less than" in told
     small = lines(sampling(Scene(drawn(40, surprise=0.3)), 80, 9))
     assert "surprise z +1.2  top-1 hits z -1.6  over 120 tokens" in small[2]
@@ -103,7 +103,7 @@ def test_each_depth_has_distance_acceptance_and_bound() -> None:
     rows = lines(sampling(Scene(drawn(20)), 80, 9))
     place = next(number for number, row in enumerate(rows) if "depth" in row)
     assert rows[place].split()[1:-1] == ["depth", "visits", "L1", "kept", "expected", "at", "best"]
-    assert rows[place + 2].split()[1:7] == ["2", "20", ".70", "100%", "75%", "79%"]
+    assert rows[place + 2].split()[1:7] == ["2", "20", "0.70", "100%", "75%", "79%"]
     assert rows[place + 3].split()[1:7] == ["3", "20", "1.10", "0%", "50%", "56%"]
     assert rows[place + 3].count("▒") > 5, "what a better verifier would add"
     assert "at best: how often any lossless verifier could" in page(drawn(20))
@@ -118,7 +118,7 @@ def test_a_verifier_that_judges_whole_paths_has_a_dash() -> None:
     assert next(row for row in rows if " 2 " in row and "79%" in row).split()[1:7] == [
         "2",
         "1",
-        ".70",
+        "0.70",
         "100%",
         "-",
         "79%",
@@ -129,7 +129,7 @@ def test_the_depths_are_those_since_the_last_turn_and_the_light_is_of_the_whole_
     turn = Knob(method="delayed", round=20, name="verifier", old=7, new=5, source="user")
     state = drawn(20, turn, drawn_round(20), drawn_round(21))
     told = page(state)
-    assert "since round 21 1 2 .40" in told
+    assert "since round 21 1 2 0.40" in told
     assert state.lane.evidence.surprise.count == 66
 
 

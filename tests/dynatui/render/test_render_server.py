@@ -189,8 +189,8 @@ def test_cards_hold_the_last_interval_over_the_session() -> None:
     state = fold([OPENING, SERVER, FIRST, structs.replace(reading(1.0), session=figures(1.0, 100, 100))])
     titles, now, whole = shown(state, "cards", 120, 3).splitlines()
     assert titles.split("▏")[0].startswith("L-bar, tokens a round")
-    assert [card.strip() for card in now.split("▏")] == ["2.70", ".57", "270", "300", "170"]
-    assert [card.split()[-1] for card in whole.split("▏")] == ["2.00", ".33", "200", "300", "100"]
+    assert [card.strip() for card in now.split("▏")] == ["2.70", "0.57", "270", "300", "170"]
+    assert [card.split()[-1] for card in whole.split("▏")] == ["2.00", "0.33", "200", "300", "100"]
 
 
 def test_in_a_gap_there_are_no_figures_of_now() -> None:
@@ -263,7 +263,7 @@ def test_totals_tell_what_was_counted_and_what_was_missed() -> None:
 
 def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
     told = shown(fold([OPENING, SERVER, FIRST, ANSWER]), "answer")
-    assert "4 rounds, L-bar 2.00, 40% accepted, 8 tokens in .5 s" in told
+    assert "4 rounds, L-bar 2.00, 40% accepted, 8 tokens in 0.5 s" in told
     assert "▆·█▃" in told
     assert "█ all ▄ some · none accepted in a round" in told
     assert "and the light fell on the floor" in told
@@ -280,7 +280,7 @@ def test_a_server_that_does_not_tell_rounds_is_said_not_to_and_what_it_tells_is_
     silent = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
     told = shown(fold([OPENING, SERVER, FIRST, silent]), "answer", 100)
     assert "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed" in told
-    assert "│ 40% accepted, 8 tokens in .5 s " in told
+    assert "│ 40% accepted, 8 tokens in 0.5 s " in told
     other = shown(fold([OPENING, structs.replace(SERVER, kind="sglang"), FIRST, silent]), "answer", 100)
     assert "SGLang does not report rounds one by one" in other
 

@@ -44,8 +44,8 @@ def test_every_cell_shows_tokens_and_drafted_nodes_and_the_knobs_stand_in_bracke
     panel = _panel(_what_if(h00=replace(SURE, tokens=2.0, drafted=4.5), h24=replace(SURE, tokens=4.0)))
     assert panel[1].startswith("│ τh draft sure from ↓  D0 base depth →  tokens, drafted a round")
     assert panel[2].split() == ["│", "τh\\D0", "3", "4", "[5]", "6", "7", "│"]
-    assert panel[3].startswith("│  .50   ▁2.00 4.5     ▅3.00 9.0  ")
-    assert panel[5].startswith("│ [.70]  ▅3.00 9.0     ▅3.00 9.0    [▅3.00 9.0   ] ▅3.00 9.0     ▇4.00 9.0 ")
+    assert panel[3].startswith("│  0.50  ▁2.00 4.5     ▅3.00 9.0  ")
+    assert panel[5].startswith("│ [0.70] ▅3.00 9.0     ▅3.00 9.0    [▅3.00 9.0   ] ▅3.00 9.0     ▇4.00 9.0 ")
 
 
 def test_a_bound_has_a_plus_and_what_is_not_known_a_question_mark() -> None:
@@ -65,14 +65,14 @@ def test_the_title_says_that_it_is_an_estimate_and_from_how_much() -> None:
 def test_the_best_cell_is_told_in_words() -> None:
     said = _said(_what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)))
     assert (
-        "τl .20 with D0 7 would have given 3.40 tokens a round, 12.0 drafted; "
+        "τl 0.20 with D0 7 would have given 3.40 tokens a round, 12.0 drafted; "
         "the knobs as they are give 3.00 tokens a round, 9.0 drafted." in said
     )
 
 
 def test_a_gain_that_is_a_bound_is_called_so() -> None:
     said = _said(_what_if(h33=Cell(20, 15, 3.4, 15, 12.0)))
-    assert "τh .80 with D0 6 would have given at least 3.40 tokens a round, at least 12.0 drafted;" in said
+    assert "τh 0.80 with D0 6 would have given at least 3.40 tokens a round, at least 12.0 drafted;" in said
 
 
 def test_two_bounds_are_not_compared() -> None:
@@ -82,7 +82,7 @@ def test_two_bounds_are_not_compared() -> None:
 
 def test_the_same_for_less_is_told() -> None:
     said = _said(_what_if(h02=replace(SURE, drafted=5.0)))
-    assert "No cell certainly gives more; τh .50 with D0 5 gives the same, 5.0 drafted: the knobs as they are" in said
+    assert "No cell certainly gives more; τh 0.50 with D0 5 gives the same, 5.0 drafted: the knobs as they are" in said
 
 
 def test_where_nothing_is_better_that_is_said() -> None:

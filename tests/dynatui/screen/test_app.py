@@ -231,7 +231,7 @@ async def test_after_a_failure_restart_tries_again() -> None:
 
 async def test_a_turned_knob_is_marked_on_the_curves() -> None:
     async with shown() as (app, _, _pilot):
-        assert "▲τh .9→.8" in screen_text(app)
+        assert "▲τh 0.9→0.8" in screen_text(app)
 
 
 async def test_at_full_size_every_panel_is_there() -> None:

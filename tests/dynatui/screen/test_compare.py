@@ -165,11 +165,11 @@ def test_the_table_has_both_figures_and_their_ratio(states: tuple[RunState, RunS
         "rounds",
         "distinct",
         "x",
-        "ar",
+        "plain",
     ]
     assert a.split()[1:9] == ["A", "dynatree", "150", "3.00", "40%", "20.00", "18", "6"]
     assert b.split()[1:9] == ["B", "dynatree", "75.0", "3.00", "40%", "40.00", "9", "3"]
-    assert ratio.split()[1:10] == ["B", "/", "A", ".50", "1.00", "1.00", "2.00", ".50", ".50"]
+    assert ratio.split()[1:10] == ["B", "/", "A", "0.50", "1.00", "1.00", "2.00", "0.50", "0.50"]
     assert "= the same text, as far as both have come: 9 tokens" in verdict
 
 

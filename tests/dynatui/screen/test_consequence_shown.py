@@ -17,8 +17,8 @@ OFF = turned("history", 0, 1, 0)
 async def test_from_one_end_to_the_other_each_slider_has_its_line_with_an_interval_soon(size: tuple[int, int]) -> None:
     turns: list[tuple[KnobName, str, float, float]] = [
         ("d0", "D0 1 → 7", 1, 7),
-        ("tau_h", "τh .41 → 1", 0.41, 1),
-        ("tau_l", "τl .01 → .99", 0.01, 0.99),
+        ("tau_h", "τh 0.41 → 1", 0.41, 1),
+        ("tau_l", "τl 0.01 → 0.99", 0.01, 0.99),
     ]
     async with shown([run(), OFF, *rounds(range(WITHIN))], size=size) as (app, source, _):
         for place, (name, told, old, new) in enumerate(turns, 1):
@@ -42,10 +42,10 @@ async def test_a_look_back_shows_the_line_of_that_place() -> None:
         *rounds(range(24, 36), nodes=8),
     ]
     async with shown(records, size=FULL) as (app, _, pilot):
-        assert "τh .9 → .8: nodes 10 → 8" in screen_text(app)
+        assert "τh 0.9 → 0.8: nodes 10 → 8" in screen_text(app)
         await pilot.press("shift+left", "left", "left", "left")
         await pilot.pause()
         assert "D0 2 → 5: nodes 7 → 10" in screen_text(app)
         await pilot.press("G")
         await pilot.pause()
-        assert "τh .9 → .8: nodes 10 → 8" in screen_text(app)
+        assert "τh 0.9 → 0.8: nodes 10 → 8" in screen_text(app)

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 WITHIN = 10
 """Rounds within which a turn must take effect."""
 UPPER = 0x09
-"""The upper dots of a cell, where D0 of 1 is drawn; tau_l of .05 takes the lower dots."""
+"""The upper dots of a cell, where D0 of 1 is drawn; tau_l of 0.05 takes the lower dots."""
 WIDE = 30
 """Number of tokens after which two turns are apart on a chart."""
 
@@ -135,8 +135,8 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     live = Live(terminal, path)
     screens = [
         live.play(22),
-        live.turn("[" * 8, "→.50"),
-        live.turn("]" * 8, "→.90"),
+        live.turn("[" * 8, "→0.50"),
+        live.turn("]" * 8, "→0.90"),
         live.turn("-", "→1.00"),
         live.turn("=", "→2.00"),
     ]
@@ -171,7 +171,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     chart = Chart.on(screens[-1])
     down, up, shallower, deeper = chart.flags
     high, low = chart.drawn(0), chart.drawn(-2, UPPER)
-    assert high.isdisjoint(range(down + 2, up - 1)), "tau_h left the height of .9"
+    assert high.isdisjoint(range(down + 2, up - 1)), "tau_h left the height of 0.9"
     assert high & set(range(down)), "it was there before"
     assert high & set(range(up + 2, shallower)), "and came back"
     assert low >= set(range(shallower + 2, deeper - 1)), "D0 went down to 1"

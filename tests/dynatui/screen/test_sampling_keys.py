@@ -41,10 +41,10 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force() -> None:
     async with shown(racing()) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis")
-        assert app.scene.note == "T .65 for all methods, from about token 9 on"
+        assert app.scene.note == "T 0.65 for all methods, from about token 9 on"
         await pilot.press("comma")
-        assert app.scene.note == "top-p .85 for all methods, from about token 9 on"
-        assert "T .6→.65" in screen_text(app)
+        assert app.scene.note == "top-p 0.85 for all methods, from about token 9 on"
+        assert "T 0.6→0.65" in screen_text(app)
 
 
 async def test_at_0_the_note_says_greedy_and_at_a_bound_that_nothing_was_turned() -> None:
@@ -84,25 +84,25 @@ async def test_once_a_method_has_finished_the_text_a_turn_is_for_the_next_prompt
     async with shown([*racing(), End(method="dynatree", reason="length")]) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis")
-        assert app.scene.note == "T .65 for all methods, from the next prompt on: dynatree has finished this text"
+        assert app.scene.note == "T 0.65 for all methods, from the next prompt on: dynatree has finished this text"
 
 
 async def test_while_the_models_are_loaded_a_turn_counts_from_the_first_token_on() -> None:
     async with shown([Loading("importing torch")]) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis")
-        assert app.scene.note == "T .65 for all methods, from the first token on"
+        assert app.scene.note == "T 0.65 for all methods, from the first token on"
 
 
 async def test_hf_keeps_what_it_began_with() -> None:
     async with shown(racing(("dynatree", "ar", "hf"))) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis")
-        assert app.scene.note == "T .65 for all methods, from about token 9 on; hf from the next prompt on"
+        assert app.scene.note == "T 0.65 for all methods, from about token 9 on; hf from the next prompt on"
     async with shown([sampled_run(("hf",))]) as (app, source, pilot):
         warm(source)
         await pilot.press("right_parenthesis")
-        assert app.scene.note == "T .65 for all methods, from the next prompt on"
+        assert app.scene.note == "T 0.65 for all methods, from the next prompt on"
 
 
 async def test_a_turn_is_pending_until_the_watched_method_has_come_there() -> None:

@@ -43,7 +43,7 @@ def _begun(**parameters: Any) -> Event:
 
 def test_every_condition_has_a_label_and_an_explanation() -> None:
     assert set(LABELS) == set(EXPLANATIONS) == set(BREAKS)
-    assert Conditions(limit=0.25).label("under") == "depth acceptance under .25 in the last rounds"
+    assert Conditions(limit=0.25).label("under") == "depth acceptance under 0.25 in the last rounds"
     assert Conditions().label("full") == "tree full"
 
 

@@ -244,12 +244,12 @@ def test_a_round_without_time_and_one_that_goes_back_in_time_pay_for_nothing() -
 @pytest.mark.parametrize(
     ("value", "digits", "written"),
     [
-        (0.314, 2, "+.31"),
+        (0.314, 2, "+0.31"),
         (-1.2, 2, "-1.20"),
         (0.0001, 2, "0"),
         (-0.004, 2, "0"),
         (12.34, 1, "+12.3"),
-        (-0.06, 1, "-.1"),
+        (-0.06, 1, "-0.1"),
     ],
 )
 def test_differences_are_written_with_their_sign(value: float, digits: int, written: str) -> None:
@@ -258,7 +258,7 @@ def test_differences_are_written_with_their_sign(value: float, digits: int, writ
 
 def test_a_difference_is_one_line() -> None:
     found = Difference("tokens_per_round", 3.0, 3.31, 0.05, 0.57)
-    assert sentence(found) == "L-bar: B - A +.31 (+.05 to +.57)"
+    assert sentence(found) == "L-bar: B - A +0.31 (+0.05 to +0.57)"
     assert (
         sentence(Difference("tokens_per_second", 200.0, 180.0, -41.3, 1.0)) == "tokens/s: B - A -20.0 (-41.3 to +1.0)"
     )
