@@ -91,7 +91,7 @@ def test_on_a_busy_machine_no_place_has_a_figure_and_each_has_the_reason(place: 
     assert "busy" in page
     assert "6.73" not in page
     assert not re.findall(r"\d*\.\d+x", page)
-    assert "faster than plain decoding" not in page
+    assert "the speed of plain decoding" not in page
     assert "times as fast" not in page
 
 
