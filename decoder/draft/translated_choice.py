@@ -13,7 +13,8 @@ from torch import Tensor
 
 from decoder.draft.retokenized import Following
 from decoder.draft.translated_chain import Logprob
-from decoder.models.text import REPLACEMENT, Pieces
+from decoder.models.text import Pieces
+from decoder.models.token_kinds import REPLACEMENT
 from decoder.models.tokenizer import TextTokenizer
 from decoder.sampling.draft_probabilities import DraftProbabilities
 

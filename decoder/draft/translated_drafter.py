@@ -96,7 +96,9 @@ class TranslatedDrafter:
         self._pair = pair
         self._translation = translation
         self._choice = TokenChoice(pair.tokenizer, translation.tokenizer, pair.vocabulary, probabilities)
-        self._committed = TextStream(pair.tokenizer, ())
+        # Guesses need every character at once, even if a later byte could still make its run invalid.
+        self._committed = TextStream(pair.tokenizer, (), longest_run=0)
+        self._drafting = TextStream(translation.tokenizer, (), longest_run=0)
         self._before = ""
         """Last `CONTEXT_CHARACTERS` characters of the text, without an incomplete character."""
         self._own = GrowingTokens(translation.tokenizer)
@@ -186,8 +188,8 @@ class TranslatedDrafter:
     def _begun(self) -> TranslatedChain:
         """Begins the round's chain after the text."""
         self._drafted, self._ready = [], None
-        own = TextStream(self._translation.tokenizer, self._own.tokens)
-        self._chain = TranslatedChain(own, self._committed, Following(self._pair.tokenizer, self._before))
+        self._drafting.begin(self._own.tokens)
+        self._chain = TranslatedChain(self._drafting, self._committed, Following(self._pair.tokenizer, self._before))
         return self._chain
 
     def _take(self, tokens: Sequence[int]) -> None:

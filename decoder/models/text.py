@@ -2,15 +2,22 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy
+from os.path import commonprefix
 
 from decoder.errors import PromptError, quoted
+from decoder.models.token_kinds import REPLACEMENT, ByteRun, TokenKinds, byte_name, decoded
 from decoder.models.tokenizer import TextTokenizer
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
-CONTEXT_TOKENS = 8
-CHARACTER_BYTES = 4
-"""Maximum number of bytes of a character in UTF-8; one character consists of at most this number of tokens."""
+TORN_BYTES = 3
+"""Maximum number of bytes of an incomplete character in UTF-8."""
+LONGEST_RUN = 64
+"""Number of bytes that a run must have before its complete characters are shown while it still goes on."""
+KEPT_TOKENS, MOST_TOKENS = 16, 32
+"""A window with more than `MOST_TOKENS` tokens that are shown is shortened to `KEPT_TOKENS` of them."""
+KEPT_CHARACTERS = 4
+"""Number of shown characters at the end of a window that must not change when the window is shortened."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
@@ -59,71 +66,181 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int)
         )
 
 
-def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
-    """The text of these tokens, without any clean-up; `special` includes the text of special tokens."""
-    text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
-    assert isinstance(text, str), "a single list of ids has a single text"  # noqa: S101 - the library's type is wider
-    return text
-
-
 class TextStream:
-    """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte."""
+    """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte.
 
-    def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int]) -> None:
+    All that `push` and `finish` return, joined, is the decoding of the prompt and all tokens without the text that it
+    has in common, from the start, with the decoding of the prompt alone. After a prompt that ends within a character
+    this text begins with the whole character.
+
+    Text that is returned stays, while a decoder may change earlier text: an invalid byte makes U+FFFD of every byte of
+    its run (see `token_kinds`). So a run waits until it ends. But from `longest_run` bytes on, its complete characters
+    no longer wait; if such a run becomes invalid, they stay, and only the bytes after them become U+FFFD. Likewise,
+    complete characters of such a run at the end of a prompt belong to the prompt.
+
+    Therefore at most `longest_run` bytes wait and, where bytes are decoded character by character, `TORN_BYTES`
+    characters U+FFFD. The time of a push does not depend on the length of the text before it.
+    """
+
+    _window: list[int]
+    """The latest tokens that are not silent; one invalid byte stands for each invalid run."""
+    _shown: int
+    """Number of characters of the window's text that were returned or belong to the prompt."""
+    _hidden: int
+    """Number of characters of the window's text after these, without an incomplete character of a run."""
+    _most: int
+    """Number of tokens that the window may have before it is shortened, without those of `_run.unread`."""
+    _run: ByteRun
+    """The run with which the text ends."""
+    _prompt_end: str
+    """End of the prompt's text that is not in `_shown`, since further tokens may change it."""
+
+    def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int], *, longest_run: int = LONGEST_RUN) -> None:
+        """Begins after a prompt; with a `longest_run` of 0 every character is returned with its last byte."""
         self._tokenizer = tokenizer
-        # The context begins with a few tokens of the prompt, since some tokenizers drop a space at the start of a text.
-        self._shown = list(prompt_ids[-CONTEXT_TOKENS:])
-        self._waiting: list[int] = []
-
-    @property
-    def waiting(self) -> list[int]:
-        """Latest tokens, whose text is an incomplete character."""
-        return self._waiting
+        self._kinds = TokenKinds(tokenizer)
+        self._longest_run = longest_run
+        self.begin(prompt_ids)
 
     def copy(self) -> "TextStream":
         """A copy of this stream; tokens pushed to the copy leave this stream unchanged."""
-        twin = TextStream(self._tokenizer, self._shown)
-        twin._waiting = [*self._waiting]
+        twin: TextStream = copy(self)
+        twin._window = [*self._window]
         return twin
+
+    @property
+    def waiting(self) -> list[int]:
+        """Latest tokens, whose text is not returned yet, or only in part."""
+        if self._run.unread or not self._hidden:
+            return self._window[len(self._window) - len(self._run.unread) :]
+        begun = (self._window[:length] for length in reversed(range(len(self._window))))
+        returned = next(tokens for tokens in begun if len(self._text(tokens)) <= self._shown)
+        return self._window[len(returned) :]
 
     def push(self, tokens: Sequence[int]) -> str:
         """Adds tokens to the stream; returns the text that they complete."""
-        self._waiting.extend(tokens)
-        for torn in range(min(CHARACTER_BYTES, len(self._waiting) + 1)):
-            complete = len(self._waiting) - torn
-            added = self._added(complete)
-            if not added.endswith(REPLACEMENT):
-                return self._release(added, complete)
-        return self.finish()
+        return self._after_prompt("".join(map(self._add, tokens)) + self._release())
 
     def finish(self) -> str:
         """Returns the text of all waiting tokens, even if their last character is incomplete."""
-        return self._release(self._added(len(self._waiting)), len(self._waiting))
+        broken = self._break() if self._run.torn else ""
+        text = self._text(self._window)
+        rest, self._shown, self._hidden, self._run = text[self._shown :], len(text), 0, self._run.read()
+        return self._after_prompt(broken + rest)
 
-    def _added(self, count: int) -> str:
-        shown = decoded(self._tokenizer, self._shown)
-        return decoded(self._tokenizer, [*self._shown, *self._waiting[:count]])[len(shown) :]
+    def begin(self, prompt_ids: Sequence[int]) -> None:
+        """Begins again, after this prompt."""
+        self._shown, self._hidden, self._most, self._run = 0, 0, MOST_TOKENS, ByteRun()
+        self._window, self._prompt_end = [], ""
+        start = len(prompt_ids)
+        while start and (self._kinds.in_run(last := prompt_ids[start - 1]) is not None or self._kinds.silent(last)):
+            start -= 1
+        self._window = self._last_words(prompt_ids[:start])
+        self._release()
+        for token in prompt_ids[start:]:
+            self._add(token)
+        self._release()
+        self._prompt_end = (
+            REPLACEMENT * len(self._run.unread) if self._run.torn else self._text(self._window)[self._shown :]
+        )
 
-    def _release(self, added: str, count: int) -> str:
-        self._shown = [*self._shown, *self._waiting[:count]][-CONTEXT_TOKENS:]
-        self._waiting = self._waiting[count:]
-        return added
+    def _last_words(self, tokens: Sequence[int]) -> list[int]:
+        """Some tokens from the end that together have a text, since decoders may treat the start of a text differently;
+        all tokens, if none have.
+        """
+        kept = KEPT_TOKENS
+        while True:
+            last = [token for token in tokens[-kept:] if not self._kinds.silent(token)]
+            if kept >= len(tokens) or self._text(last):
+                return last
+            kept *= 2
+
+    def _after_prompt(self, text: str) -> str:
+        """The text without what the prompt's end already has."""
+        common = commonprefix((self._prompt_end, text))
+        self._prompt_end = self._prompt_end[len(common) :] if common == text else ""
+        return text[len(common) :]
+
+    def _add(self, token: int) -> str:
+        """Adds a token to the window; returns text only if the token makes a run invalid, or continues such a run."""
+        if self._kinds.silent(token):
+            return ""
+        value = self._kinds.in_run(token)
+        if value is None:
+            broken = self._break() if self._run.torn else ""
+            self._run = ByteRun()
+            self._window.append(token)
+            return broken
+        if self._run.invalid:
+            return REPLACEMENT
+        self._window.append(token)
+        self._run = self._run.followed_by(value)
+        return self._break() if self._run.invalid else ""
+
+    def _break(self) -> str:
+        """Makes the run invalid; returns all text up to its end."""
+        assert self._kinds.invalid is not None, "only bytes of runs are unread"  # noqa: S101 - a programmer's mistake
+        count = len(self._run.unread)
+        self._run = ByteRun(invalid=True)
+        before = self._window[: len(self._window) - count]
+        text = self._text(before)[self._shown :] + REPLACEMENT * count
+        self._window = [*before, self._kinds.invalid]
+        self._shown, self._hidden = len(self._text(self._window)), 0
+        return text
+
+    def _release(self) -> str:
+        """Returns the text that no later token changes, and shortens the window."""
+        text = self._text(self._window)
+        if self._kinds.invalid is None:
+            torn = text[-TORN_BYTES:]
+            waiting = len(torn) - len(torn.rstrip(REPLACEMENT))
+        elif self._run.length < self._longest_run:
+            waiting = self._run.characters
+        else:
+            waiting, self._run = 0, self._run.read()
+        released = text[self._shown : len(text) - waiting]
+        self._shown += len(released)
+        self._hidden = len(text) - self._shown
+        if len(self._window) - len(self._run.unread) > self._most:
+            self._shorten(text)
+        return released
+
+    def _shorten(self, text: str) -> None:
+        """Drops the first tokens of the window, unless this would change the end of `text`, which is its text."""
+        end = text[max(0, self._shown - KEPT_CHARACTERS) :]
+        fewest = KEPT_TOKENS + len(self._run.unread)
+        for kept in range(fewest, fewest + TORN_BYTES + 1):  # not all of them begin within a character
+            window = self._window[-kept:]
+            shorter = self._text(window)
+            if shorter.endswith(end) and len(shorter) > self._hidden:
+                self._window, self._shown, self._most = window, len(shorter) - self._hidden, MOST_TOKENS
+                return
+        self._most = 2 * len(self._window)
+
+    def _text(self, window: list[int]) -> str:
+        """Text of a window, without an incomplete character at the end of a run."""
+        return decoded(self._tokenizer, window[: len(window) - self._run.torn])
 
 
 class Pieces:
-    """Text of single tokens as they appear inside a longer text; cached, since many trees contain the same tokens."""
+    """Text of single tokens as they appear inside a longer text; cached, since many trees contain the same tokens.
+
+    A token that byte fallback uses for a part of a character has no text of its own; its piece is its name, for example
+    `<0xE1>`.
+    """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
-        self._anchor_text = decoded(tokenizer, self._anchor, special=True)
+        self._kinds = TokenKinds(tokenizer)
+        self._before = decoded(tokenizer, self._kinds.anchor, special=True)
         self._known: dict[int, str] = {}
 
     def __call__(self, token: int) -> str:
         """The text of one token."""
         if token not in self._known:
-            together = decoded(self._tokenizer, [*self._anchor, token], special=True)
+            together = decoded(self._tokenizer, [*self._kinds.anchor, token], special=True)
             alone = decoded(self._tokenizer, [token], special=True)
-            follows = together.startswith(self._anchor_text)
-            self._known[token] = together[len(self._anchor_text) :] if follows else alone
+            piece = together[len(self._before) :] if together.startswith(self._before) else alone
+            partial = token in self._kinds.bytes and REPLACEMENT in piece
+            self._known[token] = byte_name(self._kinds.bytes[token]) if partial else piece
         return self._known[token]

@@ -30,6 +30,9 @@ class TextTokenizer(Protocol):
     def get_vocab(self) -> dict[str, int]:
         """All tokens of the vocabulary and their ids."""
 
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        """Ids of these tokens, given as a list; None, or the id of unknown tokens, for a token that does not exist."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -59,6 +62,10 @@ class PlainTokenizer:
     def get_vocab(self) -> dict[str, int]:
         """All tokens of the vocabulary and their ids."""
         return self._inner.get_vocab(with_added_tokens=True)
+
+    def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int | None]:
+        """Ids of these tokens; None for a token that does not exist."""
+        return [self._inner.token_to_id(token) for token in tokens]
 
 
 FAMILIES = frozenset({"gpt_neox", "llama"})

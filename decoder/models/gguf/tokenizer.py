@@ -62,6 +62,11 @@ class GgufTokenizer:
         unused = {number for number, kind in enumerate(kinds) if kind == UNUSED}
         return {text: number for number, text in enumerate(self._file.tokens) if number not in unused}
 
+    def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int | None]:
+        """Ids of these tokens; None for a token that does not exist."""
+        vocabulary = self.get_vocab()
+        return [vocabulary.get(token) for token in tokens]
+
     def ends(self) -> list[int]:
         """Ids of all tokens that end a text."""
         return [token for token in range(self._model.width) if self._library.vocab_is_eog(self._vocabulary, token)]

@@ -1,0 +1,208 @@
+"""Streamed text is the decoding of all tokens, for every decoder, chunking and end of a prompt."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+from os.path import commonprefix
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.models.text import LONGEST_RUN, MOST_TOKENS, Pieces, TextStream
+from decoder.models.token_kinds import decoded
+from tests.decoder.every_decoder import SILENT, TOKENIZERS
+from tests.decoder.property_settings import examples
+
+BURSTS = range(1, 10)
+PARTS = (
+    *("a", " the tree", "z,", ".", "0", "A", " ", "  ", "\n", "é", "日本語"),
+    *("สวัสดีครับ", "வணக்கம்", "한국어", "ሰላም", "😀", "👨‍👩‍👧‍👦", "\u200d", "\ufffd"),
+)
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+tokenizer_of = cache(lambda name: TOKENIZERS[name]())
+every_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
+
+
+@st.composite
+def prompts_and_tokens(draw: st.DrawFn, name: str) -> tuple[list[int], list[int]]:
+    """A prompt and the tokens after it: of a text, which may be cut anywhere, or any tokens, many of them often."""
+    tokenizer = tokenizer_of(name)
+    if draw(st.booleans()):
+        ids = tokenizer("".join(draw(st.lists(st.sampled_from(PARTS), max_size=20)))).input_ids
+        ids = ids[: draw(st.integers(0, len(ids)))]
+    else:
+        pool = draw(st.lists(st.integers(0, len(tokenizer) - 1), min_size=1, max_size=draw(st.sampled_from((3, 60)))))
+        ids = draw(st.lists(st.sampled_from(pool), max_size=120))
+    place = draw(st.integers(0, len(ids)))
+    return ids[:place], ids[place:]
+
+
+def added(tokenizer: Any, prompt: list[int], tokens: list[int]) -> str:
+    """What the decoding of all tokens has after the start that it shares with the decoding of the prompt."""
+    before, whole = decoded(tokenizer, prompt), decoded(tokenizer, [*prompt, *tokens])
+    return whole[len(commonprefix((before, whole))) :]
+
+
+def streamed(tokenizer: Any, prompt: list[int], tokens: Sequence[int], burst: int) -> str:
+    stream = TextStream(tokenizer, prompt)
+    parts = [stream.push(tokens[start : start + burst]) for start in range(0, len(tokens), burst)]
+    return "".join(parts) + stream.finish()
+
+
+def has_a_long_run(tokenizer: Any, tokens: list[int]) -> bool:
+    """Whether a run has so many bytes that its characters are shown before it ends."""
+    names = [name for name in tokenizer.convert_ids_to_tokens(tokens) if name != SILENT]
+    runs = (len(list(run)) for of_bytes, run in groupby(name.startswith("<0x") for name in names) if of_bytes)
+    return max(runs, default=0) >= LONGEST_RUN
+
+
+def check(name: str, prompt: list[int], tokens: list[int]) -> None:
+    tokenizer = tokenizer_of(name)
+    expected = added(tokenizer, prompt, tokens)
+    if has_a_long_run(tokenizer, [*prompt, *tokens]) and REPLACEMENT in decoded(tokenizer, prompt) + expected:
+        return  # such runs have tests of their own below
+    for burst in BURSTS:
+        assert streamed(tokenizer, prompt, tokens, burst) == expected
+
+
+@every_tokenizer
+def test_streamed_text_is_the_decoding_of_all_tokens(name: str) -> None:
+    @examples(8)
+    @given(prompts_and_tokens(name))
+    def streams_as_decoded(ids: tuple[list[int], list[int]]) -> None:
+        check(name, *ids)
+
+    streams_as_decoded()
+
+
+@pytest.mark.soak
+@every_tokenizer
+def test_two_thousand_streamed_texts_are_the_decoding_of_all_tokens(name: str) -> None:
+    @examples(2000)
+    @given(prompts_and_tokens(name))
+    def streams_as_decoded(ids: tuple[list[int], list[int]]) -> None:
+        check(name, *ids)
+
+    streams_as_decoded()
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma", "metaspace", "slow", "torn bytes"])
+@pytest.mark.parametrize("text", ["a நமஸ்காரம் b", "👨‍👩‍👧‍👦 b", "ဟယ်လိုကမ္ဘာ", "สวัสดี\n한국어 z"])
+def test_a_character_is_never_lost_wherever_the_prompt_ends(name: str, text: str) -> None:
+    tokenizer = tokenizer_of(name)
+    ids = tokenizer(text).input_ids
+    for place in range(len(ids)):
+        parts = {streamed(tokenizer, ids[:place], ids[place:], burst) for burst in (1, 3)}
+        assert parts == {added(tokenizer, ids[:place], ids[place:])}
+        assert all(text.endswith(part.lstrip()) for part in parts)
+
+
+@every_tokenizer
+def test_few_tokens_wait_whatever_they_are(name: str) -> None:
+    @examples(5)
+    @given(prompts_and_tokens(name))
+    def few_wait(ids: tuple[list[int], list[int]]) -> None:
+        stream = TextStream(tokenizer_of(name), ids[0])
+        for token in ids[1]:
+            stream.push([token])
+            assert len(stream.waiting) < LONGEST_RUN
+
+    few_wait()
+
+
+class Counting:
+    """A tokenizer that counts the tokens that it decodes."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self.tokens = inner, 0
+        self.chat_template: Any = None
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Any:
+        return self._inner(text, add_special_tokens=add_special_tokens, verbose=verbose)
+
+    def get_vocab(self) -> dict[str, int]:
+        vocabulary: dict[str, int] = self._inner.get_vocab()
+        return vocabulary
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        return self._inner.convert_tokens_to_ids(tokens)
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **settings: Any) -> Any:  # noqa: FBT001, FBT002 - as transformers has it
+        self.tokens += len(token_ids)
+        return self._inner.decode(token_ids, skip_special_tokens=skip_special_tokens, **settings)
+
+
+@every_tokenizer
+@pytest.mark.parametrize("kind", ["text", "torn", "silent"])
+def test_a_push_decodes_few_tokens_however_long_the_text_is(name: str, kind: str) -> None:
+    tokenizer = tokenizer_of(name)
+    ids = tokenizer("สวัสดีครับ").input_ids
+    pattern = {"text": tokenizer("a สวัสดีครับ 👨‍👩‍👧‍👦\n").input_ids, "torn": ids[1:2] or ids}.get(
+        kind, [tokenizer.convert_tokens_to_ids(SILENT) or 0]
+    )
+    counting = Counting(tokenizer)
+    stream, tokens = TextStream(counting, ids), (pattern * 600)[:600]
+    for token in tokens:
+        stream.push([token])
+    assert counting.tokens / len(tokens) < 2 * (MOST_TOKENS + LONGEST_RUN)
+
+
+def run_of(text: str) -> list[int]:
+    """The text as bytes in Llama's tokenizer."""
+    return [1 + value for value in text.encode()]
+
+
+def test_a_run_waits_until_it_ends_since_a_later_byte_may_spoil_it() -> None:
+    stream = TextStream(tokenizer_of("llama"), tokenizer_of("llama")("a").input_ids)
+    assert stream.push(run_of("ሰላም")) == ""
+    assert stream.push([0x80 + 1]) == REPLACEMENT * 10
+
+
+def test_a_long_run_is_shown_as_it_grows_and_stays_when_it_is_cut() -> None:
+    stream = TextStream(tokenizer_of("llama"), [])
+    text = "ሰላም" * 20
+    parts = [stream.push([token]) for token in run_of(text)]
+    assert not any(parts[: LONGEST_RUN - 1])
+    assert all("".join(parts[:place]) == text[: place // 3] for place in range(LONGEST_RUN, len(parts)))
+    assert stream.push(run_of("ሰ")[:2]) == ""
+    assert stream.finish() == REPLACEMENT * 2
+
+
+def test_a_long_run_that_a_letter_ends_within_a_character_keeps_what_was_shown() -> None:
+    tokenizer = tokenizer_of("llama")
+    stream, text = TextStream(tokenizer, []), "ሰላም" * 10
+    assert stream.push(run_of(text)) == text
+    assert stream.push([*run_of("ሰ")[:2], *tokenizer("b").input_ids]) == f"{REPLACEMENT * 2} b"
+
+
+def test_a_stream_for_guesses_does_not_wait_for_the_end_of_a_run() -> None:
+    stream = TextStream(tokenizer_of("llama"), [], longest_run=0)
+    assert [stream.push([token]) for token in run_of("ሰA")] == ["", "", "ሰ", "A"]
+
+
+def test_tokens_of_an_incomplete_character_are_waiting() -> None:
+    for name in ("llama", "slow", "single bytes"):
+        tokenizer = tokenizer_of(name)
+        stream = TextStream(tokenizer, tokenizer("a").input_ids, longest_run=0)
+        ids = tokenizer("ሰላ").input_ids[-6:]
+        stream.push(ids[:5])
+        assert stream.waiting == ids[3:5]
+        stream.push(ids[5:])
+        assert stream.waiting == []
+
+
+def test_a_copy_leaves_its_stream_unchanged() -> None:
+    tokenizer = tokenizer_of("llama")
+    stream = TextStream(tokenizer, [])
+    stream.push(run_of("ሰ")[:2])
+    twin = stream.copy()
+    assert twin.push([*run_of("A"), *tokenizer("b").input_ids]) == f"{REPLACEMENT * 3} b"
+    assert stream.push([*run_of("ሰ")[2:], *tokenizer("b").input_ids]) == "ሰ b"
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma", "metaspace", "only bytes", "slow"])
+def test_a_byte_of_a_character_has_its_name_as_piece_and_other_bytes_their_character(name: str) -> None:
+    pieces = Pieces(tokenizer_of(name))
+    assert [pieces(token) for token in run_of("ሰA\n")] == ["<0xE1>", "<0x88>", "<0xB0>", "A", "\n"]
