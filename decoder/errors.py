@@ -52,6 +52,24 @@ class PairError(ModelError):
     """Target and draft are incompatible, or the engine cannot run one of them."""
 
 
+class LogitsError(ModelError):
+    """The target has computed logits from which no token can be chosen: NaN, plus infinity, or no finite logit."""
+
+    def __init__(self, when: str = "", precision: str = "") -> None:
+        """Names the round, for example round 3, and the dtype; without arguments, they are not known yet."""
+        where, computed = f" in {when}" * bool(when), f", computed in {precision}" * bool(precision)
+        super().__init__(f"the target's logits{where} are NaN or infinite{computed}; {_wider(precision)}")
+
+
+def _wider(precision: str) -> str:
+    """Remedy for logits that are not finite in this dtype."""
+    if precision == "float16":
+        return "choose --dtype bfloat16 or float32, whose range is larger"
+    if precision == "bfloat16":
+        return "choose --dtype float32, or check the model's weights"
+    return "check the model's weights, or choose another model"
+
+
 class DeviceError(ModelError):
     """The device does not exist, or its memory is full."""
 

@@ -225,7 +225,7 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
-    text = ar if same_until is not None else None
+    text = ar if same_until is not None and tally.tokens else None
     difference = first_difference(tally.tokens, text.tokens) if text else None
     by_design = difference is not None and same_until is not None and difference >= same_until
     drafted, accepted = (tally.drafted, tally.accepted) if tally.knows_tree else (None, None)

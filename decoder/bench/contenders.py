@@ -15,6 +15,7 @@ import torch
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.instrumented import InstrumentedEngine, Seen, kv_bytes, waits
 from decoder.engine import Engine
+from decoder.errors import LogitsError
 from decoder.events import Round
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
@@ -129,6 +130,9 @@ def decoded(
     the parts of a round. The device is synchronised only before and after the prefill, and before the first and after
     the last round. If the sum of the rounds' reported times exceeds the clock's time, part of the rounds' work ran
     before the clock started; the sum is then used.
+
+    Raises:
+        LogitsError: The target's logits leave no choice, so there is no text whose decoding could be timed.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
@@ -144,6 +148,8 @@ def decoded(
             outcomes.append((outcome, time.perf_counter() - started))
         ended = max(clock.now() - started, sum(outcome.round_s for outcome, _ in outcomes))
         after, kept, waited = instrumented.seen(), kv_bytes(session), waits(session)
+    except LogitsError as error:
+        raise LogitsError(f"round {len(outcomes) + 1} of {method}", engine.pair.dtype) from error
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)

@@ -6,24 +6,24 @@ clock runs only while the method decodes. Knows neither screens nor files.
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
-import torch
 
 from decoder.analysis.metrics import Race, differs_by_design
 from decoder.analysis.stalls import RECENT, stalled_s
 from decoder.engine import Engine
-from decoder.errors import DeviceError
+from decoder.errors import DeviceError, LogitsError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, chosen, require_knobs, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
+from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
@@ -62,6 +62,8 @@ class Lane:
     decode_s: float = 0.0
     stalled_s: float = 0.0
     """Part of the decode time that was lost to stalls, in seconds."""
+    latest_s: float = 0.0
+    """Duration of the latest round, without stalls, in seconds."""
     usual_s: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Durations of the method's latest rounds that did not stall, in seconds."""
     rounds: int = 0
@@ -83,6 +85,14 @@ class Lane:
         if outcome.round_s and not outcome.stalled_s:
             self.usual_s.append(outcome.round_s)
         return outcome
+
+    def count(self, outcome: Outcome) -> None:
+        """Adds a decoded round to the totals."""
+        self.latest_s = outcome.round_s - outcome.stalled_s
+        self.decode_s += outcome.round_s
+        self.stalled_s += outcome.stalled_s
+        self.rounds += 1
+        self.generated += len(outcome.committed)
 
     def resampled(self, turns: Resamplings, position: int) -> list[Turn]:
         """Changes of temperature and top-p that apply to the next token, at `position`, and are not reported yet. The
@@ -126,6 +136,8 @@ def decode(
         ConfigError: A method is unknown or needs a draft model that the pair does not have, or the tokenizer has no
             chat template for `config.chat`.
         DeviceError: The device's memory is full.
+
+    A method whose target computes NaN or infinite logits ends with an `End` event that has the error; the others go on.
     """
     config, pair = config or RunConfig(), engine.pair
     methods, ranks = chosen(config.methods), pair.target.ranks
@@ -175,28 +187,24 @@ def _events(
             current = unopened[0].name if unopened else current
             yield from begin()
             hold(steering, idle=idle)
-            if steering.stopped:
-                break
             yield from begin()
+            lane = _next(lanes)
+            if steering.stopped or lane is None:
+                break
             steering.preparing = next(filter(None, (session.lacking for session in _preparing(lanes))), "")
             turns = steering.turns
             require_knobs(turn.name for turn in turns[turns_seen:])
             furthest = max(lane.generated for lane in lanes)
             _resample(engine.sampling, resamplings, turns[turns_seen:], ahead + furthest)
             turns_seen = len(turns)
-            lane = min((lane for lane in lanes if not lane.ended), key=lambda lane: lane.decode_s - lane.stalled_s)
             current = lane.name
             yield from lane.knob_events(lane.resampled(resamplings, len(prompt_ids) + lane.generated))
-            at_stage = _holding(steering, lane, lanes, pieces, started)
-            outcome = awake.run(partial(lane.step, turns, at_stage, waits))
-            yield from lane.knob_events(outcome.turned_before)
-            event = _round(lane, outcome, pieces, started, _text(lane, outcome))
-            yield event
-            yield from _events_after(lane, outcome, pair.target.device)
+            step = partial(lane.step, turns, _holding(steering, lane, lanes, pieces, started), waits)
+            decoded = yield from _decoded(lane, partial(awake.run, step), pieces, started, pair)
             watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
-                hold(steering, Stage("committed", event) if lane is watched else None)
-            motion.after(outcome.round_s - outcome.stalled_s, idle)
+                hold(steering, Stage("committed", decoded) if decoded and lane is watched else None)
+            motion.after(lane.latest_s, idle)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
         if memory_is_full(error):
@@ -272,22 +280,34 @@ def _begun(
     unopened: deque[Method],
     lanes: list[Lane],
     steering: Steering,
-) -> Iterator[Start]:
+) -> Iterator[Start | End]:
     """Opens methods while `_opens_next` allows it; a method is removed from `unopened` once it has read the prompt."""
     while unopened and _opens_next(lanes, steering):
         session = unopened[0].open(engine, prompt_ids, config)
         stream = TextStream(engine.pair.tokenizer, prompt_ids)
         lanes.append(Lane(unopened[0], session, stream, config.max_new_tokens))
-        yield Start(method=unopened[0].name, prefill_s=session.prefill())
+        try:
+            yield Start(method=unopened[0].name, prefill_s=session.prefill())
+        except LogitsError:
+            yield _broken(lanes[-1], engine.pair.dtype)
         unopened.popleft()
+
+
+def _broken(lane: Lane, precision: str) -> End:
+    """Ends a method whose target leaves no choice in its next round. The other methods of the race may not meet these
+    logits.
+    """
+    lane.ended = True
+    return End(method=lane.name, reason="error", error=str(LogitsError(f"round {lane.rounds + 1}", precision)))
 
 
 def _opens_next(lanes: Sequence[Lane], steering: Steering) -> bool:
     """Whether to open the next method. Usually it opens when all open methods have decoded a round, so that the screen
     soon shows rounds. If the user steps through a method that is not open yet, the next method opens at once.
     """
-    stepped = steering.watched and steering.watched not in [lane.name for lane in lanes] and steering.paused
-    return bool(stepped) or all(lane.rounds or lane.ended for lane in lanes)
+    asked = steering.watched and steering.watched not in [lane.name for lane in lanes]
+    stepped = bool(asked) and steering.paused and not steering.stopped
+    return stepped or all(lane.rounds or lane.ended for lane in lanes)
 
 
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
@@ -378,16 +398,32 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     return rules.limit(depth, tree.path_probability(leaf))
 
 
-def _events_after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
-    """Events after a round: knob changes by the history rule, and the end of the method's text."""
-    lane.decode_s += outcome.round_s
-    lane.stalled_s += outcome.stalled_s
-    lane.rounds += 1
-    lane.generated += len(outcome.committed)
+def _next(lanes: Sequence[Lane]) -> Lane | None:
+    """The method that decodes next; None if the texts of all open methods have ended."""
+    active = (lane for lane in lanes if not lane.ended)
+    return min(active, key=lambda lane: lane.decode_s - lane.stalled_s, default=None)
+
+
+def _decoded(
+    lane: Lane, step: Callable[[], Outcome], pieces: Pieces, started: float, pair: Pair
+) -> Generator[Event, None, Round | None]:
+    """Decodes a round. Yields its event between the knob changes that took effect in it and those by the history rule
+    after it, then the end of the method's text; returns the round's event, None if the target's logits left no choice.
+    """
+    try:
+        outcome = step()
+    except LogitsError:
+        yield _broken(lane, pair.dtype)
+        return None
+    yield from lane.knob_events(outcome.turned_before)
+    event = _round(lane, outcome, pieces, started, _text(lane, outcome))
+    yield event
+    lane.count(outcome)
     yield from lane.knob_events(outcome.turned_after)
     if outcome.finished:
         lane.ended = True
-        yield End(method=lane.name, reason=outcome.finished, peak_bytes=peak_bytes(device))
+        yield End(method=lane.name, reason=outcome.finished, peak_bytes=peak_bytes(pair.target.device))
+    return event
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:

@@ -17,6 +17,7 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
 from decoder.errors import ModelError, first_line
+from decoder.forward.finite_logits import require_choices
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
@@ -152,8 +153,10 @@ class AssistedSession:
         pair = self._pair
         unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft_model.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
+        module = pair.target.hf.module
+        checked = module.register_forward_hook(_require_choices)
         try:
-            pair.target.hf.module.generate(
+            module.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 assistant_model=self._assistant,
@@ -169,3 +172,10 @@ class AssistedSession:
                 "leave hf out of --methods",
                 "methods",
             ) from error
+        finally:
+            checked.remove()
+
+
+def _require_choices(_module: Any, _inputs: Any, output: Any) -> None:
+    """Hook of the target's passes: transformers would choose the first token of logits that are NaN."""
+    require_choices(output.logits.flatten(0, -2))

@@ -64,10 +64,18 @@ class Session(Protocol):
         """Token ids of the prompt and of all committed tokens."""
 
     def prefill(self) -> float:
-        """Reads the prompt; returns how long this took, in seconds."""
+        """Reads the prompt; returns how long this took, in seconds.
+
+        Raises:
+            LogitsError: A session that chooses a token here finds none, see `decoder.forward.finite_logits`.
+        """
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Decodes one round; `turns` are all knob changes by the user so far in the run."""
+        """Decodes one round; `turns` are all knob changes by the user so far in the run.
+
+        Raises:
+            LogitsError: The target's logits leave no choice. The text then ends before this round.
+        """
 
     def close(self) -> None:
         """Ends the session, even if its text is not finished."""

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.forward.finite_logits import require_finite
 from decoder.sampling.device_truncation import DeviceTruncation, Truncating
 from decoder.sampling.on_device import DeviceSampling
 from decoder.session.cuda_graph.static_shapes import DEEPEST, HEAD_ROWS, MOST_NODES, WINDOW
@@ -28,7 +29,9 @@ OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Number of entries of a verification's outcome. The entries are the number of committed tokens, then the accepted node
 at each depth, then the token after each of these nodes.
 """
-REPORT = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
+LARGEST = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
+"""Index of the first of the largest logits in a report, one for each row of the verification."""
+REPORT = LARGEST + MOST_NODES
 SHARE_BITS = 57
 """Number of fractional bits of a depth acceptance (accepted levels / drafted levels), which is stored as an integer, a
 multiple of 2^-57. For trees of at most 32 levels this integer is exact, and the sum of up to 63 such integers fits in
@@ -107,7 +110,9 @@ class DeviceState:
         """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
         """For each depth, from 0 (the root): the accepted node (line 0), and the token after this node (line 1)."""
-        self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN_LOGPROB + 1, -1)
+        self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:LARGEST].view(OWN_LOGPROB + 1, -1)
+        self.largest: Float[Tensor, N] = self.report[LARGEST:]
+        """The target's largest logit after each node of the last verification; entries of other rows are undefined."""
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
         """Depth acceptances as integers, for each pair (level of the deepest node, number of committed tokens)."""
@@ -179,8 +184,14 @@ def node_lines(tree: TokenTree) -> NDArray[np.int64]:
     return lines
 
 
-def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
-    """Accepted nodes below the root, and the bonus token after the last accepted node, read from a report."""
+def verified(report: NDArray[np.float64], nodes: int) -> tuple[list[int], int]:
+    """Accepted nodes below the root, and the bonus token after the last accepted node, read from a report about a tree
+    of `nodes` nodes.
+
+    Raises:
+        LogitsError: The target's logits after a node leave no choice.
+    """
+    require_finite(report[LARGEST:][:nodes])
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
     return path[1:count], tokens[count - 1]
@@ -212,4 +223,4 @@ def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
 
 def _lines(report: NDArray[np.float64]) -> NDArray[np.float64]:
     """The part of a report that holds `DeviceState.nodes`, as lines of float64."""
-    return report[OUTCOME:].reshape(-1, MOST_NODES)
+    return report[OUTCOME:LARGEST].reshape(-1, MOST_NODES)

@@ -286,7 +286,7 @@ class GraphSession:
 
     def _commit(self, outcome: Outcome, report: NDArray[np.float64]) -> int:
         """Appends the tokens of a verified tree to the text; returns the token after the last accepted node."""
-        outcome.accepted, bonus = verified(report)
+        outcome.accepted, bonus = verified(report, len(outcome.tree))
         outcome.committed, outcome.finished = self._limit.cut(
             [*(outcome.tree.tokens[node] for node in outcome.accepted), bonus]
         )

@@ -113,6 +113,7 @@ def verify(
     """
     rows = operators.tree_rows(target, state, nodes, deepest, slots)
     logits = target.logits(rows.tokens, rows.positions, rows.slots, rows.bias)
+    state.largest[:nodes].copy_(logits.amax(-1))
     choices = choose(logits, state.sampling, rows.after[: deepest + 1], state.nodes[LEVEL, :nodes])
     moves = operators.accept_path(state, rows, choices, deepest)
     if moves:

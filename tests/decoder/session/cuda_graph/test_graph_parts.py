@@ -235,7 +235,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     deepest = max(tree.depths)
     verify(target, draft, state, bucket(len(tree)), deepest, 256, GreedyVerifier().choose)
 
-    assert verified(state.report.numpy()) == (path, bonus)
+    assert verified(state.report.numpy(), len(tree)) == (path, bonus)
     count = len(path)
     assert int(state.length) == length + count + 1
     assert state.text[: length + count + 1].tolist() == [*text, *(tree.tokens[node] for node in path), bonus]
@@ -261,7 +261,7 @@ def test_a_verification_takes_its_choices_from_the_verifier() -> None:
     for choice in (4, 6):
         verify(side, None, state, 1, 0, 256, lambda logits, *_, choice=choice: torch.full((len(logits),), choice))
     assert state.text[:4].tolist() == [1, 3, 4, 6]
-    assert verified(state.report.numpy()) == ([], 6)
+    assert verified(state.report.numpy(), 1) == ([], 6)
 
 
 @pytest.mark.parametrize("nodes", BUCKETS[:-2])

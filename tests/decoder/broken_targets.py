@@ -1,0 +1,71 @@
+"""Targets that compute NaN, infinite or excluded logits: checkpoints with a damaged embedding, and forward forms that
+change logits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.engine import Engine
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
+from tests import tiny
+from tests.decoder.makers import with_pair
+
+Change = Callable[[Sequence[int], Tensor], None]
+"""Changes the logits of a pass in place; the first argument is the tokens of the pass's rows."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A forward form whose logits are changed in passes of decoding; reading a prompt stays as it is."""
+
+    form: Forward
+    change: Change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.form, name)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Tensor:
+        logits = self.form.forward(cache, tokens, positions, visible).clone()
+        self.change(tokens, logits)
+        return logits
+
+
+def with_target_logits(engine: Engine, change: Change) -> Engine:
+    """The engine with changed logits of its target."""
+    return with_pair(engine, target=engine.pair.target.with_forward(Changed(engine.pair.target.runs_by, change)))
+
+
+def with_draft_logits(engine: Engine, change: Change) -> Engine:
+    """The engine with changed logits of its draft."""
+    return with_pair(
+        engine, draft=engine.pair.draft_model.with_forward(Changed(engine.pair.draft_model.runs_by, change))
+    )
+
+
+def after(token: int, value: float) -> Change:
+    """Sets all logits after a token to a value."""
+
+    def change(tokens: Sequence[int], logits: Tensor) -> None:
+        logits[[row for row, given in enumerate(tokens) if given == token]] = value
+
+    return change
+
+
+def damaged(path: Path, home: Path, token: int, value: float) -> Path:
+    """A copy of a checkpoint in which the embedding of one token has this value everywhere."""
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - slow to import
+
+    model: Any = AutoModelForCausalLM.from_pretrained(path)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[token] = value
+    return tiny.save(home, model, tiny.train_tokenizer())
