@@ -5,6 +5,7 @@ After a crash, a recording can be read up to its last complete line. This module
 Fields `*_s` are in seconds, fields `*_bytes` in bytes.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
@@ -20,8 +21,12 @@ Limit: TypeAlias = str
 """Name of what limited a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
 """The limit `max_new_tokens`: another level of the tree would exceed the text's maximum length."""
-OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH))
-"""Limits other than knobs: the cost of further nodes, the models' context length, and the text's maximum length."""
+LOST: Limit = "draft's NaN"
+"""The draft's logits after a node are NaN or infinite, so the draft could propose no child of the node."""
+OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH, LOST))
+"""Limits other than knobs: the cost of further nodes, the models' context length, the text's maximum length, and logits
+of the draft that are not finite.
+"""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
 """Origin of a node: the text (root), the draft model, or suffix lookup in the text."""
@@ -361,9 +366,32 @@ _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 
 
 def encode(event: Base) -> bytes:
-    """Encodes an event as one line of JSON that is safe to print; the line ends with a newline."""
+    """Encodes an event as one line of JSON that is safe to print; the line ends with a newline.
+
+    Raises:
+        ValueError: A number is NaN or infinite, which JSON cannot say: what cannot be known must be None.
+    """
+    if not _is_finite(event):
+        raise ValueError(f"an event has a number that is not finite: {event}")
     line = _encoder.encode(event).decode()
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", line).encode() + b"\n"
+
+
+def _is_finite(value: object) -> bool:
+    """Whether an event or a part of it has neither NaN nor infinity; a list has elements of one type."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case [float(), *_]:
+            return all(math.isfinite(number) for number in value)
+        case [msgspec.Struct(), *_]:
+            return all(map(_is_finite, value))
+        case msgspec.Struct():
+            return all(_is_finite(getattr(value, name)) for name in value.__struct_fields__)
+        case _:
+            return True
 
 
 def decode_line(line: bytes, number: int) -> Event:

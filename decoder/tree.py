@@ -51,6 +51,8 @@ class TokenTree:
     """The tokens sampled after each node of a sampled tree; keys are the nodes. None for a deterministic tree."""
     origins: list[Origin] | None = None
     """Origin of each node; None if all nodes except the root have the same origin."""
+    lost: bool = False
+    """Whether the draft's logits after a node were NaN or infinite, so that no child of this node could be drafted."""
 
     @classmethod
     def of(cls, tokens: list[int], parents: list[int], logprobs: list[float]) -> "TokenTree":
@@ -160,6 +162,7 @@ class TokenTree:
             path_logprobs=[self.path_logprobs[node] for node in kept],
             draft_logprobs=[self.draft_logprobs[node] for node in kept] if self.draft_logprobs else None,
             origins=[self.origins[node] for node in kept] if self.origins else None,
+            lost=self.lost,
         )
 
     def _renumbered_draws(self, renumbered: dict[int, int]) -> dict[int, Draws]:

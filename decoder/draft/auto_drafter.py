@@ -59,6 +59,7 @@ class AutoDrafter:
         source = self._sizes.source(behind, guess)
         if room >= 1 and source != "plain":
             first = self._after_text(model, text, rule) if model and source == "draft" else None
+            tree.lost = first is not None and first.lost
             chosen = _MixedTree(tree, rule, self._sizes).grow(model, first, guess, room)
             tree = model.keep(tree, chosen) if model else tree.subtree(chosen)
         return Proposal(tree, model.count - before if model else 0)
@@ -96,9 +97,9 @@ class AutoDrafter:
             last = model.catch_up(text, count)
         else:
             (*missed, last), tokens = model.catch_up_with_guesses(text, count, PROBED_ROWS)
-            if missed:
+            if missed and all(guess.tokens for guess in missed):
                 self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], tokens)
-        return last if last.tokens else None
+        return last
 
 
 class _MixedTree:
@@ -121,7 +122,7 @@ class _MixedTree:
             guess: Lookup guesses after the root; None if lookup has no guesses.
             deepest: Maximum number of levels, limited by the context.
         """
-        options, guesses = {0: first} if first else {}, {0: guess} if guess else {}
+        options, guesses = {0: first} if first and first.tokens else {}, {0: guess} if guess else {}
         level = [0]
         while options or guesses:
             level = [child for node in level for child in self._branch(node, options.get(node), guesses.get(node))]
@@ -175,4 +176,5 @@ class _MixedTree:
         if not parents:
             return {}
         guesses = model.forward_level(self.tree, parents, int(self._rule.growth.wide))
+        self.tree.lost |= any(guess.lost for guess in guesses)
         return {node: guess for node, guess in zip(parents, guesses, strict=True) if guess.tokens}

@@ -38,6 +38,8 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
     level = [0]
     """Newest node of each rollout."""
     for depth in range(shape.depth):
+        if not level:
+            break
         if depth == shape.l1:
             level *= shape.k
         level = _draw_level(tree, level, rows, generator)
@@ -48,6 +50,15 @@ def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generato
     """Samples the next token of every rollout; returns the node of each rollout."""
     nodes = list(dict.fromkeys(level))
     node_rows = rows(tree, nodes)
+    known = node_rows.isfinite().all(-1)
+    if not known.all():
+        # No token follows a node whose row is NaN. This depends on the path to the node alone, so the tree stays one
+        # that lossless verifiers take: one whose paths differ in length.
+        tree.lost, node_rows = True, node_rows[known]
+        nodes = [node for node, is_known in zip(nodes, known.tolist(), strict=True) if is_known]
+        level = [node for node in level if node in nodes]
+    if not level:
+        return []
     counts = [level.count(node) for node in nodes]
     repeats = torch.tensor(counts).to(node_rows.device)
     own_rows = node_rows.repeat_interleave(repeats, 0, output_size=len(level))

@@ -19,6 +19,8 @@ class Children:
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
     """The draft's own log-probabilities, if `logprobs` are conditioned on the noise of coupled sampling; else empty."""
+    lost: bool = False
+    """Whether there are no tokens because the draft's logits are NaN or infinite."""
 
     @property
     def confidence(self) -> float:
@@ -46,6 +48,7 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
         parents = may_grow(tree, _within_budget(tree, level, rule), rule)
         children, level = source(tree, parents, widest) if parents else (), []
         for parent, options in zip(parents, children, strict=True):
+            tree.lost |= options.lost
             if not options.tokens:
                 continue
             width: int = breadth(rule.growth, options.confidence)

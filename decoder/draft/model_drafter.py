@@ -4,6 +4,7 @@ This module knows nothing of the target. One forward pass computes the next-toke
 (DynaTree paper, section 3.1).
 """
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -221,7 +222,8 @@ def best_children(
     """The `count` most probable tokens of each row, with log-probabilities in float32; of equally probable tokens, the
     one with the lower id comes first.
 
-    With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens.
+    With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens. A token of
+    probability 0 is no child, and a row with NaN or plus infinity, or without any possible token, has no children.
     """
     both = logits if draft_logits is None else torch.cat([logits.float(), draft_logits.float()])
     logprobs = both.log_softmax(-1, torch.float32)
@@ -233,7 +235,17 @@ def best_children(
         draft_logprobs_of_rows = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
         for children, draft_logprobs in zip(best_of_rows, draft_logprobs_of_rows.tolist(), strict=True):
             children.draft_logprobs = draft_logprobs
-    return best_of_rows
+    return [_possible(children) for children in best_of_rows]
+
+
+def _possible(children: Children) -> Children:
+    """The children without those of probability 0, which are the last ones; none if the first one's is not a number."""
+    if math.isfinite(children.logprobs[-1]):
+        return children
+    if not math.isfinite(children.logprobs[0]):
+        return Children([], [], lost=True)
+    count = sum(map(math.isfinite, children.logprobs))
+    return Children(children.tokens[:count], children.logprobs[:count], children.draft_logprobs[:count])
 
 
 def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:

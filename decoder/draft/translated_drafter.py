@@ -7,6 +7,7 @@ token. The proposer drafts chains instead of trees, since each further guess aft
 translation. This module knows nothing of the target's logits.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 
@@ -109,6 +110,8 @@ class TranslatedDrafter:
         self._drafted: list[int] = []
         """The draft's own tokens that were drafted in this round; they follow the tokens of the text."""
         self._chain: TranslatedChain | None = None
+        self._lost = False
+        """Whether the round's chain has ended since the draft's logits are NaN or infinite."""
         self._ready: Float[Tensor, "1 V"] | None = None
         """Logits after the text, if they were computed before the round's first draft token."""
 
@@ -187,7 +190,7 @@ class TranslatedDrafter:
 
     def _begun(self) -> TranslatedChain:
         """Begins the round's chain after the text."""
-        self._drafted, self._ready = [], None
+        self._drafted, self._ready, self._lost = [], None, False
         self._drafting.begin(self._own.tokens)
         self._chain = TranslatedChain(self._drafting, self._committed, Following(self._pair.tokenizer, self._before))
         return self._chain
@@ -214,7 +217,7 @@ class TranslatedDrafter:
                 break
             self._draft_one(chain)
         if len(chain.tokens) <= place or chain.tokens[place] >= self._pair.vocabulary:
-            return Children([], [])
+            return Children([], [], lost=self._lost)
         logprob = chain.logprobs[place]
         own = [logprob.own] if logprob.own != logprob.ranked else []
         return Children([chain.tokens[place]], [logprob.ranked], own)
@@ -228,6 +231,9 @@ class TranslatedDrafter:
         self._ready = None
         position = self._taken + chain.possible
         token, logprob = self._choice.best(logits, position, torn=chain.torn)
+        if not math.isfinite(logprob.ranked) or not math.isfinite(logprob.own):
+            chain.ended = self._lost = True
+            return
         if token in self._translation.ends:
             chain.end(min(self._pair.eos, default=None), logprob)
             return

@@ -4,6 +4,7 @@ The method with the least decode time always decodes the next round, so faster m
 clock runs only while the method decodes. Knows neither screens nor files.
 """
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from decoder.analysis.metrics import Race, differs_by_design
 from decoder.analysis.stalls import RECENT, stalled_s
 from decoder.engine import Engine
 from decoder.errors import DeviceError, LogitsError
-from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
+from decoder.events import LOST, End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.knobs import KnobName, RulesName
@@ -388,6 +389,8 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     is the limit that must be relaxed first: until then, relaxing other limits has no effect on this leaf. `room` is the
     number of levels that fit in the context.
     """
+    if tree.lost:
+        return LOST
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
     depth = tree.depths[leaf]
@@ -437,5 +440,6 @@ def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figu
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
-            final[name] = msgspec.structs.replace(figures, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
+            gap = verdict.gap if math.isfinite(verdict.gap) else None
+            final[name] = msgspec.structs.replace(figures, near_tie=verdict.near_tie, first_difference_gap=gap)
     return final

@@ -176,7 +176,8 @@ def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.boo
     takes a sixth of the time of an argsort.
     """
     ranked = np.sort(logits)[::-1]
-    weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
+    with np.errstate(invalid="ignore"):  # a draft's row may have no finite logit; it then has no children
+        weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
     if sampling.top_k:
         weights[sampling.top_k :] = 0
     upto = np.cumsum(weights)

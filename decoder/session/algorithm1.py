@@ -68,6 +68,9 @@ class Algorithm1Session(HostRounds):
     def _propose(self) -> Proposal:
         before = self.drafter.passes.count
         root = self.drafter.catch_up(self.text, 1)
+        if root.lost:
+            # A tree has a root, so without a guess the text's last token is verified, without a draft below it.
+            return Proposal(TokenTree(self.text[-1:], lost=True), self.drafter.passes.count - before)
         tree = TokenTree(
             [root.tokens[0]],
             logprobs=[root.logprobs[0]],

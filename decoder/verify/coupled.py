@@ -44,7 +44,8 @@ class CoupledVerifier:
             return None
         nodes = [0, *path][: len(committed)]
         settings = [self.noise.sampling(first + tree.depths[node]) for node in nodes]
-        return token_statistics(probabilities(logits[nodes], settings), committed)
+        target_probs = probabilities(logits[nodes], settings)
+        return token_statistics(target_probs, committed) if target_probs.isfinite().all() else None
 
 
 @dataclass(frozen=True)

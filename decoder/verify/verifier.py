@@ -31,7 +31,8 @@ class Verifier(Protocol):
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """Statistics of a verified round; None if no token of the round was sampled.
+        """Statistics of a verified round; None if no token of the round was sampled, or if a logit divided by a low
+        temperature overflows.
 
         `committed` are the tokens that the round appended to the text: the tokens of the accepted path and one more
         token.

@@ -29,7 +29,9 @@ LONGEST_TEXT = 2**20
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
-"""Largest absolute value of times, knobs and log-probabilities; sums and squares of such values stay finite."""
+"""Largest absolute value of times and knobs; sums and squares of such values stay finite."""
+_LARGEST_FLOAT32 = 1e39
+"""Above every float32, in which log-probabilities are computed."""
 _LARGEST_FIGURE = 1e15
 _MOST_PARAMETERS = 2**12
 """Maximum number of names and values among the parameters of a run, those in lists and tables included."""
@@ -185,7 +187,7 @@ def _unbounded(event: Round) -> str:
     return (
         _beyond("a time", seconds, 0, _LARGEST)
         or _beyond("a knob", knobs, -_LARGEST, _LARGEST)
-        or _beyond("a log-probability", (*event.logprobs, *event.draft_logprobs), -_LARGEST, _ROUNDING)
+        or _beyond("a log-probability", (*event.logprobs, *event.draft_logprobs), -_LARGEST_FLOAT32, _ROUNDING)
         or _too_long("text", event.text, LONGEST_TEXT)
         or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)
         or (_no_knob(event.method, limit) if limit is not None and limit not in OTHER_LIMITS else "")

@@ -4,6 +4,7 @@ A live run and a replay feed the same class, so their output is the same. Result
 to standard error. Knows nothing of models or of the source of events.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TextIO
@@ -12,7 +13,7 @@ import msgspec
 
 from decoder.analysis.metrics import FIGURES, Race, differs_by_design, missing_speedups
 from decoder.analysis.stalls import stall_notes
-from decoder.events import End, Event, Figures, Round, Run, Summary
+from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
 from dynatui.clean import clean_line
 from dynatui.knobs import preset_of
@@ -38,6 +39,8 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """All figures of a method, and the tokens that it generated."""
 
     tokens: list[int]
+    lost_drafts: int = 0
+    """Number of rounds whose draft lacks nodes since the draft's logits were NaN or infinite."""
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -78,12 +81,16 @@ class Transcript:
         self._as_json = as_json
         self._race = Race()
         self._texts: list[str] = []
+        self._lost: Counter[str] = Counter()
+        """Number of rounds of each method whose draft's logits were NaN or infinite."""
 
     def feed(self, event: Event) -> None:
         """Adds the next event, and prints the resulting output."""
         if isinstance(event, Run):
             self.finish()
         self._race = self._race.apply(event)
+        if isinstance(event, Round) and event.limited_by == LOST:
+            self._lost[event.method] += 1
         match event:
             case Run():
                 for line in _introduction(event):
@@ -126,15 +133,24 @@ class Transcript:
             self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
             self.note(f"{', '.join(alone)}: sampled with other random numbers than ar, so the texts are not compared")
+        if lost := [f"{count} of {figures[name].rounds} rounds of {name}" for name, count in self._lost.items()]:
+            self.note(
+                f"the draft's logits were NaN or infinite in {', '.join(lost)}, so drafts lack tokens; choose another "
+                "--draft-dtype or --draft"
+            )
         if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
             self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
-        self._race, self._texts = Race(), []
+        self._race, self._texts, self._lost = Race(), [], Counter()
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
         added = ("category", "text", "methods", "peak_bytes_by_rank")
         fields = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in added}
         methods = {
-            name: MethodReport(**msgspec.structs.asdict(entry), tokens=list(self._race.tallies[name].tokens))
+            name: MethodReport(
+                **msgspec.structs.asdict(entry),
+                tokens=list(self._race.tallies[name].tokens),
+                lost_drafts=self._lost[name],
+            )
             for name, entry in figures.items()
         }
         return Report(

@@ -6,7 +6,7 @@ Knows no panel: the caller gives the width.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from decoder.events import OTHER_LIMITS, Limit
+from decoder.events import LOST, OTHER_LIMITS, Limit
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
 from dynatui.knobs import info, limit_name, rules_in_force, turns
@@ -103,7 +103,7 @@ def _counted(effect: Consequence) -> Row:
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
     """The key that changes or avoids the rule which prevents the knob's effect; empty for a recording."""
-    if scene.replaying or scene.following:
+    if scene.replaying or scene.following or key == LOST:
         return ()
     actions: tuple[str, ...]
     if key == "history":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from decoder.analysis.metrics import drafted_nodes
-from decoder.events import LENGTH, Limit, Round
+from decoder.events import LENGTH, LOST, Limit, Round
 from dynatui.number_format import short
 from dynatui.render import rounds
 from dynatui.render.captions import caption
@@ -19,6 +19,7 @@ from dynatui.render.wrap import wrapped
 _ALONE: Mapping[Limit | None, str] = {
     "cost": "the target decodes alone: guesses would cost more time than they save",
     "context": "the target decodes alone: the context has no room for guesses",
+    LOST: "the target decodes alone: the draft's logits are NaN or infinite",
     LENGTH: "the text ends with this token: no guess could have become text",
     None: "the target decodes alone",
 }

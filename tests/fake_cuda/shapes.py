@@ -25,7 +25,7 @@ from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
-from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
+from decoder.session.cuda_graph.device_state import LARGEST, LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
 from decoder.session.cuda_graph.kernel_trial import kernels as all_kernels
 from decoder.session.cuda_graph.kernel_trial import layer_kernels
 from decoder.session.cuda_graph.operators import PLAIN
@@ -58,7 +58,10 @@ class Made:
         numbers[0] = 1 + self.accepted
         numbers[1 : DEEPEST + 2] = np.minimum(np.arange(DEEPEST + 1), self.accepted)
         numbers[DEEPEST + 2 : OUTCOME] = 1
-        nodes, logprobs = numbers[OUTCOME:].reshape(-1, MOST_NODES), report[OUTCOME:].reshape(-1, MOST_NODES)
+        nodes, logprobs = (
+            numbers[OUTCOME:LARGEST].reshape(-1, MOST_NODES),
+            report[OUTCOME:LARGEST].reshape(-1, MOST_NODES),
+        )
         node = np.arange(1, self.rows)
         nodes[LEVEL, 0] = 1
         nodes[PARENT, 1 : self.rows] = np.where(node <= self.depth, node - 1, 0)

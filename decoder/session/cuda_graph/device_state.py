@@ -4,6 +4,7 @@ Draft and verification read and write the state. The host reads the state throug
 numbers, of which some are integers and all others are float64.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields, replace
 
@@ -31,7 +32,9 @@ at each depth, then the token after each of these nodes.
 """
 LARGEST = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
 """Index of the first of the largest logits in a report, one for each row of the verification."""
-REPORT = LARGEST + MOST_NODES
+DRAFTED_FROM = LARGEST + MOST_NODES
+"""Index of the draft's largest logit after the text in a report."""
+REPORT = DRAFTED_FROM + 1
 SHARE_BITS = 57
 """Number of fractional bits of a depth acceptance (accepted levels / drafted levels), which is stored as an integer, a
 multiple of 2^-57. For trees of at most 32 levels this integer is exact, and the sum of up to 63 such integers fits in
@@ -111,7 +114,9 @@ class DeviceState:
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
         """For each depth, from 0 (the root): the accepted node (line 0), and the token after this node (line 1)."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:LARGEST].view(OWN_LOGPROB + 1, -1)
-        self.largest: Float[Tensor, N] = self.report[LARGEST:]
+        self.drafted_from: Float[Tensor, One] = self.report[DRAFTED_FROM:]
+        """The draft's largest logit after the text, in the last draft."""
+        self.largest: Float[Tensor, N] = self.report[LARGEST:DRAFTED_FROM]
         """The target's largest logit after each node of the last verification; entries of other rows are undefined."""
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
@@ -206,11 +211,13 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
     """The draft tree that is verified next, read from a report; `root` is the token of the tree's root."""
     lines, count = _lines(report), drafted_nodes(report)
     nodes = lines.view(np.int64)
-    return TokenTree.of(
+    tree = TokenTree.of(
         [root, *nodes[TOKEN, 1:count].tolist()],
         [-1, *nodes[PARENT, 1:count].tolist()],
         [0.0, *lines[LOGPROB, 1:count].tolist()],
     )
+    tree.lost = not math.isfinite(report[DRAFTED_FROM])
+    return tree
 
 
 def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:

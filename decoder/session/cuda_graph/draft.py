@@ -425,6 +425,7 @@ def grow(
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
     grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, layout.new_rows.clone())
     rows, logits = slice(0, first), passes.first(tokens, bias)
+    state.drafted_from.copy_(logits.amax(-1))
     for depth, width in enumerate(layout.widths):
         children = layout.candidates(depth)
         candidates, expected = lines[:, children], probabilities(logits, depth) if probabilities else logits

@@ -105,8 +105,8 @@ def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch
 def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     right = state.verified
 
-    def wrong(report: Any) -> Any:
-        accepted, bonus = right(report)
+    def wrong(report: Any, nodes: int) -> Any:
+        accepted, bonus = right(report, nodes)
         return accepted, bonus + 1
 
     monkeypatch.setattr(session, "verified", wrong)
