@@ -384,9 +384,9 @@ def _is_finite(value: object) -> bool:
             return math.isfinite(value)
         case dict():
             return all(map(_is_finite, value.values()))
-        case [float(), *_]:
-            return all(math.isfinite(number) for number in value)
-        case [msgspec.Struct(), *_]:
+        case list() if value and isinstance(value[0], float):
+            return all(map(math.isfinite, value))
+        case list() if value and isinstance(value[0], msgspec.Struct):
             return all(map(_is_finite, value))
         case msgspec.Struct():
             return all(_is_finite(getattr(value, name)) for name in value.__struct_fields__)

@@ -39,8 +39,9 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """All figures of a method, and the tokens that it generated."""
 
     tokens: list[int]
-    lost_drafts: int = 0
-    """Number of rounds whose draft lacks nodes since the draft's logits were NaN or infinite."""
+    lost_drafts: int | msgspec.UnsetType = msgspec.UNSET
+    """Number of rounds whose draft lacks nodes since the draft's logits were NaN or infinite; absent if there are none.
+    """
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -149,7 +150,7 @@ class Transcript:
             name: MethodReport(
                 **msgspec.structs.asdict(entry),
                 tokens=list(self._race.tallies[name].tokens),
-                lost_drafts=self._lost[name],
+                lost_drafts=self._lost[name] or msgspec.UNSET,
             )
             for name, entry in figures.items()
         }

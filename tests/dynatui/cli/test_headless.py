@@ -14,7 +14,7 @@ import pytest
 from msgspec import UNSET, structs
 
 from decoder.errors import DeviceError, PairError, PromptError, RecordingError
-from decoder.events import End, Event, Figures, Run, Summary
+from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
 from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
@@ -457,3 +457,18 @@ def test_prompts_that_do_not_fit_are_told_before_the_first_is_decoded() -> None:
     said = captured.err.getvalue()
     assert 0 < said.index("prompt 2 of 3 will be skipped: the prompt has") < said.index("prompt 1 of 3\n")
     assert captured.out.getvalue().count("\n") >= 2
+
+
+def test_lost_drafts_are_counted_and_told_with_a_remedy() -> None:
+    captured = CapturedRun(as_json=True)
+    transcript = Transcript(captured.out, captured.err, as_json=True)
+    for event in story("one"):
+        lost = isinstance(event, Round) and event.method == "dynatree"
+        transcript.feed(structs.replace(event, limited_by=LOST) if lost else event)
+    (told,) = captured.objects()
+    methods = cast("dict[str, dict[str, object]]", told["methods"])
+    assert methods["dynatree"]["lost_drafts"] == methods["dynatree"]["rounds"]
+    assert "lost_drafts" not in methods["ar"]
+    assert (
+        "rounds of dynatree, so drafts lack tokens; choose another --draft-dtype or --draft" in captured.err.getvalue()
+    )
