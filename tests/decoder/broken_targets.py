@@ -24,7 +24,7 @@ Change = Callable[[Sequence[int], Tensor], None]
 
 @dataclass(frozen=True)
 class Changed:
-    """A forward form whose logits are changed in passes of decoding; reading a prompt stays as it is."""
+    """A forward form whose logits are changed."""
 
     form: Forward
     change: Change
@@ -37,6 +37,11 @@ class Changed:
     ) -> Tensor:
         logits = self.form.forward(cache, tokens, positions, visible).clone()
         self.change(tokens, logits)
+        return logits
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Tensor:
+        logits = self.form.read(cache, tokens).clone()
+        self.change(tokens[-1:], logits[None])
         return logits
 
 

@@ -13,8 +13,8 @@ from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling
 from dynatui.record.reader import read
 from tests import tiny
-from tests.decoder.broken_targets import Change, damaged, with_draft_logits
-from tests.decoder.makers import Played, TinyModels
+from tests.decoder.broken_targets import Change, Changed, damaged, with_draft_logits
+from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.decoder.session.cuda_graph.matching import with_slots
 
 PROMPT = "The tree grows"
@@ -92,3 +92,15 @@ def test_drafts_on_the_device_are_lost_like_those_of_the_host(tiny_models: TinyM
     assert all(race.tokens(method) == race.tokens("ar") for method in ("linear", "dynatree", "auto"))
     assert {event.limited_by for event in race.rounds("linear")} <= {LOST, "length"}
     assert LOST in {event.limited_by for event in race.rounds("dynatree")}
+
+
+def test_a_translated_draft_that_is_not_finite_is_lost_too(tiny_models: TinyModels) -> None:
+    pair = tiny_models._once(("strangers",), lambda: tiny.strangers_tongue(tiny_models.fresh()))
+    engine = tiny_models.loaded(pair, "float32")
+    assert engine.pair.translation
+    assert engine.pair.draft
+    form = Changed(engine.pair.draft.runs_by, every_row(math.nan))
+    broken = with_pair(engine, draft=engine.pair.draft.with_forward(form))
+    race = Played(list(decode(broken, PROMPT, RunConfig(("ar", "linear", "auto"), LENGTH))))
+    assert race.tokens("linear") == race.tokens("auto") == race.tokens("ar")
+    assert any(event.limited_by == LOST for event in race.rounds("linear"))
