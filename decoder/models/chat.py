@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from decoder.errors import ConfigError, DecoderError, PromptError, first_line
-from decoder.models.text import encode_prompt, without_surrogates
+from decoder.models.text import OF_MODELS, encode_prompt, without_surrogates
 from decoder.models.tokenizer import TextTokenizer
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt, templated
 
@@ -29,9 +29,10 @@ def encode_prompts(
     max_new_tokens: int,
     context: int,
     *,
+    limit: str = OF_MODELS,
     chat: bool | None = None,
 ) -> list[list[int]]:
-    """Token ids of each prompt; for `chat` see `templated`.
+    """Token ids of each prompt; for `chat` see `templated`, for `limit` `encode_prompt`.
 
     Raises:
         ConfigError: A prompt needs a chat template, and the tokenizer has none.
@@ -41,7 +42,9 @@ def encode_prompts(
     for number, prompt in enumerate(prompts, 1):
         try:
             text, by_template = fed_text(tokenizer, prompt, chat)
-            encoded.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not by_template))
+            encoded.append(
+                encode_prompt(tokenizer, text, max_new_tokens, context, special=not by_template, limit=limit)
+            )
         except PromptError as error:
             several = len(prompts) > 1
             numbered = f"prompt {number} of {len(prompts)}: {error}" if several else str(error)

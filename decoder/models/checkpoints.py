@@ -15,8 +15,9 @@ from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.text_length import longest_text
 from decoder.models.adapters import adapter_of, base_of
+from decoder.models.config_ranges import check_ranges
 from decoder.models.gguf.file import gguf_file, is_gguf
-from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
+from decoder.models.known_checkpoint import check_texts, content_of, known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer
 from decoder.system.deferred import imported
@@ -43,6 +44,7 @@ def load_config(name: str) -> Any:
     transformers; for a GGUF file, it is a `GgufFile`.
 
     Raises:
+        PairError: A number in the configuration is beyond its range.
         ConfigError: The GGUF file is missing or broken.
         ModelError: There is no configuration, it cannot be read, or it is an adapter's without a base model or peft.
     """
@@ -53,6 +55,8 @@ def load_config(name: str) -> Any:
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
         )
     base = base_of(name)
+    check_texts(base)
+    check_ranges(display_name(name), content_of(base, "config.json") or b"")
     return known_architecture(base) or _hf().load_config(base)
 
 
@@ -128,6 +132,7 @@ def load_tokenizer(name: str) -> TextTokenizer:
 
         check_gguf(display_name(name), file := gguf_file(name))
         return GgufTokenizer(file)
+    check_texts(name)
     adapter = adapter_of(name)
     place = adapter.base if adapter and not adapter.has_tokenizer else name
     arch = known_architecture(place) if Path(place).is_dir() else None

@@ -23,6 +23,7 @@ from decoder.forward.whole_paths.families import takes_paths
 from decoder.forward.windows import FULL, LIMITS, attention_types, by_layers, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
+from decoder.models.config_ranges import LARGEST
 from decoder.models.gguf.file import GgufFile
 from decoder.models.gguf.limits import check_gguf
 from decoder.models.tokenizer import TextTokenizer
@@ -37,17 +38,8 @@ CHOSEN = "keep_window_size"
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that two tokenizers with equal vocabularies may still split into different tokens."""
-LARGEST = {
-    "num_hidden_layers": 1024,
-    "num_attention_heads": 4096,
-    "num_key_value_heads": 4096,
-    "head_dim": 4096,
-    "hidden_size": 2**18,
-    "intermediate_size": 2**20,
-    "vocab_size": 2**24,
-    "max_position_embeddings": 2**31,
-}
-"""Upper bound of each size in a configuration: several times the size in the largest models."""
+HALF_BYTES = 2
+"""Size of a number in half precision."""
 NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not accept the attention mask or the positions of a tree"
 NO_CACHE = "it keeps no cache of a text"
@@ -374,7 +366,8 @@ def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> T
         return attempt().cpu()
     except torch.OutOfMemoryError as error:
         raise DeviceError(
-            f"the memory of {model.device} is too small to run {model.name}; choose a smaller model, or --dtype float16"
+            f"the memory of {model.device} is too small to run {model.name}; choose a smaller model"
+            f"{'' if model.dtype.itemsize == HALF_BYTES else ', or --dtype float16'}"
         ) from error
     except Exception as error:  # each family has its own error for unsupported inputs
         if model.hf.quantised and fault == NO_TEXT:
@@ -399,9 +392,11 @@ def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = A
         how: How the model computed `computed`, in words.
     """
     if not as_text.isfinite().all():
+        wide = model.dtype in (torch.float32, torch.float64)
         raise PairError(
             f"{model.name} computes logits that are not finite in {str(model.dtype).removeprefix('torch.')}; "
-            "choose another dtype, float32 for example, or another model"
+            f"{'its weights may hold such numbers: download the model again' if wide else 'give --dtype float32'}, or "
+            "choose another model"
         )
     scale = max(1.0, float(as_text.abs().max()))
     # Products of quantised weights are imprecise: they may be in half precision, or round the activations too.

@@ -4,6 +4,7 @@ Weights are read only from safetensors, and no remote code is run.
 """
 
 import logging
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -23,12 +24,16 @@ from transformers.utils import logging as transformers_logging
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import adapter_of
+from decoder.models.known_checkpoint import weight_shapes
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
 from decoder.system.deferred import imported
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")
+MISSHAPEN = "{} weights differ in shape from the configuration"
+MOST_TIMES = 4
+"""Numbers of a module for each number in its files at most; a module counts weights that two parts share twice."""
 _WITHOUT_ADAPTER = {"subfolder": "no adapter"}
 """Makes transformers look for an adapter where there is none, since it would put one beside the weights."""
 _MTP = "eh_proj.weight"
@@ -66,6 +71,8 @@ def load_module(
     config = load_config(base)
     quantised = quantisation_of(shortened(name), config, device)
     options: dict[str, Any] = _spread(ranks) if ranks > 1 else {}
+    if not quantised:
+        _check_shapes(base, config, dtype)
     if adapter:
         options["adapter_kwargs"] = _WITHOUT_ADAPTER
     if quantised:
@@ -89,6 +96,33 @@ def load_module(
     return module
 
 
+def _check_shapes(name: str, config: Any, dtype: torch.dtype) -> None:
+    """Refuses a configuration whose weights are not those in the files, before memory for the weights is taken.
+
+    Weights that transformers renames or joins while it loads them are compared after they were loaded.
+    """
+    stored = weight_shapes(name)
+    if not stored:
+        return
+    module = _from_hub(name, "configuration", lambda: hf.skeleton(config, dtype))
+    described = {key: tuple(weight.shape) for key, weight in module.state_dict().items()}
+    if wrong := [key for key, shape in stored.items() if described.get(key, shape) != shape]:
+        raise _unlike(name, MISSHAPEN, wrong)
+    numbers, held = (sum(map(math.prod, shapes.values())) for shapes in (described, stored))
+    if numbers > MOST_TIMES * held:
+        raise ModelError(
+            f"the configuration of {shortened(name)} describes {numbers:,} weights, but its files hold {held:,}; "
+            "download the model again"
+        )
+
+
+def _unlike(name: str, fault: str, keys: Collection[str]) -> ModelError:
+    """Error for weights that do not fit the configuration; `fault` has {} for their number."""
+    return ModelError(
+        f"{shortened(name)}: {fault.format(len(keys))}, for example {shortened(min(keys))}; download the model again"
+    )
+
+
 def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
     """Module with all its weights; raises ModelError if the checkpoint's weights do not match its configuration."""
     module, info = _from_hub(
@@ -108,7 +142,7 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
     known = module.state_dict()
     for keys, fault in (
         (info["missing_keys"], "the checkpoint lacks {} weights"),
-        (mismatched, "{} weights differ in shape from the configuration"),
+        (mismatched, MISSHAPEN),
         (
             _of_further_layers(info["unexpected_keys"], known),
             "the checkpoint has weights of more layers than the configuration says",
@@ -119,9 +153,7 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
         ),
     ):
         if keys:
-            raise ModelError(
-                f"{shortened(name)}: {fault.format(len(keys))}, for example {min(keys)}; download the model again"
-            )
+            raise _unlike(name, fault, keys)
     return module
 
 
@@ -194,6 +226,11 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # each model family checks its configuration differently, and may raise any error
+        if "trust_remote_code" in str(error) or "custom code" in str(error):
+            raise ModelError(
+                f"the {part} of {shortened(name)} needs custom code of the model, and dynatui runs no code of models; "
+                "choose a model that transformers supports by itself"
+            ) from error
         kind = "a value has the wrong type: " if isinstance(error, _OF_A_WRONG_KIND) else ""
         raise ModelError(
             f"cannot load the {part} of {shortened(name)}: {kind}{first_line(error)}; give a hub id, or a folder with "

@@ -16,9 +16,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from decoder.errors import ModelError, shortened
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, shapes
 from decoder.models.gguf.file import is_gguf
+from decoder.models.git_lfs import is_pointer
 from decoder.models.known_config import Count, Known, Number, Token, architecture, decoded
 from decoder.models.load_progress import Share, Tell
 
@@ -26,6 +28,17 @@ UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
 """Pattern of the names of buffers that older checkpoints contain in addition to the weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
 ADAPTER = "adapter_config.json"
+TEXTS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+)
+"""Files without weights that transformers reads."""
 FILES = {"F64", "F32", "F16", "BF16"}
 """Supported dtypes of weights, by their names in safetensors files."""
 
@@ -162,6 +175,18 @@ def _keys(path: Path) -> list[str]:
         return [*file.keys()]
 
 
+def weight_shapes(name: str) -> Mapping[str, tuple[int, ...]]:
+    """Shapes of all weights in a checkpoint's safetensors files, by name; empty if files are missing or unreadable."""
+    shapes = dict[str, tuple[int, ...]]()
+    try:
+        for path in weight_files(name):
+            with safe_open(path, "pt") as file:
+                shapes |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError):
+        return {}
+    return shapes
+
+
 def weight_files(name: str) -> list[Path]:
     """The safetensors files of a checkpoint, one or several; an empty list if any file is missing."""
     if single := file_of(name, "model.safetensors"):
@@ -179,13 +204,30 @@ def content_of(name: str, part: str) -> bytes | None:
     return path.read_bytes() if path else None
 
 
+def check_texts(name: str) -> None:
+    """Raises ModelError if a configuration or tokenizer file in a folder is a Git LFS pointer."""
+    if Path(name).is_dir():
+        for part in TEXTS:
+            file_of(name, part)
+
+
 def file_of(name: str, part: str) -> Path | None:
-    """Path of the file `part` of a hub id or folder; None if there is no such file. Downloads the file if necessary."""
+    """Path of the file `part` of a hub id or folder; None if there is no such file. Downloads the file if necessary.
+
+    Raises:
+        ModelError: A file in a folder is a Git LFS pointer.
+    """
     if is_gguf(name):
         return None
     if Path(name).is_dir():
         path = Path(name, part)
-        return path if path.is_file() else None
+        if not path.is_file():
+            return None
+        if is_pointer(path):
+            raise ModelError(
+                f"{part} of {shortened(name)} is a Git LFS pointer, not the file itself; run git lfs pull in it"
+            )
+        return path
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 

@@ -14,12 +14,14 @@ from msgspec import Meta
 from decoder.forward.families.architecture import ROTARY, Architecture
 from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.windows import FULL, SLIDING
+from decoder.models.config_ranges import LARGEST
 from decoder.system.device import DTYPES
 
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=2**31)]
+LayerCount = Annotated[int, Meta(ge=1, le=LARGEST["num_hidden_layers"])]
 Number = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Token = Annotated[int, Meta(ge=0)]
+Token = Annotated[int, Meta(ge=0, le=2**31)]
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 
 
@@ -46,7 +48,7 @@ class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
 
     vocab_size: Count
     hidden_size: Count
-    num_hidden_layers: Count
+    num_hidden_layers: LayerCount
     num_attention_heads: Count
     intermediate_size: Count
     max_position_embeddings: Count

@@ -86,6 +86,12 @@ class Pair:
         return self.draft
 
     @property
+    def limit(self) -> str:
+        """Whose context that of the pair is, for messages: a model's name in the genitive."""
+        names = (model.name for model in self.models.values() if model.context == self.context)
+        return f"{next(names, self.target.name)}'s"
+
+    @property
     def target_name(self) -> str:
         """Hub id or folder name of the target."""
         return self.target.name

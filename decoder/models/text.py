@@ -22,22 +22,27 @@ TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
 
+OF_MODELS = "the models'"
+"""Words in place of the name of the model that sets the context."""
+
+
 def without_surrogates(text: str) -> str:
     """The text with U+FFFD in place of lone surrogates, which neither JSON nor UTF-8 can encode."""
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
 def encode_prompt(
-    tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool
+    tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool, limit: str = OF_MODELS
 ) -> list[int]:
-    """Token ids of a prompt; `special` adds the tokenizer's special tokens for the beginning and end of a text.
+    """Token ids of a prompt; `special` adds the tokenizer's special tokens for the beginning and end of a text, and
+    `limit` says whose context it is.
 
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
     """
     if len(prompt) > TOKEN_CHARACTERS * context:  # tokenizing such a long text would take minutes
         raise PromptError(
-            f"the prompt has {len(prompt)} characters, far more than the models' context of {context} tokens can hold; "
+            f"the prompt has {len(prompt)} characters, far more than {limit} context of {context} tokens can hold; "
             "shorten the prompt"
         )
     ids: list[int] = tokenizer(prompt, add_special_tokens=special, verbose=False).input_ids
@@ -47,7 +52,7 @@ def encode_prompt(
     if max_new_tokens > room:
         remedy = f"give --max-new-tokens {room} or less" if room > 0 else "shorten the prompt: not one new token fits"
         raise PromptError(
-            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new tokens the text exceeds the models' "
+            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new tokens the text exceeds {limit} "
             f"context of {context} tokens; {remedy}"
         )
     return ids

@@ -19,7 +19,9 @@ def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> tuple[str, list
         ConfigError: The prompt needs a chat template, and the tokenizer has none.
     """
     text, by_template = fed_text(pair.tokenizer, prompt, config.chat)
-    ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not by_template)
+    ids = encode_prompt(
+        pair.tokenizer, text, config.max_new_tokens, pair.context, special=not by_template, limit=pair.limit
+    )
     require_known(pair.tokenizer, ids, pair.vocabulary)
     return text, ids
 

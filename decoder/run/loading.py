@@ -361,7 +361,7 @@ def make_pair(
     ids = _ends(target)
     for model in [target] if of_draft else models:
         # No method may use the penalties, token bans and sampling settings that the checkpoint defines.
-        model.hf.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
+        model.hf.end_with(ids or None, pad=ids[0] if ids else None)
     translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
     alike = [target] if translation else models
     return Pair(
@@ -399,12 +399,12 @@ def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks 
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens from a model's configuration; empty if the configuration names no such token."""
+    """End-of-text tokens from a model's configuration, without ids that it never writes; empty if it names none."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
-    if not all(isinstance(token, int) for token in ids):
+    if not all(type(token) is int for token in ids):
         raise ModelError(
             f"the configuration of {target.name} says that eos_token_id is {quoted(named)}, which is not a token id; "
             "write a token id or a list of token ids there"
         )
-    return ids
+    return [token for token in ids if 0 <= token < target.width]

@@ -76,7 +76,9 @@ def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, 
     for number in missing:
         prompt, setting = divmod(number, len(settings))
         seed = plan.seed + number
-        (text_ids,) = encode_prompts(pair.tokenizer, [prompts[prompt]], plan.new_tokens + LONGEST, pair.context)
+        (text_ids,) = encode_prompts(
+            pair.tokenizer, [prompts[prompt]], plan.new_tokens + LONGEST, pair.context, limit=pair.limit
+        )
         text = _sampled(engine, text_ids, plan.new_tokens, settings[setting], seed)
         labelled = list(_label_roots(pair, text, len(text_ids), settings[setting], plan, seed))
         if labelled:

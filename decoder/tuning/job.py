@@ -76,7 +76,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[TuneProgress], None], sto
         engine = _loaded(job, note)
         pair, config = engine.pair, job.config
         length = config.max_new_tokens
-        prompts = encode_prompts(pair.tokenizer, job.prompts, length, pair.context, chat=config.chat)
+        prompts = encode_prompts(pair.tokenizer, job.prompts, length, pair.context, limit=pair.limit, chat=config.chat)
         by_template = any(templated(prompt, config.chat) for prompt in job.prompts)
         passages = whole(prompts) if by_template else split(prompts, length)
         how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _CACHED = "models--"
 _MOST_NAMED = 6
+LARGEST_BYTES = 2**50
+"""Upper bound of the size of a model's weights that an index may state."""
 
 
 def models(case: Case) -> Iterator[Finding]:
@@ -186,12 +188,14 @@ def _decodable(case: Case, shown: str, folder: str) -> Any:
     """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
+    from decoder.models.known_checkpoint import weight_files  # noqa: PLC0415 - imports torch
     from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
     from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 
     config = checkpoints.load_config(folder)
     checks.check_config(shown, config)
     quantisation_of(shown, config, choose_device(case.models.device))
+    weight_files(folder)  # refuses pointers to weights that were not downloaded
     return config
 
 
@@ -209,9 +213,10 @@ def _weights_bytes(folder: str) -> int:
 
 def _size_in_index(folder: str) -> int:
     """Size of the weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
         index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
-        return int(index["metadata"]["total_size"])
+        stated = int(index["metadata"]["total_size"])
+        return stated if 0 <= stated <= LARGEST_BYTES else 0
     return 0
 
 

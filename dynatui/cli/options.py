@@ -22,6 +22,7 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui.cli.parameters import argument, in_panel, option, switch
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Symbols, View
+from dynatui.sources.source import FASTEST, SLOWEST
 
 MODELS = "Models"
 PROMPTS = "Prompts"
@@ -33,7 +34,6 @@ MEASUREMENT = "Measurement"
 COMPARED = "What is compared"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
 """Panels of `--help` whose options determine the decoding."""
-_SLOWEST = 0.001
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -49,8 +49,8 @@ def _speed(fastest: float, text: str) -> float:
         value = float(above) / (float(below) if over else 1)
     except (ValueError, ZeroDivisionError):
         raise ConfigError(f"--speed is {quoted(text)}; give a number, or a fraction such as 1/2") from None
-    if not _SLOWEST <= value <= fastest:
-        raise ConfigError(f"--speed is {quoted(text)}; give {_SLOWEST} to {fastest:g}")
+    if not SLOWEST <= value <= fastest:
+        raise ConfigError(f"--speed is {quoted(text)}; give {SLOWEST} to {fastest:g}")
     return value
 
 
@@ -216,7 +216,7 @@ VIEW_OPTIONS = (
 )
 """Screen options except `--speed`; `request.view` makes a view from their values."""
 LIVE_VIEW = (speed(1, "1: as fast as the machine decodes; 0.5 or 1/2: half as fast."), *VIEW_OPTIONS)
-REPLAY_VIEW = (speed(1000, "1: as fast as it was recorded; 2: twice as fast; 1/2: half as fast."), *VIEW_OPTIONS)
+REPLAY_VIEW = (speed(FASTEST, "1: as fast as it was recorded; 2: twice as fast; 1/2: half as fast."), *VIEW_OPTIONS)
 
 
 def of_methods() -> list[MethodOption]:

@@ -4,10 +4,13 @@ Typer's public functions make such objects only from function signatures, so thi
 Typer; no other module uses them. Knows neither the options of any command nor the user's settings.
 """
 
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from inspect import getdoc
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from typer._click.globals import get_current_context
@@ -16,6 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_install_completion_arguments
 from typer.models import ArgumentInfo, OptionInfo
 
+_WORD = re.compile(r"[A-Z]+")
 Given = Mapping[str, Any]
 """Values of options by parameter name; None for an option that was not given."""
 
@@ -161,9 +165,29 @@ def _callback(run: Callable[..., Any], declared: Declared, around: Around) -> Ca
     def call(**_: Any) -> Any:
         context = get_current_context()
         with around(context):
-            return run(**_arguments(context.params, groups))
+            return run(**_arguments(_at_home(context), groups))
 
     return call
+
+
+def _at_home(context: Any) -> Given:
+    """The values of a command's parameters, with the home folder in place of a first ~ of each path, since a shell
+    replaces it neither after = nor in settings.
+    """
+    paths = {each.name for each in context.command.params if set(_WORD.findall(each.metavar or "")) & {"FILE", "DIR"}}
+    return {name: _expanded(value) if name in paths else value for name, value in context.params.items()}
+
+
+def _expanded(value: Any) -> Any:
+    match value:
+        case str():
+            return os.path.expanduser(value)  # noqa: PTH111 - leaves the text as it is if there is no such user
+        case Path():
+            return Path(_expanded(str(value)))
+        case list() | tuple():
+            return type(value)(map(_expanded, value))
+        case _:
+            return value
 
 
 def _arguments(values: Given, groups: Iterable[Group]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def file_path() -> Path:
     """Path of the user's settings file, which may not exist."""
     named = os.environ.get(FILE_VARIABLE)
     if named:
-        return Path(named)
+        return Path(os.path.expanduser(named))  # noqa: PTH111 - leaves the text as it is if there is no such user
     from platformdirs import user_config_path  # noqa: PLC0415 - not needed if the variable names a file
 
     return user_config_path("dynatui") / "config.toml"

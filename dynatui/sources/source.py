@@ -20,8 +20,10 @@ SHOWN_PER_SECOND = 15.0
 """Tokens per second at which a user can read the text and follow the effect of the history rule."""
 REST_S = 4.0
 """Seconds for which a finished prompt stays on the screen."""
-_SLOWEST = 1 / 64
-_FASTEST = 64.0
+SLOWEST, FASTEST = 0.001, 1000.0
+"""Bounds of the playback speed."""
+_SLOWEST_TEXT = 1 / 64
+"""Lower bound of the speed that is chosen so that a text can be read."""
 
 
 class KnobControls(Protocol):
@@ -150,12 +152,12 @@ class Source(Protocol):
 
 def bounded_speed(speed: float) -> float:
     """The nearest playback speed within the bounds."""
-    return min(_FASTEST, max(_SLOWEST, speed))
+    return min(FASTEST, max(SLOWEST, speed))
 
 
 def readable_speed(tokens_per_second: float) -> float:
     """The readable playback speed: the highest power of two, at most 1, at which the text can be read."""
     speed = 1.0
-    while speed > _SLOWEST and tokens_per_second * speed > SHOWN_PER_SECOND * 4 / 3:
+    while speed > _SLOWEST_TEXT and tokens_per_second * speed > SHOWN_PER_SECOND * 4 / 3:
         speed /= 2
     return speed

@@ -34,7 +34,9 @@ def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: in
     text = without_surrogates(texts.prompts[number]).strip()[: _characters(experiment)]
     in_tokens = experiment.unit == "tokens"
     try:
-        ids = encode_prompt(pair.tokenizer, text, 1, sys.maxsize if in_tokens else pair.context, special=True)
+        ids = encode_prompt(
+            pair.tokenizer, text, 1, sys.maxsize if in_tokens else pair.context, special=True, limit=pair.limit
+        )
     except PromptError as error:
         raise PromptError(f"prompt {number + 1} of {texts.name}: {error}") from None
     if not in_tokens:

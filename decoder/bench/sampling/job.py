@@ -191,7 +191,7 @@ def _encoded(pair: Pair, request: SamplingRequest) -> dict[Place, list[int]]:
     token_ids = {}
     for place, prompt in prompts_of(request).items():
         try:
-            (token_ids[place],) = encode_prompts(pair.tokenizer, [prompt], more, pair.context)
+            (token_ids[place],) = encode_prompts(pair.tokenizer, [prompt], more, pair.context, limit=pair.limit)
         except PromptError as error:
             raise PromptError(f"prompt {place.prompt + 1} of {place.task}: {error}") from None
     return token_ids

@@ -54,7 +54,9 @@ def ready(job: OnSettings, note: Note) -> Ready:
     engine = endless(load_pair(**job.pair_options, report=note))
     request = job.request(engine.pair)
     longest = max(setting.length for setting in request.settings)
-    prompts = encode_prompts(engine.pair.tokenizer, request.prompts, longest, engine.pair.context)
+    prompts = encode_prompts(
+        engine.pair.tokenizer, request.prompts, longest, engine.pair.context, limit=engine.pair.limit
+    )
 
     def measure(setting: Setting) -> Result:
         return compared(engine, request, job.base, prompts, setting)

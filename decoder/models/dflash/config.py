@@ -21,7 +21,7 @@ from decoder.forward.windows import FULL, SLIDING
 from decoder.models.checkpoints import display_name
 from decoder.models.head_config import QWEN3_HEAD, REMEDY, Kind, LayerFields, architecture_of, fields_of, kind_of
 from decoder.models.known_checkpoint import content_of
-from decoder.models.known_config import Count, Token
+from decoder.models.known_config import Count, LayerCount, Token
 
 AGAIN = "download the head again, or choose another --draft"
 REFUSED = re.compile(
@@ -37,7 +37,7 @@ class Layers(LayerFields, frozen=True, kw_only=True):
     """Configuration fields of the decoder layers, which are Qwen3 layers whatever `model_type` says."""
 
     model_type: str = "qwen3"
-    num_hidden_layers: Count
+    num_hidden_layers: LayerCount
     attention_bias: bool = False
     layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
     sliding_window: Count | None = None

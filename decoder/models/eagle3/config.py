@@ -15,7 +15,7 @@ from decoder.forward.eagle3.shape import KIND, HeadShape
 from decoder.models.checkpoints import display_name
 from decoder.models.head_config import QWEN3_HEAD, REMEDY, LayerFields, architecture_of, fields_of, kind_of
 from decoder.models.known_checkpoint import content_of
-from decoder.models.known_config import Count, Token
+from decoder.models.known_config import Count, LayerCount, Token
 
 NESTED = "eagle3", "peagle"
 """Values of `speculators_model_type` that name EAGLE-3 and P-EAGLE heads."""
@@ -27,7 +27,7 @@ class Layer(LayerFields, frozen=True, kw_only=True):
     """Configuration fields of the head's decoder layers."""
 
     model_type: Literal["llama", "qwen3"] = "llama"
-    num_hidden_layers: Count = 1
+    num_hidden_layers: LayerCount = 1
     layer_types: list[Literal["full_attention"]] | None = None
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from decoder.errors import ConfigError, shortened
+from decoder.models.git_lfs import is_pointer
 
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
@@ -93,6 +94,8 @@ def gguf_file(name: str) -> GgufFile:
     path = Path(name)
     if not path.is_file():
         raise ConfigError(f"there is no file {shortened(name)}; give the path of a GGUF file on this machine")
+    if is_pointer(path):
+        raise ConfigError(f"{shortened(name)} is a Git LFS pointer, not the file itself; run git lfs pull beside it")
     changed = path.stat()
     return _read(path, changed.st_size, changed.st_mtime_ns)
 

@@ -8,7 +8,6 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-import peft
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -22,6 +21,7 @@ from decoder.tensor_parallel.check import require_no_adapter
 from tests import tiny
 from tests.decoder.makers import TinyModels
 
+peft: Any = pytest.importorskip("peft", reason="peft, of the extra adapters, is not installed")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`is_gradient_checkpointing` is deprecated:FutureWarning",  # peft reads it
     "ignore::UserWarning",  # of peft, about adapters that these tests make on purpose

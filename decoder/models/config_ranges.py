@@ -1,0 +1,73 @@
+"""Ranges of the numbers in a config.json, checked in the file itself, since libraries first make lists of such sizes.
+
+Knows no model family: a size is known by its name, at any depth of the file.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from decoder.errors import PairError, quoted, shortened
+
+LARGEST: Mapping[str, int] = {
+    "num_hidden_layers": 1024,
+    "num_attention_heads": 4096,
+    "num_key_value_heads": 4096,
+    "head_dim": 4096,
+    "hidden_size": 2**18,
+    "intermediate_size": 2**20,
+    "vocab_size": 2**24,
+    "max_position_embeddings": 2**31,
+}
+"""Upper bound of each size in a configuration: several times the size in the largest models."""
+_KINDS = (
+    (re.compile(r"(n|num|encoder|decoder)_(\w+_)?(layers?|blocks?)"), LARGEST["num_hidden_layers"]),
+    (re.compile(r"(n|num)_(\w+_)?heads?"), LARGEST["num_attention_heads"]),
+    (re.compile(r"(n|num)_(\w+_)?experts?(_\w+)?"), 2**16),
+    (re.compile(r"n_embd|d_model"), LARGEST["hidden_size"]),
+    (re.compile(r"n_positions|n_ctx|max_seq_len"), LARGEST["max_position_embeddings"]),
+)
+"""Upper bounds of further sizes, by patterns of their names in other families."""
+OTHERS = 2**53
+"""Upper bound of the absolute value of every other whole number."""
+
+
+def check_ranges(name: str, content: bytes) -> None:
+    """Raises PairError if a whole number in a config.json is beyond its range; a file that is not JSON has none.
+
+    Args:
+        name: Name of the model for messages.
+        content: Contents of the file.
+    """
+    try:
+        fields = msgspec.json.decode(content)
+        large = next(((key, number) for key, number in _numbers("", fields) if abs(number) > largest(key)), None)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return  # whoever reads the file next reports what it is
+    if large:
+        key, number = large
+        raise PairError(
+            f"the configuration of {name} says that {shortened(key)} is {quoted(number)}, but it must be 1 to "
+            f"{largest(key)}; download the model again"
+        )
+
+
+def largest(key: str) -> int:
+    """Upper bound of a whole number with this name."""
+    return LARGEST.get(key) or next((most for kind, most in _KINDS if kind.fullmatch(key)), OTHERS)
+
+
+def _numbers(key: str, value: object) -> Iterator[tuple[str, int]]:
+    """All whole numbers in a decoded JSON value, each with the name of its field."""
+    match value:
+        case bool():
+            return
+        case int():
+            yield key, value
+        case dict():
+            for inner, each in value.items():
+                yield from _numbers(inner, each)
+        case list():
+            for each in value:
+                yield from _numbers(key, each)
