@@ -361,7 +361,7 @@ def make_pair(
     ids = _ends(target)
     for model in [target] if of_draft else models:
         # No method may use the penalties, token bans and sampling settings that the checkpoint defines.
-        model.hf.end_with(ids or None, pad=ids[0] if ids else None)
+        model.hf.end_with(ids[0] if len(ids) == 1 else ids or None, pad=ids[0] if ids else None)
     translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
     alike = [target] if translation else models
     return Pair(

@@ -318,3 +318,17 @@ def test_the_shorter_context_of_the_two_counts(tiny_models: TinyModels, tmp_path
             tokens[event.method] += event.committed
     expected = tiny_models.generate(tiny_models.pair("gpt2"), "float32", prompt, 22)
     assert tokens == {"dynatree": expected, "linear": expected}
+
+
+@pytest.mark.parametrize("beyond", [-1, 10**6, 2**70])
+def test_an_end_of_text_that_the_model_never_writes_is_left_out(tiny_models: TinyModels, beyond: int) -> None:
+    pair = tiny_models.ending("llama", eos_token_id=[7, beyond])
+    loaded = load_pair(str(pair.target), "lookup", device="cpu", dtype="float32", report=lambda *_: None).pair
+    assert loaded.eos == {7}
+    assert loaded.target.hf.generation.eos_token_id == 7
+
+
+def test_an_end_of_text_that_is_true_is_refused(tiny_models: TinyModels) -> None:
+    pair = tiny_models.ending("llama", eos_token_id=True)
+    with pytest.raises(ModelError, match="says that eos_token_id is True, which is not a token id"):
+        load_pair(str(pair.target), "lookup", device="cpu", dtype="float32", report=lambda *_: None)
