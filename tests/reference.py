@@ -25,13 +25,18 @@ Path = tuple[int, ...]
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 """Knobs that the user turned just before a round, by round number."""
 
+IMPOSSIBLE = -1e4
+"""Logit of ids that the draft lacks."""
 AMBIGUOUS = 1e-5
 """Comparisons with a smaller difference may go either way."""
 
 
 @dataclass
 class Oracle:
-    """Scores of the next token by target and draft, from new forward passes, over the ids that both models score."""
+    """Scores of the next token by target and draft, from new forward passes, over the target's ids.
+
+    An id that the draft lacks is impossible for it; where the text has one, the draft reads its end-of-text token or 0.
+    """
 
     target: Any
     draft: Any
@@ -41,8 +46,8 @@ class Oracle:
 
     @property
     def width(self) -> int:
-        """Number of ids that both models score."""
-        return min(int(self.target.config.vocab_size), int(self.draft.config.vocab_size))
+        """Number of the target's ids."""
+        return int(self.target.config.vocab_size)
 
     def target_scores(self, text: Path) -> list[float]:
         """The target's logits after `text`, in float32 as transformers' generate compares them."""
@@ -61,9 +66,12 @@ class Oracle:
     def _scores(self, which: str, text: Path) -> torch.Tensor:
         if (which, text) not in self._seen:
             model = getattr(self, which)
+            known, instead = int(model.config.vocab_size), model.config.eos_token_id or 0
+            ids = torch.tensor([[token if token < known else instead for token in text]])
             with torch.inference_mode():
-                logits = model(torch.tensor([text]), use_cache=False).logits[0, -1, : self.width]
-            self._seen[which, text] = logits.clone()
+                logits = model(ids, use_cache=False).logits[0, -1, : self.width]
+            impossible = logits.new_full((max(0, self.width - known),), IMPOSSIBLE)
+            self._seen[which, text] = torch.cat((logits, impossible))
         return self._seen[which, text]
 
 

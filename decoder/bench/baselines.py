@@ -96,7 +96,6 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
     """Trial of transformers' generate with these settings, greedy or sampled as `config` says."""
     pair = engine.pair
-    unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
     started = clock.now()
@@ -106,7 +105,6 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
         **drawn_by(config.sampling, config.seed),
         max_new_tokens=config.max_new_tokens,
         eos_token_id=sorted(pair.eos) or None,
-        suppress_tokens=unused or None,
         streamer=streamer,
         **settings,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
@@ -22,16 +23,17 @@ cache.
 
 
 class DraftPasses:
-    """Forward passes of the draft over one text; logits are over the token ids that target and draft share."""
+    """Forward passes of the draft over one text; tokens and logits have the target's token ids."""
 
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
+        """`vocabulary` is the number of the target's token ids."""
         self.cache = model.new_cache(capacity)
         self.count = 0
         """Number of forward passes so far, without prompt passes."""
         self.deepest = sys.maxsize
         self._capacity = capacity
         self._model = model
-        self._vocabulary = vocabulary
+        self._fitted = fitted(model, vocabulary)
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
         self._visible_rows: dict[int, list[int]] = {}
@@ -39,7 +41,7 @@ class DraftPasses:
 
     def read(self, tokens: Sequence[int]) -> None:
         """Reads the prompt without its last token."""
-        self._model.read(self.cache, tokens)
+        self._fitted.read(self.cache, tokens)
 
     def reserve(self, rows: int) -> None:
         """Reserves cache rows for a text and a tree. If a tree needs more rows, the cache grows during drafting."""
@@ -52,9 +54,9 @@ class DraftPasses:
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
         """Reads the unread tokens of the text; returns the logits after the last token."""
-        logits = self._model.read(self.cache, text[self.cache.length :])
+        logits = self._fitted.read(self.cache, text[self.cache.length :])
         self.count += 1
-        return self._shared_logits(logits[None])
+        return logits[None]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Reads the unread tokens of the text; returns logits after the latest tokens, and the position that follows
@@ -64,14 +66,14 @@ class DraftPasses:
         """
         start = max(self.cache.length, len(text) - latest)
         if start > self.cache.length:
-            self._model.read(self.cache, text[self.cache.length : start])
+            self._fitted.read(self.cache, text[self.cache.length : start])
             self.count += 1
         positions = range(start, len(text))
         visible = np.tri(len(positions), dtype=np.bool_)
-        logits = self._model.forward(self.cache, text[start:], positions, visible)
+        logits = self._fitted.forward(self.cache, text[start:], positions, visible)
         self.cache.keep(positions)
         self.count += 1
-        return self._shared_logits(logits), [position + 1 for position in positions]
+        return logits, [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
         """Like `after_latest`, but returns logits for all of the last `latest` tokens. Tokens that were already read
@@ -105,9 +107,9 @@ class DraftPasses:
         # The root follows the cached text, unless it was read as the last token of the text.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
-        logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
+        logits = self._fitted.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
         self.count += 1
-        return self._shared_logits(logits), [position + 1 for position in positions]
+        return logits, [position + 1 for position in positions]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
         """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index in
@@ -120,6 +122,3 @@ class DraftPasses:
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}
-
-    def _shared_logits(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        return logits if logits.shape[1] == self._vocabulary else logits[:, : self._vocabulary]

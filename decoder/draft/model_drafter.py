@@ -22,7 +22,7 @@ from decoder.tree_rules import TreeRule
 
 
 class Passes(Protocol):
-    """Forward passes of a draft over one text; logits are over the token ids that target and draft share."""
+    """Forward passes of a draft over one text; tokens and logits have the target's token ids."""
 
     cache: KvCache
     count: int

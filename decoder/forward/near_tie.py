@@ -137,9 +137,9 @@ def verdict(
     """Verdict on two tokens at a text position; `error` is the largest rounding error of a logit."""
     scores, at_edge = logits, False
     if noise and not noise.greedy_from(position):
-        known = noise.known(logits)
-        at_edge = any(_at_edge(known, token, noise.sampling(position), error) for token in rivals)
-        scores = noise.scores(known[None], [position])[0]
+        here = logits.to(noise.device)
+        at_edge = any(_at_edge(here, token, noise.sampling(position), error) for token in rivals)
+        scores = noise.scores(here[None], [position])[0]
     first, second = rivals
     gap = float((scores[first] - scores[second]).abs())
     return Verdict(near_tie=at_edge or gap <= 2 * error, gap=gap)

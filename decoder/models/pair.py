@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from jaxtyping import Float
-from torch import Tensor
-
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_states import StatesReader
@@ -21,10 +18,6 @@ class Pair:
     draft: LanguageModel | None
     """Draft model; None if a drafting head or suffix lookup drafts (for suffix lookup, `head` is None too)."""
     tokenizer: TextTokenizer
-    vocabulary: int
-    """Size of the vocabulary that both models share: the smaller width of their logits. With a translated draft, it is
-    the width of the target's logits.
-    """
     eos: frozenset[int]
     context: int
     """Context length of the pair, in tokens: the shorter one of the models' context lengths. With a translated draft,
@@ -37,9 +30,10 @@ class Pair:
     there is no draft model.
     """
 
-    def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        """The logits without the columns beyond the vocabulary that both models share."""
-        return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids of a text: the width of the target's logits, whatever the draft has."""
+        return self.target.width
 
     def observed(self) -> "Pair":
         """The same pair, whose models also record their hidden states if they can."""

@@ -58,16 +58,16 @@ def encode_prompt(
     return ids
 
 
-def require_known(tokenizer: TextTokenizer, ids: Sequence[int], vocabulary: int) -> None:
-    """Raises PromptError if a prompt has a token outside the vocabulary that both models share.
+def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, vocabulary: int) -> None:
+    """Raises PromptError if a prompt has a token that the target, which has `vocabulary` token ids, does not know.
 
     A tokenizer may have tokens that were added after a model was trained.
     """
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
-            f"the prompt contains {quoted(text)}, which is token {unknown[0]} of the tokenizer, but the models know "
-            f"only {vocabulary} tokens; leave this token out, or choose other models"
+            f"the prompt contains {quoted(text)}, which is token {unknown[0]} of the tokenizer, but {target} knows "
+            f"only {vocabulary} tokens; leave this token out, or choose another target"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which prompts a pair can decode: a prompt must fit into the context, with tokens that both models know."""
+"""Which prompts a pair can decode: a prompt must fit into the context, with tokens that the target knows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> tuple[str, list
     """The text that the models read for a prompt, and its token ids.
 
     Raises:
-        PromptError: The prompt is empty, does not fit into the context, has a token outside the common vocabulary, or
+        PromptError: The prompt is empty, does not fit into the context, has a token that the target does not know, or
             the chat template fails on it.
         ConfigError: The prompt needs a chat template, and the tokenizer has none.
     """
@@ -22,7 +22,7 @@ def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> tuple[str, list
     ids = encode_prompt(
         pair.tokenizer, text, config.max_new_tokens, pair.context, special=not by_template, limit=pair.limit
     )
-    require_known(pair.tokenizer, ids, pair.vocabulary)
+    require_known(pair.tokenizer, ids, pair.target_name, pair.vocabulary)
     return text, ids
 
 

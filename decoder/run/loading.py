@@ -368,7 +368,6 @@ def make_pair(
         target=target,
         draft=draft_model,
         tokenizer=tokenizer,
-        vocabulary=min(model.width for model in alike),
         eos=frozenset(ids),
         context=min(model.context for model in alike),
         head=head,

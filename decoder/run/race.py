@@ -133,7 +133,7 @@ def decode(
         steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
 
     Raises:
-        PromptError: The prompt is empty, does not fit into the context, or has a token outside the common vocabulary.
+        PromptError: The prompt is empty, does not fit into the context, or has a token that the target does not know.
         ConfigError: A method is unknown or needs a draft model that the pair does not have, or the tokenizer has no
             chat template for `config.chat`.
         DeviceError: The device's memory is full.

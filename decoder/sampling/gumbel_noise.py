@@ -48,7 +48,7 @@ class GumbelNoise:
         self._seed = seed
         self._schedule = schedule
         self._vocabulary = vocabulary
-        self._device = device
+        self.device = device
         self._rows: dict[int, tuple[float, Float[Tensor, V]]] = {}
         """The temperature at each position, and the position's noise multiplied by this temperature."""
 
@@ -60,10 +60,6 @@ class GumbelNoise:
         """Sampling settings of the token at a position."""
         return self._schedule.at(position)
 
-    def known(self, logits: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
-        """Logits of the token ids that both models know, moved to the noise's device; other ids have no noise."""
-        return logits[..., : self._vocabulary].to(self._device)
-
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         """Logits plus the noise at `positions`. Among the tokens that truncation keeps, the target chooses the token
         with the largest sum.
@@ -73,7 +69,7 @@ class GumbelNoise:
     def choices(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> list[int]:
         """The token that the target chooses at each position, from its logits for that position."""
         rows = logits.float()
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return [self._choice(row, position) for row, position in zip(rows, positions, strict=True)]
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(rows, positions)
@@ -86,7 +82,7 @@ class GumbelNoise:
         """A function that maps the index of a row to the token that the target chooses in this row. On a CPU, a token
         is computed only when the function is called for its row, since few rows are needed.
         """
-        if self._device.type != "cpu":
+        if self.device.type != "cpu":
             return self.choices(logits, positions).__getitem__
         rows = logits.float()
         return lambda row: self._choice(rows[row], positions[row])
@@ -123,7 +119,7 @@ class GumbelNoise:
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
-        if self._device.type != "cpu":
+        if self.device.type != "cpu":
             # The host does not wait for numbers from the device, since it can compute a few numbers itself.
             return gumbel_of_tokens(self._seed, position, tokens)
         # On a CPU, numpy's indexing takes a tenth of the time of torch's indexing.
@@ -153,10 +149,10 @@ class GumbelNoise:
             self._rows[place] = temperature, noise.mul_(temperature)
 
     def _computed(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return torch.from_numpy(gumbel(self._seed, positions, self._vocabulary).astype(np.float32))
-        seed, places = (torch.tensor(numbers, device=self._device) for numbers in ([signed(self._seed)], [*positions]))
-        return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self._device)).float()
+        seed, places = (torch.tensor(numbers, device=self.device) for numbers in ([signed(self._seed)], [*positions]))
+        return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self.device)).float()
 
 
 def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:

@@ -17,7 +17,7 @@ def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) ->
     """Sampling distributions of rows of logits under their sampling settings, in float32.
 
     Args:
-        logits: The target's or the draft's logits, over the token ids that both models know.
+        logits: The target's or the draft's logits, over the target's token ids.
         settings: Sampling settings of the token that each row predicts.
     """
     if len(set(settings)) > 1:

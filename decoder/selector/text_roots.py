@@ -69,7 +69,7 @@ class TextRoots:
         target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
         target_hidden = self._pair.target.hidden
         draft_logits, _ = self._draft.again_after(text, LOOKED_BACK)
-        logits = torch.cat([self._pair.known(target_logits[None]).float(), draft_logits.float()])
+        logits = torch.cat([target_logits[None].float(), draft_logits.float()])
         rows = probabilities(logits, [self._sampling] * (1 + LOOKED_BACK))
         return Root(rows[0], rows[1], rows[2], _hidden(target_hidden, self._draft.hidden), len(text), self._sampling)
 
@@ -79,7 +79,7 @@ class TextRoots:
         draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._generator)
         tree = draws.tree
         positions = [len(self._text) - 1 + depth for depth in tree.depths]
-        logits = self._pair.known(self._pair.target.forward(self._cache, tree.tokens, positions, tree.visible()))
+        logits = self._pair.target.forward(self._cache, tree.tokens, positions, tree.visible())
         self._cache.keep([])
         target_probs = probabilities(logits, [self._sampling] * len(tree)).double().cpu().numpy()
         draft_probs = np.zeros_like(target_probs)

@@ -18,6 +18,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from decoder.errors import ModelError, first_line
 from decoder.forward.finite_logits import require_choices
+from decoder.forward.fitted import fit
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
@@ -72,15 +73,22 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module, resized to `width` logits. If the widths of two models differ, transformers assumes that they
-    have different tokenizers.
-
-    Token ids of added rows are suppressed during generation; token ids of dropped rows do not exist in the target.
+    """The draft's module with the `width` token ids of the target, as in `decoder.forward.fitted`. If the widths of two
+    models differ, transformers assumes that they have different tokenizers.
     """
-    if draft.width == width:
+    conversion = fit(draft, width)
+    if conversion is None:
         return draft.hf.module
     module = copy.deepcopy(draft.hf.module)
     module.resize_token_embeddings(width, mean_resizing=False)
+    rows = module.get_input_embeddings().weight
+    with torch.no_grad():
+        rows[conversion.known :] = rows[conversion.instead]
+
+    def fitted(_module: Any, _given: Any, output: Any) -> None:
+        output.logits = conversion.logits(output.logits[..., : conversion.known])
+
+    module.register_forward_hook(fitted)
     return module
 
 
@@ -151,7 +159,6 @@ class AssistedSession:
 
     def _run(self) -> None:
         pair = self._pair
-        unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft_model.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
         module = pair.target.hf.module
         checked = module.register_forward_hook(_require_choices)
@@ -162,7 +169,6 @@ class AssistedSession:
                 assistant_model=self._assistant,
                 **drawn_by(self._sampling, self._seed),
                 max_new_tokens=self._max_new_tokens,
-                suppress_tokens=unused or None,
                 streamer=self._bursts,
                 stopping_criteria=StoppingCriteriaList([self._bursts]),
             )

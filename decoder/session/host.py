@@ -154,8 +154,7 @@ class HostRounds(ABC):
 
     def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
         positions = [self._root + depth for depth in tree.depths]
-        logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
-        return self._pair.known(logits)
+        return self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
 
     def _verified(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier.verify`. Checks all rows, since NaN of one node reaches all rows that mask the node.

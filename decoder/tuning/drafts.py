@@ -23,6 +23,7 @@ from decoder.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from decoder.bench.samples import Samples
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
+from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_states import LayerStates, StatesReader
 from decoder.methods.linear import Linear
@@ -119,11 +120,12 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
     """The draft's most probable token at every position of a text; -1 at positions where the draft cannot guess yet."""
     if pair.head:
         return _head_guesses(pair.target, pair.head, prompt, text)
-    cache = pair.draft_model.new_cache(len(prompt) + len(text))
+    draft = fitted(pair.draft_model, pair.vocabulary)
+    cache = draft.new_cache(len(prompt) + len(text))
     if len(prompt) > 1:
-        pair.draft_model.read(cache, prompt[:-1])
-    logits = [pair.draft_model.read(cache, [token])[None] for token in (prompt[-1], *text[:-1])]
-    best: list[int] = pair.known(torch.cat(logits)).argmax(-1).tolist()
+        draft.read(cache, prompt[:-1])
+    logits = [draft.read(cache, [token])[None] for token in (prompt[-1], *text[:-1])]
+    best: list[int] = torch.cat(logits).argmax(-1).tolist()
     return best
 
 

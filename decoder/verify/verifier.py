@@ -24,8 +24,8 @@ class Verifier(Protocol):
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """Accepted nodes below the root, in path order, and the token after the last accepted node.
 
-        The root is the text's last token. `logits` are the target's logits after each node, over the token ids that
-        both models know. `first` is the position, from 0, of the token after the root.
+        The root is the text's last token. `logits` are the target's logits after each node. `first` is the position,
+        from 0, of the token after the root.
         """
 
     def statistics(

@@ -6,7 +6,7 @@ draft for it. Torch and the model libraries are imported inside the functions.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -78,8 +78,20 @@ def models(case: Case) -> Iterator[Finding]:
             "ok",
             f"target and draft have different tokenizers: {TRANSLATED}"
             if of_draft
-            else "target and draft share a tokenizer",
+            else f"target and draft share a tokenizer{'' if broken else _lacking(names)}",
         )
+
+
+def _lacking(names: Mapping[str, str]) -> str:
+    """How many of the target's token ids the draft lacks, in words; empty if none, or if a model is a GGUF file."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models.head_weights import sizes_of  # noqa: PLC0415 - imports torch
+
+    if any(map(is_gguf, names.values())):
+        return ""
+    places = (str(place_of(names[role]) or names[role]) for role in ("target", "draft"))
+    target, draft = (sizes_of(place, checkpoints.load_config(place)).vocabulary for place in places)
+    return f"; {target - draft} of the target's {target} token ids are never drafted" if target > draft else ""
 
 
 def _mtp_layer(target: str) -> Finding:

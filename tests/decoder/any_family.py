@@ -127,7 +127,7 @@ def engine_of(target: Any, draft: Any = None) -> Engine:
     models = [
         LanguageModel.of_module(module, name) for module, name in ((target, "target"), (draft, "draft")) if module
     ]
-    pair: Any = Pair(models[0], models[1] if draft else None, Any, VOCABULARY, frozenset(), CONTEXT)  # type: ignore[arg-type]
+    pair: Any = Pair(models[0], models[1] if draft else None, Any, frozenset(), CONTEXT)  # type: ignore[arg-type]
     return Engine(pair, costs={1 << bits: PAYING for bits in range(12)})
 
 

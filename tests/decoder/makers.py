@@ -138,13 +138,11 @@ class TinyModels:
 
     def _generate(self, pair: tiny.TinyPair, dtype: str, prompt: list[int], count: int, eos: list[int]) -> list[int]:
         model = self.plain(pair.target, dtype)
-        width = self.oracle(pair, dtype).width
         settings = GenerationConfig(
             do_sample=False,
             max_new_tokens=count,
             eos_token_id=eos or None,
             pad_token_id=0,
-            suppress_tokens=list(range(width, model.config.vocab_size)) or None,
         )
         ids = torch.tensor([prompt])
         out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)

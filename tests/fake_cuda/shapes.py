@@ -97,12 +97,10 @@ def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bo
         assert isinstance(form, NativeStatic)
         slots.run(model, _with_kernels(form) if kernels else form)
     context = min(model.context for model in models)
-    vocabulary = min(model.width for model in models)
     pair = Pair(
         models[0],
         models[1] if len(models) > 1 else None,
         tokenizer=cast(TextTokenizer, None),
-        vocabulary=vocabulary,
         eos=frozenset(),
         context=context,
         head=_head(target, dtype) if draft == HEAD else None,

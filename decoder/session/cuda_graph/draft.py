@@ -15,7 +15,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoder.forward.fitted import Fit, fit
+from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward
+from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, MOST_NODES, Shape
 from decoder.tree_rules import Growth, breadth, least_probability
@@ -30,7 +33,7 @@ parts of PART tokens. With 128 tokens, there are about as many parts as tokens i
 
 
 class LevelPasses(Protocol):
-    """The forward passes of one draft; logits are over the vocabulary that draft and target share."""
+    """The forward passes of one draft; tokens and logits have the target's token ids."""
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
         """Reads the first rows, which are the text's last tokens; returns the logits after the last token."""
@@ -55,6 +58,7 @@ class Part(ABC):
     """A token's position in the text minus the position and cache slot of the token's row."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int) -> None:
+        """`vocabulary` is the number of the target's token ids, `context` the pair's context length."""
         self.store = store
         self.vocabulary = vocabulary
         self.context = context
@@ -103,7 +107,7 @@ class Side(Part):
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """Logits of rows at the positions `places` of the text, over the vocabulary that both models share."""
+        """Logits of rows at the positions `places` of the text."""
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
@@ -114,7 +118,7 @@ class Side(Part):
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
         """The same as `logits`, with the rotary embeddings computed in advance."""
-        return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
+        return self.forward.computed(self.store, tokens, rotation, slots, bias)
 
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
         """See `Part`."""
@@ -132,6 +136,30 @@ class Side(Part):
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
         """See `Part`."""
         return _ModelPasses(self, self.rotation(places), slots)
+
+
+class FittedSide(Side):
+    """The part of a draft model that has more or fewer token ids than the target."""
+
+    def __init__(
+        self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int, conversion: Fit
+    ) -> None:
+        """See `Part`."""
+        super().__init__(forward, store, vocabulary, context)
+        self._conversion = conversion
+
+    def rotated_logits(
+        self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
+    ) -> Float[Tensor, "N V"]:
+        """See `Side`."""
+        read = self._conversion.read_on_device(tokens)
+        return self._conversion.logits(super().rotated_logits(read, rotation, slots, bias))
+
+
+def side_of(model: LanguageModel, form: StaticForward, store: Float[Tensor, "L 2 H S D"], pair: Pair) -> Side:
+    """The part of one of the pair's models, which `form` computes."""
+    conversion, sizes = fit(model, pair.vocabulary), (pair.vocabulary, pair.context)
+    return FittedSide(form, store, *sizes, conversion) if conversion else Side(form, store, *sizes)
 
 
 @dataclass(frozen=True)

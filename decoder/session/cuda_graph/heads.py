@@ -42,7 +42,7 @@ class TappedTarget(Side):
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
         """See `Side`; the layers' inputs go to the same slots of `states` as the keys and values."""
-        return self._tapped.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
+        return self._tapped.computed(self.store, tokens, rotation, slots, bias)
 
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
         """See `Part`; moves the path's states too."""
@@ -123,4 +123,4 @@ class _HeadPasses:
         form, part = self._part.forward, self._part
         outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)[-last:]
         self._hidden = form.head.carried(outputs)
-        return form.head.logits(outputs)[:, : part.vocabulary]
+        return form.head.logits(outputs)

@@ -20,13 +20,14 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import first_line
 from decoder.forward.cpu.packed import HALF
+from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import side_of
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
@@ -61,8 +62,10 @@ class Reference:
     text: Sequence[int]
     target: Float[Tensor, "P V"]
     """The target's logits after each of `tokens`."""
-    draft: Float[Tensor, "P V"] | None
-    """The draft model's logits after each of `tokens`; None if no draft model drafts."""
+    draft: Float[Tensor, "P W"] | None
+    """The draft model's logits after each of `tokens`, over the ids that it shares with the target; None if no draft
+    model drafts.
+    """
     sampling: Sampling
     """Sampling settings of the text's tokens."""
 
@@ -200,16 +203,16 @@ def _error(
     form = graph_slots.forward(model)
     errors = []
     for tokens in (reference.tokens for reference in right):
-        side = Side(form, new_store(form, slots(len(tokens)) + BEYOND), pair.vocabulary, pair.context)
-        errors.append(read(side, tokens).float())
+        side = side_of(model, form, new_store(form, slots(len(tokens)) + BEYOND), pair)
+        errors.append(read(side, tokens)[:, : model.width].float())
     worst = max(float((one - other).abs().max()) for one, other in zip(errors, expected, strict=True))
     return worst, max(float(logits.abs().max()) for logits in expected)
 
 
-def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P V"]:
-    rows = range(len(tokens))
-    visible = np.tri(len(tokens), dtype=np.bool_)
-    return model.forward(model.new_cache(len(tokens)), tokens, rows, visible)[:, :vocabulary].float()
+def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P W"]:
+    """Logits of the ids that both the model and the target have: the constant of other ids would hide all errors."""
+    form, rows, visible = fitted(model, vocabulary), range(len(tokens)), np.tri(len(tokens), dtype=np.bool_)
+    return form.forward(form.new_cache(len(tokens)), tokens, rows, visible)[:, : model.width].float()
 
 
 def _text(session: Session) -> Sequence[int]:

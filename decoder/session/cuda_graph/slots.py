@@ -24,7 +24,7 @@ from decoder.forward.static.static_forward import StaticForward, static_forward,
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
-from decoder.session.cuda_graph.draft import Layout, Part, Side, grow
+from decoder.session.cuda_graph.draft import Layout, Part, Side, grow, side_of
 from decoder.session.cuda_graph.heads import HeadPart, TappedTarget
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.static_shapes import (
@@ -293,7 +293,7 @@ def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart |
         return Side(target, store, *sizes), None
     draft, (drafting,) = forms[1], others
     if not isinstance(draft, StaticHead):
-        return Side(target, store, *sizes), Side(draft, drafting, *sizes)
+        return Side(target, store, *sizes), side_of(pair.draft_model, draft, drafting, pair)
     if not isinstance(target, NativeStatic):
         raise PairError(UNTAPPED)
     tapped = TappedTarget(target, store, *sizes, draft.head.layers)

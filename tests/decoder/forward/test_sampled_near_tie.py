@@ -16,7 +16,7 @@ def test_the_gap_is_that_of_logits_with_noise(tiny_models: TinyModels) -> None:
     pair, noise = engine.pair, engine.gumbel_noise()
     prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     with torch.inference_mode():
-        logits = pair.known(pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:])
+        logits = pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:]
     scores = noise.scores(logits, [len(prefix)])[0]
     first, second = scores.topk(2).indices.tolist()
     found = Judge(pair.target, noise)(prefix, (first, second))
@@ -63,7 +63,7 @@ def test_a_choice_that_truncation_decides_by_an_error_is_a_near_tie(tiny_models:
     pair = engine.pair
     prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     with torch.inference_mode():
-        logits = pair.known(pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:])[0]
+        logits = pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:][0]
     order = logits.argsort(descending=True)
     top_p = float((logits.double() / 0.9).softmax(-1)[order[:3]].sum())
     fourth, first = int(order[3]), int(order[0])

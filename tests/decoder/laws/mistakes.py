@@ -157,7 +157,7 @@ def rows_of_their_parents(
 def in_a_line(own: HostSession, tree: TokenTree) -> Tensor:
     """Gives siblings consecutive positions."""
     positions = [own._root + node for node in range(len(tree))]
-    return own._pair.known(own._pair.target.forward(own.target_cache, tree.tokens, positions, tree.visible()))
+    return own._pair.target.forward(own.target_cache, tree.tokens, positions, tree.visible())
 
 
 def all_before(tree: TokenTree) -> NDArray[np.bool_]:

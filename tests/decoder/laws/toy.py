@@ -78,7 +78,7 @@ def engine(family: str) -> Engine:
     draft = tiny.kin(target, likeness.seed + 1, noise=likeness.noise)
     models = (LanguageModel.of_module(target, "target"), LanguageModel.of_module(draft, "draft"))
     no_text_is_read: Any = None
-    return Engine(Pair(*models, no_text_is_read, VOCABULARY, eos=frozenset(), context=tiny.CONTEXT))
+    return Engine(Pair(*models, no_text_is_read, eos=frozenset(), context=tiny.CONTEXT))
 
 
 @cache

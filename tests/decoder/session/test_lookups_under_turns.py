@@ -7,7 +7,6 @@ import pytest
 
 from decoder import RunConfig, Steering, decode
 from decoder.engine import Engine
-from decoder.errors import PromptError
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
 from decoder.methods import METHODS
@@ -135,16 +134,6 @@ def test_prompts_of_a_token_or_two_are_looked_up_in(tiny_models: TinyModels, pro
         config = RunConfig(("ar", "auto"), LIMIT, temperature=temperature)
         for pair in ("neox", REPEATING):
             as_ar(steered(mixed(tiny_models, pair), config, {}, prompt))
-
-
-def test_a_prompt_with_a_token_that_a_model_does_not_know_is_refused(tiny_models: TinyModels) -> None:
-    """Looked-up tokens are fed to that model, as the prompt is."""
-    tokens = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    narrow = with_pair(mixed(tiny_models), vocabulary=max(tokens))
-    with pytest.raises(
-        PromptError, match=f"token {max(tokens)} of the tokenizer, but the models know only {max(tokens)} tokens;"
-    ):
-        next(decode(narrow, PROMPT, RunConfig(("auto",), 4)))
 
 
 def test_some_of_these_lookups_were_right(tiny_models: TinyModels) -> None:

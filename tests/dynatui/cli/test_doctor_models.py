@@ -131,6 +131,15 @@ def test_a_target_alone_is_told_its_drafts_in_the_cache(hub: Path) -> None:
     assert finding.text == "drafts in the Hugging Face cache with the target's tokenizer: owner/small (2509 KiB)"
 
 
+@pytest.mark.parametrize(
+    ("width", "words"), [(2176, "; 128 of the target's 2176 token ids are never drafted"), (2048, "")]
+)
+def test_the_ids_that_a_draft_lacks_are_counted(hub: Path, width: int, words: str) -> None:
+    configured(cached(hub, "owner/big"), vocab_size=width)
+    configured(cached(hub, "owner/small"), EMBEDDED_DRAFT)
+    assert f"target and draft share a tokenizer{words};" in said(found("owner/big", "owner/small"))
+
+
 def test_a_cache_without_drafts_is_a_note_with_the_other_ways(hub: Path) -> None:
     configured(cached(hub, "owner/big"))
     finding = found("owner/big")[-1]

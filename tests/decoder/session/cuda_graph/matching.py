@@ -34,8 +34,11 @@ from tests.fake_cuda.recording import Recorded
 
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 """Round number -> knobs that are turned just before the round."""
-FAR = 1e-4
-"""Tolerance of log-probabilities: float32 logits of different kernels differ by less."""
+FAR = 1e-3
+"""Tolerance of log-probabilities. Host and device keep weights in layouts of their own, for which a CPU's library has
+kernels of its own that add in another order: logits of a few units differ by up to 2e-4, by processor. Wrong positions
+and masks change the tiny models' logits by whole units.
+"""
 
 
 def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:

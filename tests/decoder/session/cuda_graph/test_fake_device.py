@@ -1,6 +1,7 @@
 """Whole rounds on a fake CUDA device: the rounds of the host, by graphs that touch only the device, with one wait."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,9 @@ from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.knob_state import KnobState
+from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
+from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, tie
@@ -121,6 +124,17 @@ def test_sampled_rounds_are_those_of_the_host(tiny_models: TinyModels, family: s
     rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
 
 
+@pytest.mark.parametrize("sampling", [None, *SAMPLINGS])
+@pytest.mark.parametrize("name", ["wide-target", "wide-draft"])
+def test_a_draft_of_another_width_is_fitted_to_the_target_there_too(
+    tiny_models: TinyModels, name: str, sampling: str | None
+) -> None:
+    pair = tiny_models.pair(name)
+    settings = SAMPLINGS[sampling] if sampling else Sampling()
+    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(settings))
+    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", ["neox", "llama"])
 def test_rounds_without_a_draft_model_are_those_of_the_host_and_each_waits_once(
@@ -183,6 +197,13 @@ def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None
         while not session.step(()).finished:
             pass
     assert session.text == plain.text
+
+
+@pytest.mark.parametrize(("error", "same"), [(2e-4, True), (0.01, False)])
+def test_rounds_are_the_same_up_to_the_rounding_of_weights_in_another_layout(error: float, *, same: bool) -> None:
+    expected, found = (Outcome(TokenTree([1, 2], [-1, 0], [0.0, -1.0 + shift])) for shift in (0.0, error))
+    with nullcontext() if same else pytest.raises(AssertionError):
+        check(found, expected)
 
 
 # The device itself

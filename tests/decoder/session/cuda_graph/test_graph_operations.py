@@ -19,7 +19,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import Side, side_of
 from decoder.tree_rules import Rules
 from tests import tiny
 from tests.decoder.makers import TinyModels
@@ -187,7 +187,6 @@ def qwen2(tiny_models: TinyModels) -> Engine:
             target=models[0],
             draft=models[1],
             tokenizer=loaded.pair.tokenizer,
-            vocabulary=models[0].width,
             eos=frozenset(),
             context=models[0].context,
         )
@@ -196,7 +195,7 @@ def qwen2(tiny_models: TinyModels) -> Engine:
 
 def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
     passes = ModuleStatic(model.hf.module) if by_module else static_forward(model)
-    return Side(passes, passes.new_store(1500), engine.pair.vocabulary, engine.pair.context)
+    return side_of(model, passes, passes.new_store(1500), engine.pair)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

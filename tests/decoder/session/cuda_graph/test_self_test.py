@@ -102,6 +102,19 @@ def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch
     assert refused(engine) == "operation not permitted when stream is capturing"
 
 
+@pytest.mark.parametrize("name", ["wide-target", "wide-draft"])
+def test_a_draft_of_another_width_is_tested_on_the_ids_that_it_shares_with_the_target(
+    tiny_models: TinyModels, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair(name), "float32")
+    engine = replace(loaded, slots=GraphSlots(graphs=False))
+    assert refused(engine) is None
+    slots, right = graph_slots(engine), NativeStatic.computed
+    wrong = slots.forward(engine.pair.draft_model)
+    monkeypatch.setattr(NativeStatic, "computed", lambda form, *given: right(form, *given) + (form is wrong))
+    assert "the draft's logits differ by 1" in (refused(engine) or "")
+
+
 def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     right = state.verified
 

@@ -6,13 +6,16 @@ import pytest
 import torch
 
 from decoder.draft.delayed_shape import DelayedTree
+from decoder.forward.fitted import Fit
+from decoder.sampling.probabilities import probabilities
+from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.verifiers import VERIFIERS
-from tests.decoder.verify.lossless.enumeration import KINDS, SHAPES, delayed_trees, emitted, models
+from tests.decoder.verify.lossless.enumeration import KINDS, SHAPES, VOCABULARY, Models, delayed_trees, emitted, models
 from tests.decoder.verify.lossless.row_by_row import VERIFY
 
 EXACT = 1e-10
@@ -70,6 +73,20 @@ def test_so_does_every_verifier_on_tensors_with_trees_of_two_levels() -> None:
         name: emitted(partial(on_tensors, VERIFIERS[name].on_device), trees, pair, shape.depth).distance
         for name in fitting(shape)
     }
+    assert max(found.values()) < EXACT, found
+
+
+@pytest.mark.parametrize("shape", [DelayedTree(1, 0, 2), DelayedTree(2, 0, 1)], ids=str)
+def test_so_it_does_for_a_target_with_more_tokens_than_its_draft(shape: DelayedTree) -> None:
+    """The rows are those of the engine: the draft's logits over two tokens, among the target's three."""
+    conversion, both = Fit(known=2, width=VOCABULARY, instead=0), models("generic", shape.depth)
+    own = {text: torch.tensor(row[:2]).log()[None] for text, row in both.draft.items()}
+    rows = {text: probabilities(conversion.logits(row), [Sampling(0.9)])[0] for text, row in own.items()}
+    assert all(float(row[2]) == 0 < both.target[text][2] for text, row in rows.items())
+    draft = {text: row.double().numpy() / float(row.double().sum()) for text, row in rows.items()}
+    pair = Models(both.target, draft)
+    trees = delayed_trees(shape, pair)
+    found = {name: emitted(VERIFY[name], trees, pair, shape.depth).distance for name in fitting(shape)}
     assert max(found.values()) < EXACT, found
 
 

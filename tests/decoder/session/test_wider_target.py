@@ -1,0 +1,139 @@
+"""A target that has more token ids than its draft decodes as without this draft."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from decoder import DynaTree, RunConfig, decode
+from decoder.engine import Engine
+from decoder.errors import PromptError
+from decoder.forward.fitted import fitted
+from decoder.methods.auto import Auto
+from decoder.methods.delayed import Delayed
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.selector.actions import MOST
+from decoder.selector.features import scalars
+from decoder.selector.text_roots import TextRoots
+from decoder.session.hf_assisted import as_wide_as
+from decoder.tuning.drafts import agreement
+from decoder.verify.lossless.random_generator import PhiloxGenerator
+from decoder.verify.names import VERIFIER_NAMES
+from tests.decoder.makers import METHODS, Played, TinyModels, with_pair
+from tests.decoder.session.made_costs import FREE, priced
+from tests.tiny import VOCABULARY, train_tokenizer
+
+PROMPT = "The tree grows"
+WIDTH, LIMIT = 304, 24
+COUPLED = tuple(method for method in METHODS if method not in ("hf", "delayed"))
+PAPER = DynaTree(history=False)
+
+
+@pytest.fixture
+def engine(tiny_models: TinyModels) -> Engine:
+    loaded: Engine = tiny_models.loaded(tiny_models.pair("wide-target"), "float32")
+    return loaded
+
+
+def added(engine: Engine) -> Engine:
+    """The engine with a tokenizer whose tokens `<270>` to `<309>` have these ids."""
+    tokenizer = train_tokenizer()
+    tokenizer.add_tokens([f"<{number}>" for number in range(len(tokenizer), WIDTH + 6)])
+    return with_pair(engine, tokenizer=tokenizer)
+
+
+def played(engine: Engine, methods: tuple[str, ...], prompt: str = PROMPT, **more: Any) -> Played:
+    return Played(list(decode(engine, prompt, RunConfig(methods, LIMIT, **{"dynatree": PAPER, **more}))))
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "ar"])
+def test_every_method_writes_the_ids_that_only_the_target_has(
+    tiny_models: TinyModels, engine: Engine, method: str
+) -> None:
+    text = played(engine, (method,)).tokens(method)
+    assert text == tiny_models.generate(tiny_models.pair("wide-target"), "float32", PROMPT, LIMIT)
+    assert max(text) >= VOCABULARY
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"temperature": 1.0, "top_k": 20, "top_p": 0.9}], ids=str)
+def test_a_sampled_text_is_that_of_the_target_without_a_draft(engine: Engine, sampling: dict[str, Any]) -> None:
+    alone = played(with_pair(engine, draft=None), ("ar",), **sampling).tokens("ar")
+    assert max(alone) >= VOCABULARY
+    run = played(engine, COUPLED, **sampling)
+    assert {method: run.tokens(method) for method in COUPLED} == dict.fromkeys(COUPLED, alone)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_text_ends_at_an_end_token_that_the_draft_lacks(tiny_models: TinyModels, method: str) -> None:
+    whole = tiny_models.generate(tiny_models.pair("wide-target"), "float32", PROMPT, LIMIT)
+    end = next(token for token in whole if token >= VOCABULARY)
+    pair = tiny_models.ending("wide-target", eos_token_id=end)
+    run = played(tiny_models.loaded(pair, "float32"), (method,))
+    assert run.tokens(method) == whole[: whole.index(end) + 1]
+    assert run.end(method).reason == "eos"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_prompt_may_contain_ids_that_only_the_target_has(
+    tiny_models: TinyModels, engine: Engine, method: str
+) -> None:
+    prompt = f"<{WIDTH - 1}>{PROMPT}<{VOCABULARY}>"
+    wide = added(engine)
+    ids = torch.tensor([wide.pair.tokenizer(prompt).input_ids])
+    assert {WIDTH - 1, VOCABULARY} < set(ids[0].tolist())
+    target = tiny_models.plain(tiny_models.pair("wide-target").target, "float32")
+    expected = target.generate(ids, max_new_tokens=LIMIT, do_sample=False, pad_token_id=0)[0, ids.shape[1] :].tolist()
+    assert played(wide, (method,), prompt).tokens(method) == expected
+
+
+def test_a_prompt_with_an_id_that_the_target_lacks_is_refused(engine: Engine) -> None:
+    with pytest.raises(PromptError, match=f"token {WIDTH} of the tokenizer, but target knows only {WIDTH} tokens;"):
+        played(added(engine), ("ar",), f"{PROMPT}<{WIDTH}>")
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in ("ar", "hf")])
+def test_ids_that_the_draft_lacks_are_not_drafted(engine: Engine, method: str) -> None:
+    run = played(priced(engine, FREE), (method,), temperature=1.0, auto=Auto(lookup=False))
+    drafted = {token for event in run.rounds(method) for token in event.tokens[1:]}
+    assert 0 <= min(drafted) <= max(drafted) < VOCABULARY
+
+
+@pytest.mark.parametrize("verifier", VERIFIER_NAMES)
+def test_a_lossless_verifier_draws_the_ids_that_the_draft_lacks(engine: Engine, verifier: str) -> None:
+    own = Delayed(verifier, "delayed", *((1, 0, 3) if verifier == "block" else (2, 1, 2)))
+    assert max(played(engine, ("delayed",), temperature=1.0, delayed=own).tokens("delayed")) >= VOCABULARY
+
+
+@torch.inference_mode()
+def test_the_assistant_of_hf_predicts_what_the_draft_does(engine: Engine) -> None:
+    draft, text = engine.pair.draft_model, [5, WIDTH - 1, 7, VOCABULARY]
+    form = fitted(draft, WIDTH)
+    found = as_wide_as(draft, WIDTH)(torch.tensor([text])).logits[0, -1]
+    torch.testing.assert_close(found, form.read(form.new_cache(8), text), rtol=1e-3, atol=1e-3)
+
+
+def test_a_draft_s_agreement_counts_the_ids_that_it_lacks_as_wrong(engine: Engine) -> None:
+    assert agreement(engine.pair, [[5, VOCABULARY]], [[VOCABULARY, WIDTH - 1, VOCABULARY]]) == 0
+
+
+def test_features_of_a_selector_see_that_the_draft_lacks_ids(engine: Engine) -> None:
+    text = [5, 6, VOCABULARY, 7]
+    roots = TextRoots(engine.pair.observed(), Sampling(1.0), MOST, len(text), PhiloxGenerator(0))
+    root = roots.advance(text)
+    assert float(root.target_before[VOCABULARY:].sum()) > 0
+    assert float(root.draft_before[VOCABULARY:].sum() + root.draft_at[VOCABULARY:].sum()) == 0
+    assert scalars(root, 1.0, 1.0).isfinite().all()
+    drawn = roots.drawn()
+    assert drawn.draft_probs.shape == drawn.target_probs.shape
+
+
+def test_a_draft_with_the_target_s_width_runs_as_it_is(tiny_models: TinyModels) -> None:
+    draft = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.draft_model
+    assert fitted(draft, VOCABULARY) is draft
+
+
+def test_noise_of_an_id_is_the_same_for_a_wider_target(engine: Engine) -> None:
+    sampled = engine.sampled(3, Schedule(Sampling(0.7)))
+    wide, narrow = (each.gumbel_noise() for each in (sampled, with_pair(sampled, target=engine.pair.draft_model)))
+    rows = torch.zeros(1, WIDTH)
+    assert torch.equal(wide.scores(rows, [5])[:, :VOCABULARY], narrow.scores(rows[:, :VOCABULARY], [5]))
