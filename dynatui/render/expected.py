@@ -9,6 +9,9 @@ from dynatui.number_format import short
 from dynatui.render.headline import is_warm
 from dynatui.state.run_state import RunState
 
+_FAST = 0.6
+"""A round is near its least time if the least time is at least this share of it."""
+
 
 def expected_words(state: RunState) -> tuple[str, ...]:
     """The highest speed of plain decoding and the least time of a large round, as wordings, the longest first; empty if
@@ -23,22 +26,24 @@ def expected_words(state: RunState) -> tuple[str, ...]:
     return f"{plain}, a round of {rows} rows at least {least} ms", plain
 
 
-def measured_words(state: RunState) -> tuple[str, ...]:
-    """Measured times beside the expected ones, as wordings, the longest first; empty if unknown."""
-    run, figures = state.run, state.figures()
-    if run is None or not run.expected:
+def overhead_words(state: RunState) -> tuple[str, ...]:
+    """How much of a round's time is neither reading of weights nor arithmetic, and what follows from it, as a sentence;
+    empty if unknown.
+    """
+    run, entry = state.run, state.figures().get(state.watched)
+    times = _round_times(run.expected, entry) if run and run.expected and entry else None
+    if times is None or not is_warm(state, state.watched):
         return ()
-    long, brief = list[str](), list[str]()
-    entry, ar = figures.get(state.watched), figures.get("ar")
-    if entry is not None and state.watched != "ar" and (times := _round_times(run.expected, entry)):
-        measured, least = map(_ms, times)
-        long.append(f"a round of {state.watched} takes {measured} ms, expected at least {least}")
-        brief.append(f"round {measured} ms, at least {least}")
-    if ar is not None and ar.tokens_per_second and is_warm(state, "ar"):
-        rate, most = short(ar.tokens_per_second, 1), _rate(run.expected)
-        long.append(f"ar decodes {rate} tokens/s, expected at most {most}")
-        brief.append(f"ar {rate}/s, at most {most}")
-    return ("; ".join(long), "; ".join(brief), brief[0]) if brief else ()
+    measured, least = times
+    if least < _FAST * measured:
+        return (
+            f"A round takes {_ms(measured)} ms, of which memory and arithmetic of this machine need {_ms(least)}; the rest "
+            "is overhead, which is a smaller share with larger models.",
+        )
+    return (
+        f"A round takes {_ms(measured)} ms, near the least time on this machine, {_ms(least)} ms: only smaller trees "
+        "or smaller weights shorten it.",
+    )
 
 
 def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | None:

@@ -4,14 +4,12 @@ Successive turns of a knob by the user share one line, just as they share one ma
 or B of the comparison began is marked, and its line is never omitted.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import differs_by_design
-from decoder.events import Round
+from dynatui.clean import clean_line
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info
 from dynatui.number_format import nth, short
@@ -19,8 +17,10 @@ from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
 from dynatui.state.ab_comparison import Pin
+from dynatui.state.earlier_runs import Outcome, Side, outcomes
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
+from dynatui.state.session_log import OPENING
 from dynatui.state.tokens import entry_of
 
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
@@ -77,7 +77,9 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
     turned_by_hand = [*_by_hand(state, pinned, keys), *_pinned_by_hand(state, pinned)]
     unsorted = [*_by_history(state.lane), *turned_by_hand, *_difference(state)]
     happened = sorted(unsorted, key=lambda entry: entry.rounds or (0, 0))
-    return [*loaded, *happened, *ended, *failed]
+    past = list(_in_earlier_runs(state))
+    present = [Entry(None, f"run {state.number}", "now", ink="dim")] if past else []
+    return [*loaded, *past, *present, *happened, *ended, *failed]
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
@@ -100,10 +102,10 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
     of_a = pinned.turns if pinned and pinned.of_run(state) else ()
     lost = [turn for turn in of_a if not any(_holds(other, turn) for other in lane.turns)]
     turns = [*lost, *lane.turns]
-    for turn, following in zip_longest(turns, turns[1:]):
+    for turn, outcome in outcomes(turns, lane):
         sides = _sides(turn, state, pinned)
         # A turn in `lost` gets no effect: such a turn may combine several turns that `lane.turns` no longer contains.
-        effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(turn, following, lane)
+        effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(outcome, last=turn is turns[-1])
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
         yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", why)
@@ -142,26 +144,35 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
     return f"history moved it back to {now}; {keys.cap('hold')} holds {set_value}", f"history moved it to {now}"
 
 
-def _effect(turn: Change, following: Change | None, lane: LaneState) -> tuple[str, ...]:
-    """L-bar before and after a turn, as wordings; rounds after the next turn do not count."""
-    before = lane.past[max(0, turn.first - lane.window) : turn.first]
-    end = turn.round + (len(before) or lane.window)
-    after = lane.past[turn.round : min(end, following.first) if following else end]
-    if not after:
-        return ("no round with this value yet",) if following is None else ()
-    after_text = f"{short(_yield(after))} in the {_counted(after)} after"
-    if not before:
+def _effect(outcome: Outcome, *, last: bool) -> tuple[str, ...]:
+    """L-bar before and after a turn, as wordings."""
+    before, after = outcome.before, outcome.after
+    if after is None:
+        return ("no round with this value yet",) if last else ()
+    after_text = f"{short(after.tokens_per_round)} in the {_counted(after)} after"
+    if before is None:
         return (f"L-bar {after_text}",)
-    before_text = f"L-bar {short(_yield(before))} in the {_counted(before)} before"
-    return f"{before_text}, {after_text}", f"L-bar {short(_yield(before))} before, {short(_yield(after))} after"
+    yields = short(before.tokens_per_round), short(after.tokens_per_round)
+    return (
+        f"L-bar {yields[0]} in the {_counted(before)} before, {after_text}",
+        f"L-bar {yields[0]} before, {yields[1]} after",
+    )
 
 
-def _yield(rounds: Sequence[Round]) -> float:
-    return math.fsum(len(event.committed) for event in rounds) / len(rounds)
+def _counted(side: Side) -> str:
+    return f"{side.rounds} round{'s' * (side.rounds != 1)}"
 
 
-def _counted(rounds: Sequence[Round]) -> str:
-    return f"{len(rounds)} round{'s' * (len(rounds) != 1)}"
+def _in_earlier_runs(state: RunState) -> Iterator[Entry]:
+    """The user's turns in earlier runs, below a line for each run."""
+    for run in state.earlier:
+        turns = run.turns.get(state.watched, ())
+        if turns:
+            opening = clean_line(run.prompt[: 2 * OPENING])[:OPENING]
+            yield Entry(None, f"run {run.number}", opening, ink="dim")
+        for turn, outcome in turns:
+            presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
+            yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", _effect(outcome, last=False))
 
 
 def _difference(state: RunState) -> list[Entry]:

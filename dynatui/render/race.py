@@ -10,7 +10,6 @@ from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.curves import scale_of
-from dynatui.render.expected import measured_words
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share, trend
@@ -41,7 +40,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
         body.append(_error(scene) or _verdict(scene, figures, inner))
-        body += [*_limit(scene, inner), *_expected(scene, inner)][: room - len(body)]
+        body += _limit(scene, inner)[: room - len(body)]
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
             body += [(), *_table(scene, figures, inner, _COLUMNS[_COLUMNS_BESIDE if beside else 0 :])]
             body += explained(led_by(_EXPLAINED), inner, room - len(body))
@@ -199,12 +198,6 @@ def _limit(scene: Scene, width: int) -> Rows:
     watched = scene.state.watched
     wordings = headline(of_method(scene.state.race, watched), watched)
     return [((best(width, *wordings), "plain"),)] if wordings else []
-
-
-def _expected(scene: Scene, width: int) -> Rows:
-    """Measured times beside the expected ones, in one row; empty if unknown."""
-    wordings = measured_words(scene.state)
-    return [((best(width, *wordings), "dim"),)] if wordings else []
 
 
 def _error(scene: Scene) -> Row:

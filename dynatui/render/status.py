@@ -23,7 +23,7 @@ from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
-from dynatui.render.words import sampling_words
+from dynatui.render.words import note_within, sampling_words
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
@@ -201,7 +201,7 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
     """One line for the smallest terminals: the message on the last key press, if there is one; else the essentials."""
     if scene.note:
-        return [fit(((scene.note, "strong"),), width)]
+        return [fit(((note_within(scene.note, width), "strong"),), width)]
     state = scene.state
     entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:
@@ -271,7 +271,7 @@ def footer(scene: Scene, width: int, _height: int) -> Rows:
     if scene.mode == "search":
         head = (*head, *_hit(scene))
     if scene.note:
-        head = (*head, (f" {scene.note} ", "strong"))
+        head = (*head, (f" {note_within(scene.note, width - width_of(head) - 2)} ", "strong"))
     usable = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
     return [fit((*head, *keys(usable, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
 

@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rich.cells import cell_len
+
 from decoder.analysis.metrics import differs_by_design
 from decoder.events import Figures, Limit
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
 from dynatui.knobs import info, limit_name
 from dynatui.number_format import short
+from dynatui.render.ink import column
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
@@ -22,6 +25,8 @@ WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
+_LEAST_REASON = 8
+"""Least width in cells of the reason in a message; in less room, the message is its remedy alone."""
 
 
 def turned(change: Change) -> str:
@@ -183,3 +188,14 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
     top_k = (f"top-k {run.top_k}",) if run.top_k else ()
     top_p = (setting("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
     return setting("temperature"), *top_k, *top_p, f"seed {run.seed}"
+
+
+def note_within(note: str, width: int) -> str:
+    """A message in at most `width` cells. The remedy, which follows the last semicolon, stays whole; the reason
+    before it is cut.
+    """
+    reason, separator, remedy = note.rpartition("; ")
+    left = width - cell_len(separator + remedy)
+    if cell_len(note) <= width:
+        return note
+    return column(reason, left) + separator + remedy if reason and left >= _LEAST_REASON else column(remedy, width)

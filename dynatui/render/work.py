@@ -9,6 +9,7 @@ from itertools import zip_longest
 from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import percent, short
+from dynatui.render.expected import overhead_words
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -59,9 +60,11 @@ def work(scene: Scene, width: int, height: int) -> Rows:
 
 
 def limit_sentences(state: RunState, width: int, room: int) -> Rows:
-    """What limits the method's speed, as many whole sentences as fit; empty if unknown."""
+    """What limits the method's speed, and how much of a round is overhead, as many whole sentences as fit; empty if
+    unknown.
+    """
     rows: Rows = [()]
-    for sentence in explained(state.race, state.watched, state.watched):
+    for sentence in (*explained(state.race, state.watched, state.watched), *overhead_words(state)):
         lines = wrapped([(sentence, "plain")], width)
         if len(rows) + len(lines) > room:
             break

@@ -16,6 +16,7 @@ from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
+from dynatui.state.earlier_runs import EarlierRun, with_run
 from dynatui.state.lane import LaneState, begun, decoded, turned
 
 _MOST_LOADING = 32
@@ -68,6 +69,10 @@ class RunState(msgspec.Struct, frozen=True):
     prompt: Prompt | None = None
     loading: tuple[Loading, ...] = ()
     """The steps of loading so far; the last one is in progress."""
+    number: int = 0
+    """Number of the present run in the session, from 1; 0 before the first run."""
+    earlier: tuple[EarlierRun, ...] = ()
+    """Runs before the present one in which the user turned knobs, the newest last."""
     failure: Failure | None = None
 
     @property
@@ -156,7 +161,13 @@ def _begin(state: RunState, record: Run) -> RunState:
     run = structs.replace(record, prompt=clean(record.prompt), category=category, methods=methods, ranks=ranks, **lines)
     lanes = {name: begun(name, run) for name in methods}
     return RunState(
-        race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading
+        race=Race().apply(run),
+        lanes=lanes,
+        chosen=state.chosen,
+        prompt=state.prompt,
+        loading=state.loading,
+        number=state.number + 1,
+        earlier=with_run(state.earlier, state.number, state.prompt_text, state.lanes),
     )
 
 

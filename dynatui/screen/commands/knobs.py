@@ -65,10 +65,10 @@ def _owners(screen: Screen, name: KnobName, method: str) -> str:
     """Message about a knob that the watched method lacks; it names the methods that have the knob."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     racing_owners = [owner for owner in owners if owner in racing]
-    has = f"{method} has no {info(name).symbol} to turn (it is a knob of {', '.join(owners)})"
+    has = f"{method} has no {info(name).symbol}, which is a knob of {', '.join(owners)}"
     if racing_owners:
         return f"{has}; {_key(screen, 'watch(1)')} watches another method"
-    return f"{has}; to race with this knob, start with --methods {','.join((*owners, *racing))}"
+    return f"{has}; to race with it, start with --methods {owners[0]},ar"
 
 
 def history(screen: Screen) -> None:

@@ -1,6 +1,4 @@
-"""Expected times on the screen: before the first round in the header, then beside the measured ones in the race."""
-
-from dataclasses import replace
+"""Expected times on the screen: before the first round in the header, then in a sentence of the panel Work."""
 
 import pytest
 from msgspec import UNSET, structs
@@ -8,11 +6,10 @@ from msgspec import UNSET, structs
 from decoder.analysis.roofline import round_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Event, Expected, Run, decode_line, encode
-from dynatui.number_format import short
-from dynatui.render.expected import expected_words, measured_words
-from dynatui.render.race import race
+from dynatui.render.expected import expected_words, overhead_words
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
+from dynatui.render.work import work
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, tree_round
 
@@ -46,47 +43,40 @@ def test_a_slow_pair_has_decimals() -> None:
 
 
 def test_a_run_that_tells_no_times_shows_none() -> None:
-    told, silent = (state_of([event, tree_round(0), plain_round("ar", 0)]) for event in (told_run(), run()))
-    assert measured_words(told) != ()
-    assert measured_words(silent) == expected_words(state_of([run()])) == ()
-    assert not any("at least" in line for line in lines(race(Scene(silent), 100, 20)))
+    rounds = [tree_round(number) for number in range(WARM_UP_TOKENS)]
+    told, silent = (state_of([event, *rounds]) for event in (told_run(), run()))
+    assert overhead_words(told) != ()
+    assert overhead_words(silent) == expected_words(state_of([run()])) == ()
 
 
 def told_run() -> Run:
     return structs.replace(run(), expected=EXPECTED)
 
 
-def test_measured_rounds_stand_beside_the_least_time_of_their_own_size() -> None:
-    state = estimated(*(tree_round(number) for number in range(3)))
+def test_the_overhead_of_a_round_is_its_time_beyond_the_least_time_of_its_own_size() -> None:
+    state = estimated(*(tree_round(number) for number in range(WARM_UP_TOKENS)))
     # Each round takes 20 ms, makes 2 draft passes and verifies 6 rows.
-    least = 1000 * round_s(EXPECTED, 2, 6)
-    assert measured_words(state)[0] == f"a round of dynatree takes 20.00 ms, expected at least {least:.2f}"
-    shown = [line for line in lines(race(Scene(state), 100, 20)) if "at least" in line]
-    assert len(shown) == 1
+    least = round_s(EXPECTED, 2, 6)
+    (slow,) = overhead_words(state)
+    assert slow.startswith(
+        f"A round takes 20.00 ms, of which memory and arithmetic of this machine need {1000 * least:.2f};"
+    )
+    assert slow in " ".join(" ".join(line.strip("│ ") for line in lines(work(Scene(state), 150, 40))).split())
+    near = Expected(target_read_s=0.019)
+    (fast,) = overhead_words(estimated(*(tree_round(number) for number in range(WARM_UP_TOKENS)), expected=near))
+    assert "near the least time on this machine, 19.00 ms: only smaller trees" in fast
 
 
-def test_the_speed_of_ar_stands_beside_its_limit_once_it_is_warm() -> None:
+def test_the_overhead_is_told_once_the_watched_method_is_warm() -> None:
     cold = [plain_round("ar", number) for number in range(WARM_UP_TOKENS - 1)]
-    warm = [*cold, plain_round("ar", len(cold))]
-    assert measured_words(structs.replace(estimated(*cold), chosen="ar")) == ()
-    state = structs.replace(estimated(*warm), chosen="ar")
-    rate = state.figures()["ar"].tokens_per_second
-    assert measured_words(state)[0] == f"ar decodes {short(rate, 1)} tokens/s, expected at most 500"
-    both = measured_words(estimated(tree_round(0), *warm))
-    assert both[0].endswith(f"; {measured_words(state)[0]}")
-    assert both[-1] == f"round 20.00 ms, at least {1000 * round_s(EXPECTED, 2, 6):.2f}"
+    assert overhead_words(structs.replace(estimated(*cold), chosen="ar")) == ()
+    warm = structs.replace(estimated(*cold, plain_round("ar", len(cold))), chosen="ar")
+    assert overhead_words(warm) != ()
 
 
 def test_a_method_that_does_not_report_its_passes_has_no_least_time() -> None:
-    silent = structs.replace(tree_round(0), draft_forwards=None)
-    assert measured_words(estimated(silent)) == ()
-
-
-def test_the_race_drops_the_line_where_there_is_no_row_for_it() -> None:
-    scene = Scene(estimated(*(tree_round(number) for number in range(3))))
-    for height in range(1, 30):
-        rows = lines(race(replace(scene, panel="race"), 60, height))
-        assert len(rows) == height
+    silent = [structs.replace(tree_round(number), draft_forwards=None) for number in range(WARM_UP_TOKENS)]
+    assert overhead_words(estimated(*silent)) == ()
 
 
 def test_a_recording_keeps_the_expected_times_and_older_ones_have_none() -> None:

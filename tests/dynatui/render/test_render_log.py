@@ -165,3 +165,32 @@ def test_a_failure_stays_on_one_line() -> None:
     state: RunState = state_of([run(), Failure(f"broken\n{HOSTILE}", 3)])
     assert len(lines(log(Scene(state), 60, 5))) == 5
     assert "broken" in lines(log(Scene(state), 60, 5))[1]
+
+
+def test_turns_of_earlier_prompts_stay_with_what_came_of_them() -> None:
+    first = [run(), *(tree_round(number) for number in range(3)), moved(3, "n_max", 256, 128, "user")]
+    short = [structs.replace(tree_round(number), committed=[11]) for number in (3, 4)]
+    second: Event = structs.replace(run(), prompt=f"A second {HOSTILE}", started_at="later")
+    third: Event = structs.replace(run(), prompt="A third", started_at="last")
+    state = state_of([*first, *short, second, tree_round(0), moved(1, "d0", 5, 6, "user"), tree_round(1), third])
+    told = [row[2:-2].rstrip() for row in lines(log(Scene(state), 120, 12))[1:-1] if row[2:-2].strip()]
+    assert [line.split()[:2] for line in told if line.startswith("   ")] == [["run", "1"], ["run", "2"], ["run", "3"]]
+    assert (
+        "round 4        you       N_max 256 → 128: L-bar 3.00 in the 3 rounds before, 1.00 in the 2 rounds after"
+        in told
+    )
+    assert [line for line in told if "D0 5 → 6" in line]
+    assert not any("\x1b" in line for line in told)
+
+
+def test_a_session_without_turns_has_no_lines_of_earlier_prompts() -> None:
+    later: Event = structs.replace(run(), started_at="later")
+    assert entries(state_of([run(), tree_round(0), later])) == []
+
+
+def test_the_turns_of_the_newest_runs_are_kept() -> None:
+    events: list[Event] = []
+    for number in range(30):
+        events += [structs.replace(run(), started_at=str(number)), moved(0, "d0", 5, 6, "user"), tree_round(0)]
+    earlier = state_of(events).earlier
+    assert [one.number for one in earlier] == list(range(10, 30))

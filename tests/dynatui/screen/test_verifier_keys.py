@@ -72,14 +72,12 @@ async def test_another_method_says_which_one_has_them() -> None:
     async with shown(DRAWN) as (app, source, pilot):
         drawing(source)
         await pilot.press("w", "V")
-        assert app.scene.note == "ar has no verifier to turn (it is a knob of delayed); w watches another method"
+        assert app.scene.note == "ar has no verifier, which is a knob of delayed; w watches another method"
         assert source.turns == []
     async with shown([sampled_run(("dynatree", "ar"))]) as (app, source, pilot):
         await pilot.press("D")
-        told = (
-            "dynatree has no drafting to turn (it is a knob of delayed); to race with this knob, start with --methods "
-        )
-        assert app.scene.note == told + "delayed,dynatree,ar"
+        told = "dynatree has no drafting, which is a knob of delayed; to race with it, start with --methods delayed,ar"
+        assert app.scene.note == told
         assert source.turns == []
 
 

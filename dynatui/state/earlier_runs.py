@@ -1,0 +1,65 @@
+"""The user's turns of knobs in earlier runs of a session, and the outcome of each turn, in tokens per round.
+
+The state of a run is dropped when the next run begins; only this summary is kept. Its size is bounded.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from decoder.events import Round
+from dynatui.state.lane import Change, LaneState
+
+_MOST_RUNS = 20
+"""Largest number of earlier runs; of older runs nothing is kept."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Number of rounds, and their mean number of committed tokens."""
+
+    rounds: int
+    tokens_per_round: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The rounds before a turn and the rounds after it; None for a side without rounds."""
+
+    before: Side | None
+    after: Side | None
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """A run before the present one in which the user turned knobs."""
+
+    number: int
+    """Number of the run in the session, from 1."""
+    prompt: str
+    turns: Mapping[str, tuple[tuple[Change, Outcome], ...]]
+    """Turns of each method and their outcomes, the newest last."""
+
+
+def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, Outcome]]:
+    """Each turn with its outcome. Rounds after the next turn do not count."""
+    for turn, following in zip_longest(turns, turns[1:]):
+        before = lane.past[max(0, turn.first - lane.window) : turn.first]
+        end = turn.round + (len(before) or lane.window)
+        after = lane.past[turn.round : min(end, following.first) if following else end]
+        yield turn, Outcome(_side(before), _side(after))
+
+
+def _side(rounds: Sequence[Round]) -> Side | None:
+    if not rounds:
+        return None
+    return Side(len(rounds), math.fsum(len(event.committed) for event in rounds) / len(rounds))
+
+
+def with_run(
+    earlier: tuple[EarlierRun, ...], number: int, prompt: str, lanes: Mapping[str, LaneState]
+) -> tuple[EarlierRun, ...]:
+    """The earlier runs and one more; a run without turns is left out."""
+    turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in lanes.items() if lane.turns}
+    return (*earlier, EarlierRun(number, prompt, turns))[-_MOST_RUNS:] if turns else earlier
