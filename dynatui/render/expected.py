@@ -37,8 +37,8 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
     measured, least = times
     if least < _FAST * measured:
         return (
-            f"A round takes {_ms(measured)} ms, of which memory and arithmetic of this machine need {_ms(least)}; the rest "
-            "is overhead, which is a smaller share with larger models.",
+            f"A round takes {_ms(measured)} ms, of which memory and arithmetic of this machine need {_ms(least)}; the "
+            "rest is overhead, which is a smaller share with larger models.",
         )
     return (
         f"A round takes {_ms(measured)} ms, near the least time on this machine, {_ms(least)} ms: only smaller trees "
