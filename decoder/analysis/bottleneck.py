@@ -7,7 +7,7 @@ not a forecast. The bounds of two costs must not be multiplied. This module know
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from decoder.analysis.limit_words import NO_LIMIT, WITHOUT_HOPE, WORDS, Limit, Span
+from decoder.analysis.limit_words import NO_LIMIT, WITHOUT_HOPE, WORDS, Limit, Remedy, Span
 from decoder.analysis.metrics import Race, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
@@ -82,10 +82,10 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
     round_s = rated.decode_s / rated.rounds
     plain_rated = plain.rated if plain and plain.rounds >= FEWEST_ROUNDS else Times()
     plain_s = plain_rated.decode_s / plain_rated.timed_tokens if plain_rated.timed_tokens else None
-    plain_pass_s = plain_rated.verify_s / plain_rated.rounds if plain_s is not None and plain_rated.verify_s else None
+    one_row_s = plain_pass_s(plain)
     verify_s = None if rated.verify_s is None else rated.verify_s / rated.rounds
     tokens = len(tally.tokens) / rounds
-    bounds = sorted(_bounds(tally, tokens, round_s, plain_pass_s), key=lambda bound: -bound.gain)
+    bounds = sorted(_bounds(tally, tokens, round_s, one_row_s), key=lambda bound: -bound.gain)
     return Bottleneck(
         tokens_per_round=tokens,
         round_s=round_s,
@@ -94,11 +94,17 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
         draft_share=_share(rated.draft_s, rated.decode_s),
         verify_share=_share(rated.verify_s, rated.decode_s),
         host_share=_share(_host_s(rated), rated.decode_s),
-        verify_growth=verify_s / plain_pass_s if verify_s is not None and plain_pass_s else None,
+        verify_growth=verify_s / one_row_s if verify_s is not None and one_row_s else None,
         break_even=round_s / plain_s if plain_s else None,
         bounds=tuple(bounds),
         distinct_8grams=tally.log.distinct / tally.log.runs if tally.log.runs else None,
     )
+
+
+def plain_pass_s(plain: Tally | None) -> float | None:
+    """Mean seconds of a target pass in plain decoding; None if unknown, or after fewer rounds than `FEWEST_ROUNDS`."""
+    rated = plain.rated if plain and plain.rounds >= FEWEST_ROUNDS else Times()
+    return rated.verify_s / rated.rounds if rated.timed_tokens and rated.verify_s else None
 
 
 def of_method(race: Race, method: str) -> Bottleneck | None:
@@ -117,13 +123,13 @@ def of_method(race: Race, method: str) -> Bottleneck | None:
     return replace(found, break_even=found.tokens_per_round / figures.speedup if figures.speedup else None)
 
 
-def _bounds(tally: Tally, tokens: float, round_s: float, plain_pass_s: float | None) -> Iterator[Bound]:
+def _bounds(tally: Tally, tokens: float, round_s: float, one_row_s: float | None) -> Iterator[Bound]:
     rated = tally.rated
     yield Bound("agreement", (tally.levels / tally.rounds + 1) / tokens)
     if rated.draft_s is not None:
         yield Bound("draft", _without(rated.draft_s / rated.rounds, round_s))
-    if rated.verify_s is not None and plain_pass_s is not None:
-        yield Bound("verification", _without(max(0.0, rated.verify_s / rated.rounds - plain_pass_s), round_s))
+    if rated.verify_s is not None and one_row_s is not None:
+        yield Bound("verification", _without(max(0.0, rated.verify_s / rated.rounds - one_row_s), round_s))
     if (host_s := _host_s(rated)) is not None:
         yield Bound("host", _without(max(0.0, host_s / rated.rounds), round_s))
 
@@ -143,19 +149,31 @@ def _share(part_s: float | None, whole_s: float) -> float | None:
     return None if part_s is None else part_s / whole_s
 
 
-def verdict(bottleneck: Bottleneck, method: str) -> tuple[str, ...]:
-    """A bottleneck as sentences: speed, main limit, remedies, and a note on repetitive texts."""
-    limit = main_limit(bottleneck)
+def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
+    """Remedy for the main limit; `settled`: trees of another size would not be faster. None if no limit is known."""
+    if bottleneck is None or (limit := main_limit(bottleneck)) is None:
+        return None
+    if is_hopeless(bottleneck):
+        return WITHOUT_HOPE
+    return WORDS[limit].settled if settled else WORDS[limit].remedy
+
+
+def verdict(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
+    """A bottleneck as sentences: speed, main limit, remedy, and a note on repetitive texts. Without a `remedy`, the
+    remedies for the two main limits are named.
+    """
+    limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else remedies(bottleneck)
     sentences = [
         _speed(bottleneck, method),
         NO_LIMIT if limit is None else f"What limits it most: {limited((bottleneck,), limit)}.",
-        f"What would help: {'; then '.join(remedies(bottleneck)) or 'no known remedy'}.",
+        f"What would help: {'; then '.join(helps) or 'no known remedy'}.",
     ]
     return (*sentences, repeated((bottleneck,))) if bottleneck.repeats else tuple(sentences)
 
 
-def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
-    """One line that names a method's main limit and a remedy, in several wordings.
+def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
+    """One line that names a method's main limit and a remedy, in several wordings; without a `remedy`, the remedy for
+    the main limit.
 
     Returns:
         The wordings, the longest first; empty if too little is known or the method has no known limit.
@@ -164,7 +182,7 @@ def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
         return ()
     words, figures = WORDS[limit], _figures((bottleneck,))
     line, brief = words.line.format_map(figures), words.brief.format_map(figures)
-    remedy = WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy
+    remedy = remedy or (WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy)
     ceiling = f"{words.assumption}: {bottleneck.bounds[0].gain:.2f}x as fast"
     return (
         f"{method}: {line} ({ceiling}); {remedy.helps} would help",
@@ -176,13 +194,14 @@ def headline(bottleneck: Bottleneck | None, method: str) -> tuple[str, ...]:
     )
 
 
-def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
+def explained(race: Race, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
     """Verdict on a method of a run, with a note if the method's text differs from the text of `ar`.
 
     Args:
         race: The run.
         method: One of the run's methods.
         name: Name of the method in the sentences.
+        remedy: The only remedy to name; None: the remedies for the two main limits.
 
     Returns:
         Sentences; empty if there is no bottleneck.
@@ -190,7 +209,7 @@ def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
         return ()
-    speed, *remedies = verdict(bottleneck, name)
+    speed, *remedies = verdict(bottleneck, name, remedy)
     if figures.first_difference is None:
         return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""

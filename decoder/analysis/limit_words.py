@@ -42,12 +42,25 @@ class Words:
     brief: str
     """The limit as a short label."""
     remedy: Remedy
+    settled: Remedy
+    """The remedy if trees of another size would not be faster."""
 
 
 WITHOUT_HOPE = Remedy(
     "another draft (dynatui tune --drafts ranks candidates); with this draft, --methods ar",
     "another draft, or --methods ar,",
     "another draft",
+)
+_BETTER_DRAFT = Remedy(
+    "a draft that agrees more often (dynatui tune --drafts ranks candidates)",
+    "a better draft",
+    "better draft",
+)
+_FASTER_PATH = Remedy(
+    "a faster decoding path if there is one (see dynatui doctor), or larger models, with which this time is a smaller "
+    "share of a round",
+    "a faster decoding path or larger models",
+    "faster path",
 )
 WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
@@ -62,6 +75,7 @@ WORDS: Mapping[Limit, Words] = {
             "a better draft or smaller trees",
             "better draft",
         ),
+        settled=_BETTER_DRAFT,
     ),
     "draft": Words(
         clause="drafting takes {draft:.0%} of a round",
@@ -73,6 +87,7 @@ WORDS: Mapping[Limit, Words] = {
             "a smaller draft or shallower trees",
             "shallower trees",
         ),
+        settled=Remedy("a smaller draft", "a smaller draft", "smaller draft"),
     ),
     "verification": Words(
         clause="verification time grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one row",
@@ -80,18 +95,15 @@ WORDS: Mapping[Limit, Words] = {
         line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x as long as one",
         brief="{rows:.3g} rows cost {growth:.2g}x one row",
         remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees", "smaller trees"),
+        settled=_BETTER_DRAFT,
     ),
     "host": Words(
         clause="{host:.0%} of a round is spent neither on drafting nor on verification",
         assumption="without that time",
         line="{host:.0%} of a round is neither drafting nor verification",
         brief="{host:.0%} neither drafting nor verification",
-        remedy=Remedy(
-            "a faster decoding path if there is one (see dynatui doctor), or larger models, with which this time is "
-            "a smaller share of a round",
-            "a faster decoding path or larger models",
-            "faster path",
-        ),
+        remedy=_FASTER_PATH,
+        settled=_FASTER_PATH,
     ),
 }
 """Wordings of each limit. Figures replace the names in braces: levels per round, rows per round, the share of accepted

@@ -126,6 +126,8 @@ class ReplayedRounds:
     drafted: Ints
     """Number of drafted nodes of each round."""
     drafted_known: Bools
+    levels: Ints
+    """Number of drafted levels of each round; a lower bound where `drafted` is one."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
         tokens_known=ends | (was_cut & (accepted + 1 >= record.committed)),
         drafted=np.minimum(sure, most).astype(np.int64),
         drafted_known=drafted_known,
+        levels=np.maximum.reduceat(np.where(kept, record.depth, 0), record.starts),
     )
 
 

@@ -1,4 +1,5 @@
-"""What-if tables: drafted and accepted tokens of recorded rounds under other values of tau_h, tau_l and D0.
+"""What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of tau_h,
+tau_l and D0.
 
 A recorded tree contains the draft's probabilities of the drafted tokens only. So if a rule drafts fewer nodes than were
 recorded, the result is fully known. If a rule drafts more nodes, only the recorded part of its tree is known, and the
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from decoder.analysis.round_costs import RoundCosts, fitted
 from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay
 from decoder.events import LENGTH, Round
 from decoder.knobs import KNOB_GAP
@@ -30,6 +32,8 @@ LEAST_ROUNDS = 5
 """A cell is shown only if the tokens of at least this number of rounds are known."""
 ALIKE = 0.005
 """Difference in tokens per round below which two cells count as equal."""
+GAIN = 0.03
+"""Least relative gain of speed for a cell to count as faster."""
 _NODES = 6000
 """Largest number of nodes in all replayed rounds together."""
 _DEEPEST = 128
@@ -61,6 +65,13 @@ class Cell:
     """Number of rounds whose drafted nodes are known."""
     drafted: float
     """Drafted nodes per round, or a lower bound."""
+    seconds: float | None = None
+    """Estimated seconds per round; None if `drafted` is a lower bound, or if the costs of a round are unknown."""
+
+    @property
+    def rate(self) -> float | None:
+        """Estimated tokens per second; None if tokens or seconds per round are unknown."""
+        return self.tokens / self.seconds if self.exact and self.seconds else None
 
     @property
     def share(self) -> float:
@@ -132,6 +143,22 @@ class WhatIf:
         """All cells of both tables."""
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
+    def faster(self) -> tuple[Grid, int, int] | None:
+        """Table, row and column of the cell with the highest estimated speed; None if no cell is faster than the
+        current values by at least `GAIN`, or if the speed under the current values is unknown.
+        """
+        rates = [
+            (rate, grid, row, column)
+            for grid in self.grids
+            for row, column in grid.places()
+            if (rate := grid.cells[row][column].rate) is not None
+        ]
+        here = self.breadth.here.rate
+        fastest = max(rates, key=lambda each: each[0], default=None)
+        if here is None or fastest is None or fastest[0] < (1 + GAIN) * here:
+            return None
+        return fastest[1:]
+
     def best(self) -> tuple[Grid, int, int] | None:
         """Table, row and column of the known cell with the most tokens per round.
 
@@ -142,9 +169,10 @@ class WhatIf:
         return max(places, key=lambda place: _merit(*place), default=None)
 
 
-def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
+def what_if(past: Sequence[Round], rules: AdaptiveTree, plain_pass_s: float | None = None) -> WhatIf | None:
     """Both tables, with the knob values of the current rules and their neighbours, computed from the newest rounds of
-    one method; None if no round can be replayed.
+    one method; None if no round can be replayed. `plain_pass_s` is the time of a target pass of one token; None if it
+    is unknown.
 
     The rounds, oldest first, must have been drafted under the same rules, except for tau_h, tau_l and D0, which each
     round records.
@@ -152,9 +180,9 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
     rounds = _newest(past)
     if not rounds:
         return None
-    record = TreeRecord(rounds)
+    record, costs = TreeRecord(rounds), fitted(past[-ROUNDS:], plain_pass_s)
     by_cost = rules.rule().budget.by_cost
-    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), by_cost)
+    return WhatIf(_grid(record, rules, "tau_h", costs), _grid(record, rules, "tau_l", costs), len(rounds), by_cost)
 
 
 def _has_tree(event: Round) -> bool:
@@ -191,7 +219,7 @@ def _around(value: float, low: float, high: float, step: float) -> tuple[float, 
     return tuple(sorted(neighbour if neighbour == value else min(high, max(low, neighbour)) for neighbour in nearest))
 
 
-def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis) -> Grid:
+def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis, costs: RoundCosts | None) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
@@ -200,17 +228,20 @@ def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis) -> Grid:
     cells = []
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
-        cells.append(tuple(_cell(replay(record, replace(turned, d0=d0).rule())) for d0 in columns))
+        cells.append(tuple(_cell(replay(record, replace(turned, d0=d0).rule()), costs) for d0 in columns))
     return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(base_depth)))
 
 
-def _cell(replayed: ReplayedRounds) -> Cell:
+def _cell(replayed: ReplayedRounds, costs: RoundCosts | None) -> Cell:
+    drafted = float(replayed.drafted.mean())
+    sized = bool(replayed.drafted_known.all())
     return Cell(
         rounds=len(replayed.tokens),
         judged=int(replayed.tokens_known.sum()),
         tokens=float(replayed.tokens.mean()),
         drafted_judged=int(replayed.drafted_known.sum()),
-        drafted=float(replayed.drafted.mean()),
+        drafted=drafted,
+        seconds=costs.seconds(float(replayed.levels.mean()), drafted) if costs and sized else None,
     )
 
 

@@ -9,6 +9,7 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
+from dynatui.render.advice import remedy
 from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
@@ -196,7 +197,7 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
 def _limit(scene: Scene, width: int) -> Rows:
     """What limits the watched method's speed most, and the remedy, in one row; empty if unknown."""
     watched = scene.state.watched
-    wordings = headline(of_method(scene.state.race, watched), watched)
+    wordings = headline(of_method(scene.state.race, watched), watched, remedy(scene))
     return [((best(width, *wordings), "plain"),)] if wordings else []
 
 

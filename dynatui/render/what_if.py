@@ -1,4 +1,4 @@
-"""Tables that estimate tokens per round and drafted nodes of the last rounds for other values of the knobs.
+"""Tables that estimate tokens per round and tokens per second of the last rounds for other values of the knobs.
 
 Computes nothing itself: the values come from `decoder.analysis.what_if`; some are lower bounds, some are unknown. Bar
 characters repeat the figures, so that the tables can be read without colour.
@@ -10,6 +10,7 @@ from itertools import zip_longest
 from decoder.analysis.what_if import ALIKE, Cell, Grid, WhatIf
 from dynatui.knobs import info
 from dynatui.number_format import percent, short
+from dynatui.render.advice import faster_knobs, remedy
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -17,8 +18,8 @@ from dynatui.render.wrap import wrapped
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
 """Bar characters and inks of cells, from the smallest number of tokens per round to the largest."""
 _LABEL = 6
-_CELL, _CELL_DRAFTED = 8, 14
-"""Widths in cells of a table entry without drafted nodes, and of an entry with drafted nodes."""
+_CELL, _CELL_RATED = 8, 14
+"""Widths in cells of a table entry without tokens per second, and of an entry with tokens per second."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
@@ -36,7 +37,7 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     if estimate is None:
         return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
     title: Row = (("What if", "title"), (f" ─ {_share(estimate, inner - 12)}", "dim"))
-    sentence = _wrapped(inner, _sentence(estimate), "strong")
+    sentence = _wrapped(inner, _sentence(scene, estimate), "strong")
     signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
     tables = _tables(estimate, inner, room - len(sentence) - len(signs)) or _tables(estimate, inner, room)
     return frame(title, [*tables, *sentence, *signs], size)
@@ -53,7 +54,7 @@ def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
     yields = [cell.tokens for cell in estimate.cells if cell.known]
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
-    for cell in (_CELL_DRAFTED, _CELL):
+    for cell in (_CELL_RATED, _CELL):
         widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP and height >= rows:
             return _beside(
@@ -64,7 +65,7 @@ def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
             )
         if width >= max(widths) and height >= 2 * rows:
             return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
-    cell = _CELL_DRAFTED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_DRAFTED else _CELL
+    cell = _CELL_RATED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_RATED else _CELL
     table = _table(estimate.breadth, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
@@ -81,7 +82,7 @@ def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) 
     columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
     down, across = info(grid.down).symbol, info("d0").symbol
     words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
-    figures = "tokens, drafted a round" if cell_width == _CELL_DRAFTED else "tokens a round"
+    figures = "tokens a round, tokens/s" if cell_width == _CELL_RATED else "tokens a round"
     head: Row = ((f"{down}\\{across}".ljust(_LABEL), "dim"),)
     for column in columns:
         here = column == grid.present[1]
@@ -111,7 +112,7 @@ def _nearest(grid: Grid, count: int) -> Sequence[int]:
 
 
 def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
-    """A cell as text, such as [▅2.48+ 6.1+]: brackets mark the current knobs, and + marks lower bounds."""
+    """A cell as text, such as [▅2.48 61/s]: brackets mark the current knobs, and + marks lower bounds."""
     left, right = _marked("|", here=here).split("|")
     edge = _ink(here=here)
     if not cell.known:
@@ -120,8 +121,8 @@ def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> 
     level = round((cell.tokens - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
     sign, ink = _YIELDS[level]
     spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{_plus(exact=cell.exact)}", ink))
-    if width == _CELL_DRAFTED:
-        spans = (*spans, (f" {short(cell.drafted, 1)}{_plus(exact=cell.drafted_exact)}", "dim"))
+    if width == _CELL_RATED and cell.rate is not None:
+        spans = (*spans, (f" {short(cell.rate, 0)}/s", "dim"))
     return (*fit(spans, width - 1), (right, edge))
 
 
@@ -129,8 +130,19 @@ def _plus(*, exact: bool) -> str:
     return "" if exact else "+"
 
 
-def _sentence(estimate: WhatIf) -> str:
-    """A sentence on the best known cell, in plain words."""
+def _sentence(scene: Scene, estimate: WhatIf) -> str:
+    """A sentence on the fastest cell, in plain words; on the cell with most tokens where no speed is known."""
+    if (rate := estimate.breadth.here.rate) is not None:
+        present = f"the knobs as they are, {short(rate, 0)} tokens/s"
+        if knobs := faster_knobs(estimate):
+            values, gain = knobs
+            return f"{values} is estimated to be {gain} faster than {present}."
+        helps = remedy(scene)
+        return f"No cell is estimated to be faster than {present}{f'; {helps.helps} would help' if helps else ''}."
+    return _most_tokens(estimate)
+
+
+def _most_tokens(estimate: WhatIf) -> str:
     place, here = estimate.best(), estimate.breadth.here
     if place is None or not here.known:
         return "The recorded trees do not suffice yet for an estimate."

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import percent, short
+from dynatui.render.advice import remedy
 from dynatui.render.expected import overhead_words
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
 from dynatui.render.scene import Scene
@@ -50,21 +51,23 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     if inner < _SIDE_BY_SIDE:
         guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
         rows = [*guesses, *times(state, tally, inner), *kinds(state.lane.tokens, inner)]
-        return frame(title, [*summary, *rows, *limit_sentences(state, inner, room - len(rows))], size)
+        return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
     left = (inner - _GAP) // 2
     right = inner - _GAP - left
     guesses = depths(tally.by_depth, left, room)
     tables = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
     rows = [(*fit(a, left + _GAP), *b) for a, b in zip_longest(guesses, tables, fillvalue=())]
-    return frame(title, [*summary, *rows, *limit_sentences(state, inner, room - len(rows))], size)
+    return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
 
 
-def limit_sentences(state: RunState, width: int, room: int) -> Rows:
+def limit_sentences(scene: Scene, width: int, room: int) -> Rows:
     """What limits the method's speed, and how much of a round is overhead, as many whole sentences as fit; empty if
     unknown.
     """
     rows: Rows = [()]
-    for sentence in (*explained(state.race, state.watched, state.watched), *overhead_words(state)):
+    state = scene.state
+    limits = explained(state.race, state.watched, state.watched, remedy(scene))
+    for sentence in (*limits, *overhead_words(state)):
         lines = wrapped([(sentence, "plain")], width)
         if len(rows) + len(lines) > room:
             break

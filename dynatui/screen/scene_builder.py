@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from decoder.analysis.bottleneck import plain_pass_s
 from decoder.analysis.what_if import WhatIf, what_if
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
@@ -20,13 +21,17 @@ from dynatui.state.run_state import RunState
 from dynatui.state.session_log import opening_of
 from dynatui.state.tokens import hits
 
-_GPU_S, _WHATIF_S = 1.0, 0.5
+_GPU_S, _WHATIF_S = 1.0, 1.0
 """Seconds between two readings of the GPUs, and between two what-if estimates."""
 _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
 """After a turn of one of these knobs, earlier rounds still count in the what-if estimate: every round records tau_h,
 tau_l and d0, and `history` switches a rule that changes only tau_h and d0."""
+
+
+_ADVISED = frozenset({"whatif", "race", "work"})
+"""Panels with advice that depends on the what-if tables."""
 
 
 class SceneBuilder:
@@ -69,7 +74,7 @@ class SceneBuilder:
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),
-            whatif=self._estimate(now // _WHATIF_S) if "whatif" in visible else None,
+            whatif=self._estimate(now // _WHATIF_S) if _ADVISED & set(visible) else None,
             openings=self._openings() if "prompts" in visible else (),
         )
 
@@ -98,7 +103,8 @@ class SceneBuilder:
         # The estimate is valid only under the present rules, so rounds before the last change of rules are omitted.
         changes = state.lane.changes
         turned = [change.round for change in changes if change.by_user and change.name not in _IN_ROUNDS]
-        return what_if(state.lane.past[max(turned, default=0) :], rules)
+        rounds = state.lane.past[max(turned, default=0) :]
+        return what_if(rounds, rules, plain_pass_s(state.race.tallies.get("ar")))
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:

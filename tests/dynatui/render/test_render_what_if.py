@@ -3,17 +3,22 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf
 from dynatui.render import palette
+from dynatui.render.advice import remedy
 from dynatui.render.ink import in_ascii
+from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.text import HOT
 from dynatui.render.what_if import whatif
+from dynatui.render.work import work
 from dynatui.state.run_state import RunState, apply
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, text_of
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 SURE = Cell(20, 20, 3.0, 20, 9.0)
+TIMED = replace(SURE, seconds=0.02)
 TAU_H = (0.5, 0.6, 0.7, 0.8, 0.9)
 TAU_L = (0.2, 0.3, 0.4, 0.5, 0.6)
 DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
@@ -40,18 +45,19 @@ def _said(found: WhatIf) -> str:
     return " ".join(line.strip("│ ").strip() for line in _panel(found, 120, 18))
 
 
-def test_every_cell_shows_tokens_and_drafted_nodes_and_the_knobs_stand_in_brackets() -> None:
-    panel = _panel(_what_if(h00=replace(SURE, tokens=2.0, drafted=4.5), h24=replace(SURE, tokens=4.0)))
-    assert panel[1].startswith("│ τh draft sure from ↓  D0 base depth →  tokens, drafted a round")
+def test_every_cell_shows_tokens_a_round_and_a_second_and_the_knobs_stand_in_brackets() -> None:
+    panel = _panel(_what_if(h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04)))
+    assert panel[1].startswith("│ τh draft sure from ↓  D0 base depth →  tokens a round, tokens/s")
     assert panel[2].split() == ["│", "τh\\D0", "3", "4", "[5]", "6", "7", "│"]
-    assert panel[3].startswith("│  0.50  ▁2.00 4.5     ▅3.00 9.0  ")
-    assert panel[5].startswith("│ [0.70] ▅3.00 9.0     ▅3.00 9.0    [▅3.00 9.0   ] ▅3.00 9.0     ▇4.00 9.0 ")
+    assert panel[3].startswith("│  0.50  ▁2.00 100/s")
+    assert panel[5].split()[1] == "[0.70]"
+    assert "▇4.00 100/s" in panel[5]
 
 
 def test_a_bound_has_a_plus_and_what_is_not_known_a_question_mark() -> None:
     bound, doubtful = Cell(20, 12, 3.2, 11, 9.5), Cell(20, 4, 9.0, 4, 30.0)
     panel = _panel(_what_if(h20=bound, h21=doubtful))
-    assert "▇3.20+ 9.5+ " in panel[5]
+    assert "▇3.20+ " in panel[5]
     assert "?" in panel[5]
     assert "9.00" not in " ".join(panel)
     assert "20-100% judged" in panel[0]
@@ -60,6 +66,49 @@ def test_a_bound_has_a_plus_and_what_is_not_known_a_question_mark() -> None:
 def test_the_title_says_that_it_is_an_estimate_and_from_how_much() -> None:
     assert "estimate: the last 20 rounds under other knobs, 100% judged" in _panel(_what_if())[0]
     assert "estimate, 100% judged" in _panel(_what_if(), 40)[0]
+
+
+def _timed(**changed: Cell) -> WhatIf:
+    """Both tables with the same timed cells except `changed`."""
+    same = {f"{table}{row}{column}": TIMED for table in "hl" for row in range(5) for column in range(5)}
+    return _what_if(**same | changed)
+
+
+def test_the_fastest_cell_is_told_in_words_although_another_has_more_tokens_a_round() -> None:
+    said = _said(_timed(l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=replace(TIMED, tokens=2.7, seconds=0.015)))
+    assert "τh 0.80 with D0 4 is estimated to be 20% faster than the knobs as they are, 150 tokens/s." in said
+
+
+def test_where_no_cell_is_faster_that_is_said() -> None:
+    said = _said(_timed(l04=replace(TIMED, tokens=3.01), h31=Cell(20, 15, 9.0, 20, 9.0, 0.001)))
+    assert "No cell is estimated to be faster than the knobs as they are, 150 tokens/s" in said
+
+
+def limited(found: WhatIf | None) -> Scene:
+    """A scene whose watched method is limited by its draft, with this estimate."""
+    rounds = [structs.replace(tree_round(number), draft_s=0.015) for number in range(40)]
+    plain = [plain_round("ar", number) for number in range(40)]
+    return replace(running(), state=state_of([run(), *rounds, *plain]), whatif=found)
+
+
+@pytest.mark.parametrize("found", [None, _timed(), _timed(h31=replace(TIMED, tokens=2.7, seconds=0.015))])
+def test_race_work_and_what_if_name_the_same_remedy(found: WhatIf | None) -> None:
+    scene = limited(found)
+    helps = remedy(scene)
+    assert helps is not None
+    panels = {draw: " ".join(" ".join(lines(draw(scene, 150, 40))).split()) for draw in (race, work, whatif)}
+    assert helps.helps in panels[race]
+    assert f"What would help: {helps.whole}." in panels[work]
+    if found is not None:
+        assert helps.helps in panels[whatif] or helps.hint in panels[whatif]
+
+
+def test_smaller_trees_are_no_remedy_where_no_other_size_is_estimated_to_be_faster() -> None:
+    unknown, settled = (remedy(limited(found)) for found in (None, _timed()))
+    assert unknown is not None
+    assert settled is not None
+    assert "trees" in unknown.whole
+    assert "trees" not in settled.whole
 
 
 def test_the_best_cell_is_told_in_words() -> None:

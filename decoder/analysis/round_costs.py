@@ -1,0 +1,65 @@
+"""Time of a round by the size of its tree, estimated from recorded rounds of one method.
+
+    seconds = fixed_s + level_s * levels + row_s * drafted
+
+Medians, so that a few stalled rounds change little. This module knows neither rules nor screens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import linear_regression, median
+
+from decoder.analysis.metrics import drafted_nodes
+from decoder.events import Round
+from decoder.tree import depths
+
+LEAST_ROUNDS = 5
+"""Least number of rounds with a tree for an estimate."""
+
+
+@dataclass(frozen=True)
+class RoundCosts:
+    """Parts of the time of a round, in seconds."""
+
+    fixed_s: float
+    """Verification of a single row, commit and the rest of a round."""
+    level_s: float
+    """Drafting of one level."""
+    row_s: float
+    """Verification of one more row."""
+
+    def seconds(self, levels: float, drafted: float) -> float:
+        """Estimated seconds of a round whose tree has this number of levels and of drafted nodes."""
+        return self.fixed_s + self.level_s * levels + self.row_s * drafted
+
+
+def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | None:
+    """Costs of rounds; `plain_pass_s` is the time of a verification of one row, or None if it is unknown.
+
+    Returns:
+        None if too few rounds have a tree and report their times, or if they are too alike to tell what a row costs.
+    """
+    timed = [
+        (event.t - before.t, event.draft_s, event.verify_s, max(depths(event.parents)), drafted_nodes(event) or 0)
+        for before, event in pairwise(rounds)
+        if event.draft_s is not None and event.verify_s is not None and event.t > before.t
+    ]
+    trees = [(draft_s, verify_s, levels, drafted) for _, draft_s, verify_s, levels, drafted in timed if drafted]
+    if len(trees) < LEAST_ROUNDS:
+        return None
+    row_s = _row_s([(drafted, verify_s) for _, verify_s, _, drafted in trees], plain_pass_s)
+    if row_s is None:
+        return None
+    level_s = median(draft_s / levels for draft_s, _, levels, _ in trees)
+    fixed_s = median(whole_s - level_s * levels - row_s * drafted for whole_s, _, _, levels, drafted in timed)
+    return RoundCosts(fixed_s, level_s, row_s) if fixed_s > 0 else None
+
+
+def _row_s(verified: Sequence[tuple[int, float]], plain_pass_s: float | None) -> float | None:
+    """Seconds of one more row: from the time of one row if it is known, else from the different sizes of the trees."""
+    if plain_pass_s is not None:
+        return max(0.0, median((verify_s - plain_pass_s) / drafted for drafted, verify_s in verified))
+    if len({drafted for drafted, _ in verified}) < 2:
+        return None
+    return max(0.0, linear_regression(*zip(*verified, strict=True)).slope)
