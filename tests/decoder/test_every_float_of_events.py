@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.events import Draws, Event, Expected, Figures, Summary, Verification, decode_line, encode
+from tests.decoder.example_events import EVENTS, ROUND, RUN
 from tests.decoder.property_settings import examples
-from tests.decoder.test_events import EVENTS, ROUND, RUN
 
 FLOATS = [field.name for field in msgspec.structs.fields(Figures) if field.type in (float, float | None)]
 VERIFICATION = Verification(

@@ -1,0 +1,65 @@
+"""One example of each event."""
+
+from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
+
+RUN = Run(
+    version="0.1.0",
+    started_at="2026-01-01T00:00:00Z",
+    target="t",
+    draft="d",
+    device="cpu",
+    dtype="float32",
+    seed=0,
+    prompt='quoted "text"\nand \u2028 lines 🌳',
+    prompt_tokens=[1, 2],
+    max_new_tokens=8,
+    methods={"dynatree": {"branching": [1, 2, 3], "tau_h": 0.9}, "ar": {}},
+)
+ROUND = Round(
+    method="dynatree",
+    round=3,
+    position=7,
+    t=0.1,
+    wall_s=0.2,
+    draft_s=0.01,
+    verify_s=0.02,
+    commit_s=0.03,
+    target_forwards=1,
+    draft_forwards=2,
+    knobs=Knobs(0.9, 0.4, 5.25),
+    tokens=[4, 5, 6],
+    parents=[-1, 0, 1],
+    logprobs=[0.0, -0.1, -2.5],
+    pieces=["a", "\x1b[31m", "�"],
+    accepted=[1],
+    committed=[5, 8],
+    text="ab",
+)
+UNKNOWN = Round(
+    method="hf",
+    round=0,
+    position=0,
+    t=0.0,
+    wall_s=0.2,
+    draft_s=None,
+    verify_s=None,
+    commit_s=None,
+    target_forwards=None,
+    draft_forwards=None,
+    tokens=[4],
+    parents=[-1],
+    logprobs=[0.0],
+    pieces=["a"],
+    accepted=[],
+    committed=[5],
+    text="",
+)
+EVENTS: dict[str, Event] = {
+    "run": RUN,
+    "start": Start(method="ar", prefill_s=0.5),
+    "round": ROUND,
+    "round of hf": UNKNOWN,
+    "knob": Knob(method="dynatree", round=2, name="tau_h", old=0.9, new=0.85, source="user"),
+    "end": End(method="ar", reason="error", error="out of memory", peak_bytes=12),
+    "summary": Summary(methods={"ar": Figures(rounds=2, near_tie=False, tokens_per_second=1 / 3)}),
+}
