@@ -35,8 +35,14 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.system.device import Stopwatch
+from decoder.system.waiting import waited_here_s
 from decoder.tree import TokenTree
 from decoder.verify.verifier import Verifier
+
+MOST_WAITED = 0.1
+"""A round teaches a proposer its times only if its thread has waited for a processor for at most this share of it. On a
+busy machine long rounds wait more often than short ones, so that drafting would seem dearer than it is.
+"""
 
 
 def with_drafter(
@@ -87,6 +93,8 @@ class HostRounds(ABC):
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + max_new_tokens
+        self._untaught: tuple[Outcome, float] | None = None
+        """The latest round, whose times the proposer has not learnt yet, and the seconds that its thread waited."""
         self.target_cache = pair.target.new_cache(self._longest)
 
     @torch.inference_mode()
@@ -99,8 +107,9 @@ class HostRounds(ABC):
     @torch.inference_mode()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """See `Session`: drafts, verifies, commits."""
-        clock = self._stopwatch
+        clock, waited_s = self._stopwatch, waited_here_s() if self.proposer else 0.0
         start = clock.now()
+        self._teach_times()
         turned = self._knobs.apply(turns) if self._knobs else []
         if turned:
             self._reserve()
@@ -134,13 +143,25 @@ class HostRounds(ABC):
         self._commit(outcome)
         outcome.commit_s = clock.now() - committing
         outcome.turned_after = learnt(self._knobs, outcome, self.root_depth)
-        if self.proposer:
-            self.proposer.record_times(verifying - drafting, outcome.verify_s, clock.now() - start)
         outcome.round_s = clock.now() - start
+        if self.proposer:
+            self._untaught = outcome, waited_here_s() - waited_s
         return outcome
 
-    def close(self) -> None:  # noqa: B027 - subclasses need not override it
-        """Does nothing, since no work is in progress between rounds."""
+    def close(self) -> None:
+        """Ends the session; the proposer learns the times of the last round."""
+        self._teach_times()
+
+    def _teach_times(self) -> None:
+        """Lets the proposer learn the latest round's times, unless a wait for a processor makes up a good part of them.
+
+        Called once the caller of `step` has told whether the round stalled.
+        """
+        if self._untaught and self.proposer:
+            outcome, waited_s = self._untaught
+            if not outcome.stalled_s and waited_s <= MOST_WAITED * outcome.round_s:
+                self.proposer.record_times(outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+        self._untaught = None
 
     @property
     def _room(self) -> int:

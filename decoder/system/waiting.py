@@ -17,6 +17,7 @@ time. If a period of work is shorter than `APART_S`, its waiting time may be cou
 """
 _LONGEST = 64
 """Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
+_HERE = "/proc/thread-self/schedstat"
 _UNTOLD = (OSError, ValueError, IndexError)
 """Errors in reading a schedstat file: the thread has ended, or the file has an unknown format."""
 
@@ -97,9 +98,16 @@ def waited_s() -> float | None:
 
 def waited_here_s() -> float:
     """Time that the calling thread has waited for a processor, in seconds; 0 if unknown."""
-    with suppress(*_UNTOLD), Path("/proc/thread-self/schedstat").open("rb", buffering=0) as file:
-        return _waited_ns(file.fileno()) / 1e9
-    return 0.0
+    try:
+        file = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0.0
+    try:
+        return _waited_ns(file) / 1e9
+    except _UNTOLD:
+        return 0.0
+    finally:
+        os.close(file)
 
 
 def _waited_ns(file: int) -> int:

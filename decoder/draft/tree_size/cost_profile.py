@@ -17,7 +17,7 @@ from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
 from decoder.forward.protocol import Forward
 from decoder.forward.unguided_heads import unguided
 from decoder.models.pair import Pair
-from decoder.system.device import Stopwatch
+from decoder.system.computing_clock import ComputingClock
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
 DRAFTED_ROWS = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12)
@@ -47,10 +47,11 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
     """Measures the costs of rounds on a text of about `rows` tokens. If the pair has no draft, draft passes cost 0
     seconds.
 
-    `clock` defaults to a stopwatch on the target's device.
+    `clock` defaults to a clock that stands still while the thread waits for a processor, so that the limits of time
+    allow as many repetitions on a busy machine as on an idle one.
     """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
-    clock = clock or Stopwatch(pair.target.device)
+    clock = clock or ComputingClock(pair.target.device)
     target = _Calls(pair.target, rows, clock)
     drafting = unguided(pair.head) if pair.head else pair.draft
     room = pair.draft.context - max(VERIFIED_ROWS) if pair.draft else rows

@@ -101,6 +101,8 @@ class GraphSession:
         self._observation: tuple[Plan, list[int]] | None = None
         """Size of the last tree, and ranks of its accepted nodes; None once the acceptance model has learned from them.
         """
+        self._untaught: tuple[Plan | None, Outcome] | None = None
+        """Size and outcome of the latest round whose times `_sizes` has not learnt yet."""
         self._draft_s, self._draft_forwards = 0.0, 0
         """Seconds and number of forward passes of the drafts that no round's figures include yet."""
         self._draft_as_graph = True
@@ -143,6 +145,7 @@ class GraphSession:
         self._slots.settle(self._text)
         clock = self._pending.clock
         begun_s = clock.resume() - self._draft_s
+        self._teach_times()
         self._follow()
         turned = self._knobs.apply(turns) if self._knobs else []
         if self._knobs and turned:
@@ -171,7 +174,7 @@ class GraphSession:
             self.close()
         outcome.round_s = clock.seconds() - begun_s
         if self._sizes and as_graphs and not turned:
-            self._sizes.record_times(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+            self._untaught = plan, outcome
         clock.stop()
         return outcome
 
@@ -187,9 +190,20 @@ class GraphSession:
 
     def close(self) -> None:
         """Releases the slot for another text."""
+        self._teach_times()
         if self._has_slot:
             self._slots.give_back(self._slot)
             self._has_slot = False
+
+    def _teach_times(self) -> None:
+        """Lets the choice of sizes learn the latest round's times, once the caller of `step` has told that the round
+        has not stalled.
+        """
+        if self._untaught and self._sizes:
+            plan, outcome = self._untaught
+            if not outcome.stalled_s:
+                self._sizes.record_times(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+        self._untaught = None
 
     def _follow(self) -> None:
         """If the sampling settings have changed, copies them to the device for the positions after the text.

@@ -44,6 +44,8 @@ class World:
     """The simulated time."""
 
     seconds: float = 0.0
+    stall: float = 0.0
+    """Seconds that each pass of several rows stalls."""
 
 
 def price(prices: Prices, rows: int) -> float:
@@ -61,7 +63,7 @@ class Priced:
         return getattr(self._model, name)
 
     def forward(self, cache: Any, tokens: Any, *given: Any) -> Any:
-        self._world.seconds += price(self._forward, len(tokens))
+        self._world.seconds += price(self._forward, len(tokens)) + self._world.stall * (len(tokens) > 1)
         return self._model.forward(cache, tokens, *given)
 
     def read(self, cache: Any, tokens: Any, *given: Any) -> Any:
@@ -130,3 +132,23 @@ def test_that_would_not_hold_with_a_budget_that_stakes_more(
 def test_the_draft_that_was_trained_for_it_pays_in_the_same_world(loaded: Engine, world: World) -> None:
     """The loss above is therefore caused by the draft and not by the simulated costs."""
     assert next(rates(priced(loaded, world), world)) > 1.2
+
+
+def drafted(engine: Engine, world: World, stall: float) -> list[int]:
+    """Numbers of nodes of the trees of a text; rounds are marked as stalled if their passes stall."""
+    world.stall = stall
+    session = METHODS["auto"].open(engine, engine.pair.tokenizer(PROMPTS[0]).input_ids, RunConfig(max_new_tokens=64))
+    session.prefill()
+    sizes, finished = list[int](), None
+    while not finished:
+        outcome = session.step(())
+        outcome.stalled_s = stall
+        sizes.append(len(outcome.tree))
+        finished = outcome.finished
+    return sizes
+
+
+def test_stalled_rounds_do_not_make_auto_draft_less(loaded: Engine, world: World) -> None:
+    quiet = drafted(priced(loaded, world), world, 0.0)
+    assert drafted(priced(loaded, world), world, 4.0) == pytest.approx(quiet)
+    assert sum(quiet) > 2 * len(quiet)
