@@ -10,6 +10,7 @@ import sys
 import traceback
 from types import FrameType, TracebackType
 
+from decoder.system.openmp import spin_briefly
 from dynatui.clean import clean
 
 _INTERRUPTED = 130
@@ -18,6 +19,7 @@ _INTERRUPTED = 130
 def main() -> int:
     """Runs the command line; returns the exit code."""
     sys.excepthook = _report
+    spin_briefly()  # before anything loads torch
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return _run()  # SIGINT is ignored, as in a background job of a shell script
     signal.signal(signal.SIGINT, _leave)

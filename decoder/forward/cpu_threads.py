@@ -15,8 +15,8 @@ from typing import TypeVar
 import torch
 
 Result = TypeVar("Result")
-AWAKE_S = 0.005
-"""Approximate idle time after which torch's threads sleep, in seconds."""
+AWAKE_S = 0.0002
+"""Approximate idle time after which torch's threads sleep, in seconds; see `decoder.system.openmp`."""
 WARMING_NUMBERS = 1 << 16
 """Number of tensor elements per thread in the task that wakes threads; with fewer, torch would not use all threads."""
 REPEATS = 5

@@ -23,6 +23,7 @@ from decoder.errors import ConfigError, DecoderError, ModelError
 from decoder.events import TRANSLATED, arithmetic
 from decoder.models.gguf.file import is_gguf
 from decoder.models.names import LOOKUP, MTP
+from decoder.system.openmp import waiting_words
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
 from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, host_memory, size
@@ -179,6 +180,7 @@ def devices(case: Case) -> Iterator[Finding]:
 
     seen = gpus()
     yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
+    yield Finding("ok", waiting_words())
     for number, gpu in enumerate(seen):
         yield Finding("ok", f"gpu {number}: {_described(gpu)}")
     best = choose_device("auto")
