@@ -87,6 +87,26 @@ def to_append(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
+def pipe_to_write(path: Path) -> int:
+    """Descriptor of a pipe opened for writing; raises an OSError if no process opens it for reading in time.
+
+    A write raises an OSError once no process reads the pipe any more.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until_s:
+                raise OSError(errno.ENXIO, "no process reads this pipe") from None
+        time.sleep(_LOOK_UP_S)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
 class _Pipe(RawIOBase):
     """A pipe opened for reading; the first read waits up to `PATIENCE_S` seconds for a writer."""
 

@@ -96,7 +96,10 @@ def attach(
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
     source = LiveServer(polled(Plan(where, interval, polls), secret, request_of_ours), recorder)
-    return _shown(source, shown) if on_screen else _printed(source)
+    code = _shown(source, shown) if on_screen else _printed(source)
+    if recorder is not None:
+        recorder.require_kept()
+    return code
 
 
 def replay(path: Path, view: View, *, on_screen: bool) -> int:

@@ -47,6 +47,13 @@ from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session
 from dynatui.terminal import last_word, streams
 
 USAGE_ERROR = DecoderError.exit_code
+_TOO_MANY_FILES = "cannot open another file: {}; raise the limit with ulimit -n 256"
+_REMEDIES = {
+    errno.ENOSPC: "cannot write: {}; send the output to a place with free space",
+    errno.EMFILE: _TOO_MANY_FILES,
+    errno.ENFILE: _TOO_MANY_FILES,
+}
+"""Errors of the system that any part of the program may meet, by number, each with its remedy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard_output()
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _REMEDIES:
             raise
         streams.discard_output()
-        return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
+        return _refused(_REMEDIES[error.errno].format(error.strerror), USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
         streams.discard_output()  # the buffer may still hold a part of the interrupted write
         return headless.INTERRUPTED

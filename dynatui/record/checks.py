@@ -4,6 +4,7 @@
 hostile files that would overflow a sum, fill the memory or take minutes to draw. Knows neither files nor the screen.
 """
 
+import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -48,6 +49,29 @@ class Lane:
     t: float = 0.0
 
 
+def other_form(beginning: bytes) -> str:
+    """What a file with this beginning is instead of lines of UTF-8, with a remedy; empty if it may be those."""
+    return next((remedy for mark, remedy in _OTHER_FORMS.items() if beginning.startswith(mark)), "")
+
+
+_ICONV = "it is {0} text; convert it with iconv -f {0} -t UTF-8"
+_OTHER_FORMS = {
+    b"\x1f\x8b": "it is compressed; unpack it with gunzip",
+    b"\x28\xb5\x2f\xfd": "it is compressed; unpack it with zstd -d",
+    b"\xfd7zXZ": "it is compressed; unpack it with unxz",
+    b"BZh": "it is compressed; unpack it with bunzip2",
+    b"PK\x03\x04": "it is compressed; unpack it with unzip",
+    b"\xef\xbb\xbf": "it begins with a byte order mark; remove it with sed -i '1s/^\\xEF\\xBB\\xBF//'",
+    codecs.BOM_UTF32_LE: _ICONV.format("UTF-32"),
+    codecs.BOM_UTF32_BE: _ICONV.format("UTF-32"),
+    codecs.BOM_UTF16_LE: _ICONV.format("UTF-16"),
+    codecs.BOM_UTF16_BE: _ICONV.format("UTF-16"),
+    b"{\x00": _ICONV.format("UTF-16LE"),
+    b"\x00{": _ICONV.format("UTF-16BE"),
+}
+"""Forms in which other programs store a recording, by the first bytes."""
+
+
 class Checker:
     """Decodes the lines of one recording in order, and validates the sequence of their events."""
 
@@ -62,6 +86,8 @@ class Checker:
                 f"line {number} begins a recording of a server, which cannot be read here; show it with dynatui replay "
                 "FILE"
             )
+        if self._lanes is None and (form := other_form(line)):
+            raise RecordingError(f"line {number}: {form}")
         event = self._upgrade.event(decode_line(line, number))
         if isinstance(event, Run):
             fault = _fault_of_run(event)

@@ -22,8 +22,8 @@ from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
 from decoder.prompts.prompt import AnyPrompt
 from dynatui.files import opened
-from dynatui.record.checks import Checker
-from dynatui.record.recording import LONGEST_LINE, event_on
+from dynatui.record.checks import Checker, other_form
+from dynatui.record.recording import LONGEST_LINE, event_on, opening_line
 from dynatui.state.session_log import prompt_of
 
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
@@ -106,7 +106,9 @@ def read(path: Path) -> list[Event]:
 def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
     """The file, positioned at its start, after a check that its first line is from a recording."""
     file = closing.enter_context(opened(path))
-    opening = file.readline(LONGEST_LINE)
+    opening = opening_line(file)
+    if form := other_form(opening):
+        raise RecordingError(f"{shortened(path)}: {form}")
     if not list(_events(path, iter([opening] if opening else []))):
         raise RecordingError(f"{shortened(path)} holds no complete event; give a file that --record has written")
     if file.seekable():
@@ -127,7 +129,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
         if not line.endswith(b"\n"):
             if len(line) >= LONGEST_LINE:
                 raise _too_long(path, number + 1)
-            if not event_on(line):
+            if line.strip() and not event_on(line):
                 break
         if place and _RUN.match(line):
             yield _Span(begin, place, before)
@@ -137,9 +139,13 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """The events on `lines`, without an incomplete last line; `before` is the number of preceding lines in the file."""
+    """The events on `lines`, without blank lines and an incomplete last line; `before` is the number of preceding lines
+    in the file.
+    """
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
+        if not line.strip():
+            continue
         if not line.endswith(b"\n") and not event_on(line):
             if len(line) < LONGEST_LINE:
                 return

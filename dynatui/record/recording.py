@@ -16,12 +16,13 @@ from functools import partial
 from io import FileIO
 from itertools import chain, count
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from msgspec import structs
 
 from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Base, Event, Run, decode_line, encode
+from dynatui.files import pipe_to_write
 
 LONGEST_LINE = 64 * 2**20
 """Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
@@ -46,8 +47,22 @@ class Form:
     event_on: Callable[[bytes], Base | None]
     """Decodes the event on a line; None if the line is incomplete or invalid."""
 
+    def opens(self, line: bytes) -> bool:
+        """Whether a line is the first line of such a recording; it may lack its end."""
+        return isinstance(self.event_on(line), self.opening)
+
+    def is_torn_opening(self, line: bytes) -> bool:
+        """Whether a line without an end is the beginning of a first line, which a crash has torn."""
+        beginning = b'{"type":"%s",' % str(self.opening.__struct_config__.tag).encode()
+        return not line.endswith(b"\n") and line.startswith(beginning[: len(line)])
+
 
 RUNS = Form("recording", Run, event_on)
+
+
+def opening_line(file: BinaryIO) -> bytes:
+    """The first line that is not blank, with its end; empty if there is none."""
+    return next((line for line in iter(partial(file.readline, LONGEST_LINE), b"") if line.strip()), b"")
 
 
 class Recorder:
@@ -57,8 +72,9 @@ class Recorder:
     written first.
 
     Raises:
-        RecordingError: The file cannot be written, is locked or is not a recording. `write` also raises this error if
-        the disk is full.
+        RecordingError: The file cannot be written, is locked or is not a recording, or it is a pipe that no process
+        reads. `write` also raises this error if the disk is full, the reader of a pipe has ended, or another program
+        has deleted or shortened the file; so does the end of the context.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
@@ -66,13 +82,24 @@ class Recorder:
         self._form = form
         self._ended = False
         self._writing = threading.Lock()
+        self._least_size: int | None = None
+        """Size in bytes that the file has unless another program has shortened it; None if it is no file, or closed."""
+        self._lost = ""
+        """Why the recording is lost, as found at its end; empty if it is kept."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            self._file = FileIO(descriptor, "r+")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISFIFO(mode):
+                os.close(descriptor)  # which, opened to read too, would be a reader of the pipe
+                descriptor = pipe_to_write(path)
+            os.set_blocking(descriptor, True)
+            self._descriptor = descriptor
+            self._file = FileIO(descriptor, "w" if stat.S_ISFIFO(mode) else "r+")
             try:
-                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                if stat.S_ISREG(mode):
                     _lock(descriptor, path)
                     self._continue()
+                    self._least_size = os.fstat(descriptor).st_size
                 self._append(b"".join(map(encode, so_far)))
             except BaseException:
                 self._file.close()
@@ -84,6 +111,8 @@ class Recorder:
         """Writes one line and passes it to the operating system before returning; does nothing after `close`."""
         with self._writing:
             try:
+                if lost := self._why_lost():
+                    raise RecordingError(lost, "record")
                 self._append(encode(event))
             except OSError as error:
                 raise _unwritable(self.path, error) from None
@@ -99,27 +128,52 @@ class Recorder:
         """
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
+            self._lost = self._lost or self._why_lost()
+            self._least_size = None
             self._file.close()
             self._writing.release()
+
+    def require_kept(self) -> None:
+        """Raises a RecordingError if another program had deleted or shortened the file when it was closed."""
+        if self._lost:
+            raise RecordingError(self._lost, "record")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
+        if kind is None:
+            self.require_kept()
 
     def _append(self, lines: bytes) -> None:
         unwritten = memoryview(lines)
         while unwritten and not self._ended:
             unwritten = unwritten[self._file.write(unwritten) or 0 :]
+        if self._least_size is not None:
+            self._least_size += len(lines) - len(unwritten)
+
+    def _why_lost(self) -> str:
+        """How another program has lost the recording, with a remedy; empty if it is kept."""
+        if self._least_size is None:
+            return ""
+        file = os.fstat(self._descriptor)
+        if file.st_nlink == 0:
+            return f"{shortened(self.path)} was deleted while it was written, so nothing is recorded; record again"
+        if file.st_size < self._least_size:
+            return (
+                f"{shortened(self.path)} was shortened by another program while it was written, so its events are "
+                "lost; record again, and exclude recordings from the rotation of logs"
+            )
+        return ""
 
     def _continue(self) -> None:
         """Cuts off an incomplete last line; raises a RecordingError if the file is not a recording of this form."""
         with self.path.open("rb") as file:
-            opening = file.readline(LONGEST_LINE)
+            opening = opening_line(file)
             if not opening:
                 return
-            if not opening.endswith(b"\n") or not isinstance(self._form.event_on(opening), self._form.opening):
+            if not (self._form.opens(opening) or self._form.is_torn_opening(opening)):
                 raise RecordingError(
                     f"{shortened(self.path)} exists and is not a {self._form.name}, so it is not changed; "
                     "give --record a new name",
@@ -193,7 +247,10 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> RecordingError:
-    return RecordingError(
-        f"cannot write {shortened(path)}: {error.strerror}; give --record a file in a folder with free space",
-        "record",
-    )
+    if error.errno == errno.EPIPE:
+        return RecordingError(f"the process that read {shortened(path)} has ended; give --record a file", "record")
+    if error.errno == errno.ENXIO:
+        remedy = "start the process that reads it first, or give --record a file"
+    else:
+        remedy = "give --record a file in a folder with free space"
+    return RecordingError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}", "record")

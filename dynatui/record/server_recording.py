@@ -10,7 +10,7 @@ from pathlib import Path
 from decoder.errors import RecordingError, shortened
 from dynatui.attach.events import Event, Opening, decode_line, is_opening
 from dynatui.files import opened
-from dynatui.record.recording import LONGEST_LINE, Form
+from dynatui.record.recording import LONGEST_LINE, Form, opening_line
 
 
 def event_on(line: bytes) -> Event | None:
@@ -30,7 +30,7 @@ def is_of_server(path: Path) -> bool:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return is_opening(file.readline(LONGEST_LINE))
+            return is_opening(opening_line(file))
     except OSError:
         return False
 
@@ -45,6 +45,8 @@ def events(path: Path) -> Iterator[Event]:
     try:
         with opened(path) as file:
             for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
+                if not line.strip():
+                    continue
                 if not line.endswith(b"\n") and not event_on(line):
                     return
                 event = decode_line(line, number)

@@ -15,8 +15,9 @@ from decoder.errors import ConfigError, DecoderError, first_line, shortened
 from decoder.events import Event
 from decoder.json_values import too_large
 from dynatui.files import open_folder, opened, opened_within
+from dynatui.record.checks import other_form
 from dynatui.record.reader import Runs
-from dynatui.record.recording import LONGEST_LINE
+from dynatui.record.recording import opening_line
 from dynatui.report.figures import figures
 from dynatui.report.page import Page
 from dynatui.report.replay import replay_page
@@ -126,13 +127,15 @@ def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
         return "recording"
     with opened(path) as file:
         _require_moderate(path, os.fstat(file.fileno()).st_size)
-        line = file.readline(LONGEST_LINE)
+        line = opening_line(file)
     try:
         opening = msgspec.json.decode(line, type=_Opening)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         opening = _Opening()
     if opening.type == "run":
         return "recording"
+    if form := other_form(line):
+        raise InputError(f"{shortened(path)}: {form}")
     if opening.setup is None and opening.begun is None:
         raise InputError(f"{shortened(path)} is {'empty' if not line else 'no recording and no benchmark'}; {_REMEDY}")
     return "speed" if opening.begun is None else "paper"

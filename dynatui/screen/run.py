@@ -124,6 +124,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
     Yields the app, its exit code, the path of the log, and whether the terminal is lost.
     """
     guard.check_variables()
+    guard.check_descriptors()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
     log = guard.log_path(view.log)
@@ -160,6 +161,9 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
         streams.say(
             "an export was cut off and lacks files; next time, quit only after the note that files are exported"
         )
+    if app.source.lost is not None:
+        streams.say(str(app.source.lost))
+        code = code or app.source.lost.exit_code
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's normal exit could hang or abort in native
         # code, so the process ends without it.

@@ -142,6 +142,8 @@ class EngineSource:
         self.conditions = Conditions()
         self.broke = ""
         self.session = session
+        self.lost: DecoderError | None = None
+        """Why a recording was not kept; None if all were."""
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
@@ -253,13 +255,18 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording in the file `path`, with the run's events so far; None ends the recording."""
+        """Begins a recording in the file `path`, with the run's events so far; None ends the recording.
+
+        Raises:
+            RecordingError: The file cannot be written, or another program has deleted or shortened the file before.
+        """
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
                 self._recorder = Recorder(path, run_so_far(self.records))
         if before is not None:
             before.close()
+            before.require_kept()
 
     def go(self, step: int) -> None:
         """Ends the prompt in progress and begins the prompt `step` places further."""
@@ -278,7 +285,10 @@ class EngineSource:
     def close(self, timeout_s: float) -> bool:
         """Closes the recording, then waits for the thread; returns whether it has ended."""
         self.stop()
-        self.record(None)
+        try:
+            self.record(None)
+        except RecordingError as error:
+            self.lost = error
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -360,7 +370,8 @@ class EngineSource:
         """Adds an event to the recording; on an error, closes the recording and raises the RecordingError."""
         try:
             recorder.write(event)
-        except RecordingError:
+        except RecordingError as error:
+            self.lost = error
             recorder.close()
             with self._lock:
                 if self._recorder is recorder:

@@ -44,6 +44,8 @@ class Tail:
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
         """Newest run found: (byte offset, lines before it, runs before it); None once reading of that run has begun."""
+        self._opened = False
+        """Whether the first line was found to be a run's."""
         self._offset = self._lines = 0
         """Byte offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
@@ -76,6 +78,8 @@ class Tail:
             if self._clock() >= until:
                 return
         while line := self._next_line():
+            if not line.strip():
+                continue
             event = self._checker.event(line, self._lines)
             self.runs += isinstance(event, Run)
             events.append(event)
@@ -102,8 +106,9 @@ class Tail:
                 self._offset, self._lines, self.runs = newest
                 self._file.seek(self._offset)
                 return None
-            if before == 0:
-                Checker().event(line, 1)
+            if not self._opened and line.strip():
+                Checker().event(line, self._lines)
+                self._opened = True
             if line.startswith(RUN):
                 newest = begin, before, self.runs
                 self.runs += 1
@@ -130,6 +135,7 @@ class FollowSource:
     controls = None
     playback = None
     recorded = None
+    lost = None
     speed = 1.0
 
     def __init__(self, path: Path) -> None:

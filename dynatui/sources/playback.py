@@ -62,6 +62,7 @@ class TraceSource:
         self.controls = None
         self.playback = self
         self.recorded = None
+        self.lost = None
         self.paused = False
         self._runs = runs
         self._prompt_of = prompt_of or (lambda number: _prompt(runs[number]))

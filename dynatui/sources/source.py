@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from decoder.errors import DecoderError
 from decoder.events import Event
 from decoder.knobs import KnobName, RulesName
 from decoder.run.config import RunConfig
@@ -127,6 +128,10 @@ class Source(Protocol):
     @property
     def recorded(self) -> Path | None:
         """The file that events are written to; None while nothing is recorded."""
+
+    @property
+    def lost(self) -> DecoderError | None:
+        """Why a recording was not kept, such as a full disk; None if all were."""
 
     def start(self) -> None:
         """Starts decoding or reading."""

@@ -24,6 +24,8 @@ from dynatui.terminal.streams import read_keyboard
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
+_DESCRIPTORS = 16
+"""Number of descriptors that must be free for a screen; a replay needs ten."""
 _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -54,6 +56,22 @@ def check_variables() -> None:
             to_append(Path(log)).close()
     except OSError as error:
         raise ConfigError(f"cannot write {shortened(log)}: {error.strerror}; unset TEXTUAL_LOG") from None
+
+
+def check_descriptors() -> None:
+    """Raises a ConfigError if this process may not open the files and pipes that a screen needs."""
+    opened = list[int]()
+    try:
+        while len(opened) < _DESCRIPTORS:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise ConfigError(
+            f"a screen needs {_DESCRIPTORS} further open files, but only {len(opened)} are possible "
+            f"({error.strerror}); raise the limit with ulimit -n 256, or use --headless"
+        ) from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def log_path(named: Path | None = None) -> Path:

@@ -268,6 +268,7 @@ class ScriptedSource:
         self.controls = self.steering if steerable else None
         self.playback = None
         self.paused = False
+        self.lost = None
         self.speed = 1.0
         self.steps: list[int] = []
         self.stopped = False

@@ -96,9 +96,11 @@ def test_nobody_reads_the_recording(tmp_path: Path) -> None:
     for number in SIGNALS[:1]:
         (tmp_path / number.name).mkdir()
         os.mkfifo(tmp_path / number.name / "fifo")
+        unread = os.open(tmp_path / number.name / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     for run in ended_by(SIGNALS[:1], tmp_path, "fifo", reading=True):
         assert (run.code, "Traceback" in run.said) == (130, False)
         assert run.took_s < SOON_S
+    os.close(unread)
 
 
 def test_nobody_reads_the_output(tmp_path: Path) -> None:

@@ -8,16 +8,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.errors import RecordingError
 from decoder.events import SCHEMA, Event, Run, encode
+from dynatui import files
 from dynatui.record import reader, recording
 from dynatui.record.reader import read
 from dynatui.record.recording import Recorder, new_recording_path
@@ -112,6 +116,106 @@ def test_a_last_line_that_lacks_only_its_end_counts(path: Path) -> None:
     assert read(path) == story("one") + story("two")
 
 
+@given(st.data())
+def test_a_file_that_a_crash_tore_anywhere_is_continued(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    whole = b"".join(map(encode, story("one")))
+    path = tmp_path_factory.mktemp("torn") / "run.jsonl"
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)) | st.integers(0, len(encode(run()))))])
+    try:
+        before = read(path)
+    except RecordingError:  # no line is complete
+        before = []
+    record(path, story("two"))
+    assert read(path) == before + story("two")
+
+
+def test_a_blank_line_at_the_end_does_not_end_a_recording(path: Path) -> None:
+    path.write_bytes(b"".join(map(encode, story("one"))) + b"\n")
+    assert read(path) == story("one")
+    record(path, story("two"))
+    assert read(path) == story("one") + story("two")
+
+
+def test_a_recording_that_is_deleted_is_lost_at_the_next_event(path: Path) -> None:
+    recorder = Recorder(path)
+    recorder.write(run())
+    path.unlink()
+    with pytest.raises(
+        RecordingError, match=r"run.jsonl was deleted while it was written, so nothing is recorded; rec"
+    ):
+        recorder.write(run())
+    recorder.close()
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b""), lambda path: os.truncate(path, 9)])
+def test_a_recording_that_is_lost_after_its_last_event_is_told_at_the_end(
+    path: Path, lose: Callable[[Path], object]
+) -> None:
+    def end() -> None:
+        with Recorder(path) as recorder:
+            recorder.write(run())
+            lose(path)
+
+    with pytest.raises(RecordingError, match=r"was (deleted|shortened by another program) while it was written"):
+        end()
+
+
+def test_a_recording_that_is_cut_by_a_rotation_of_logs_is_lost_and_gets_no_half_a_run(path: Path) -> None:
+    recorder = Recorder(path)
+    recorder.write(run())
+    os.truncate(path, 0)
+    with pytest.raises(RecordingError, match=r"was shortened by another program .*; record again, and exclude record"):
+        recorder.write(run())
+    recorder.close()
+    assert path.read_bytes() == b""
+
+
+def test_a_recording_that_is_moved_or_added_to_is_kept(path: Path) -> None:
+    with Recorder(path) as recorder:
+        recorder.write(run())
+        moved = path.rename(path.with_name("moved.jsonl"))
+        with moved.open("ab") as other:
+            other.write(b"\n")
+        recorder.write(round_("ar", 0, "x"))
+    assert read(moved) == [run(), round_("ar", 0, "x")]
+
+
+def test_another_error_is_not_hidden_by_a_lost_recording(path: Path) -> None:
+    def fail() -> None:
+        with Recorder(path):
+            path.unlink()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+
+def test_a_pipe_that_nobody_reads_is_refused_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(
+        RecordingError, match=r"fifo: no process reads this pipe; start the process that reads it first"
+    ):
+        Recorder(tmp_path / "fifo")
+
+
+def test_a_pipe_takes_events_until_its_reader_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    recorder = Recorder(path)
+    recorder.write(run())
+    assert os.read(reader, 2**16) == encode(run())
+    leaving = threading.Timer(0.2, os.close, (reader,))
+    leaving.start()
+    with pytest.raises(RecordingError, match=r"the process that read .*fifo has ended; give --record a file"):
+        recorder.write(run(prompt="x" * 2**20))
+    leaving.join()
+    recorder.close()
+
+
 def test_an_empty_file_becomes_a_recording(path: Path) -> None:
     path.touch()
     record(path, story())
@@ -182,6 +286,7 @@ def test_where_files_cannot_be_locked_they_are_written_all_the_same(
 def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     recorder, long = Recorder(path), run(prompt="x" * 2**17)
     writer = threading.Thread(target=recorder.write, args=(long,), daemon=True)
     writer.start()
@@ -190,7 +295,6 @@ def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path
     began = time.monotonic()
     recorder.close()
     assert time.monotonic() - began < 2
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     while writer.is_alive() and time.monotonic() - began < 10:
         with suppress(BlockingIOError):
             os.read(reader, 2**20)
@@ -212,7 +316,6 @@ def test_a_file_without_a_complete_event_is_refused(path: Path, content: bytes) 
 
 BAD_LINES = {
     "bytes that are no text": (b"\xff\xfe\x00\n", "line 2"),
-    "nothing": (b"\n", "line 2"),
     "no object": (b"[]\n", "Expected `object`"),
     "no such event": (b'{"type":"dance"}\n', "Invalid value 'dance'"),
     "not a number": (ROUND.replace(b'"t":0.1', b'"t":NaN'), "malformed"),

@@ -132,6 +132,18 @@ dynatui.state.timeline.Viewpoint.take = fail
     assert "a private token" not in log
 
 
+def test_a_recording_that_is_deleted_while_nothing_is_decoded_is_told_at_the_end(start: Start, tmp_path: Path) -> None:
+    terminal = start("-c", script('record = Path("run.jsonl")'))
+    terminal.wait_for(" w9")
+    terminal.send("P")
+    terminal.wait_for("PAUSED")
+    terminal.read(0.3)
+    (tmp_path / "run.jsonl").unlink()
+    terminal.send("q")
+    assert terminal.end() == 2
+    assert "dynatui: run.jsonl was deleted while it was written" in terminal.afterwards
+
+
 def test_an_engine_that_hangs_is_left_behind(start: Start) -> None:
     terminal = start("-c", script(HUNG))
     terminal.wait_for("loading a fake")

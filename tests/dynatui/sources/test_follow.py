@@ -119,11 +119,22 @@ def test_lines_are_counted_from_the_beginning_of_the_file(path: Path) -> None:
         assert f"line {len(ONE + TWO) + 1}: ar has round 9" in refusal(lambda: tail.take(1.0))
 
 
-@pytest.mark.parametrize("content", [b"my thesis\n", lines(ONE[1:]), b"\n", b"\x00\xff\n"])
+@pytest.mark.parametrize("content", [b"my thesis\n", lines(ONE[1:]), b"\x00\xff\n"])
 def test_a_file_of_another_kind_is_refused_by_its_first_line(path: Path, content: bytes) -> None:
     path.write_bytes(content + lines(TWO))
     with closing(Tail(path)) as tail:
         assert f"{path}: line 1: " in refusal(lambda: tail.take(1.0))
+
+
+def test_blank_lines_are_passed_over(path: Path) -> None:
+    path.write_bytes(b"\n" + lines(ONE) + b"\n" + lines(TWO) + b" \n")
+    with closing(Tail(path)) as tail:
+        assert tail.take(1.0) == TWO
+        add(path, lines(ONE))
+        assert tail.take(1.0) == ONE
+    path.write_bytes(b"\nmy thesis\n" + lines(TWO))
+    with closing(Tail(path)) as tail:
+        assert f"{path}: line 2: " in refusal(lambda: tail.take(1.0))
 
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:

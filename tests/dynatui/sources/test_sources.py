@@ -244,6 +244,7 @@ def test_no_command_waits_for_a_recording_that_nobody_reads(script: Script, tmp_
     script.endless = True
     path = tmp_path / "fifo"
     os.mkfifo(path)
+    unread = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     engine = EngineSource(Session(("x" * 2**15,), OWN_PAIR), script.load, Recorder(path))
     engine.start()
     until(lambda: len(engine.records) > 6)
@@ -256,6 +257,7 @@ def test_no_command_waits_for_a_recording_that_nobody_reads(script: Script, tmp_
     engine.record(None)
     assert time.monotonic() - began < 2
     assert not engine.close(0.05)
+    os.close(unread)
     assert read(tmp_path / "run.jsonl")
 
 

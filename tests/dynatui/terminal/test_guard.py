@@ -1,6 +1,7 @@
 """Tests of settings and log of the process that restores the terminal; test_pty tests it on a terminal."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,18 @@ def test_a_pipe_is_no_log(tmp_path: Path, *, read: bool) -> None:
 def test_a_named_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write the log .*nowhere.*; name another file"):
         guard.log_path(tmp_path / "nowhere" / "mine.log")
+
+
+def test_a_screen_without_enough_descriptors_is_refused() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    guard.check_descriptors()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 3, hard))
+    try:
+        with pytest.raises(ConfigError, match=r"only \d+ are possible .*; raise the limit with ulimit -n 256, or use"):
+            guard.check_descriptors()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    guard.check_descriptors()
 
 
 def test_the_users_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,12 @@ WAYS = ("q", "\x03", *SIGNALS)
 KEY_AND_SIGNAL = ("q", signal.SIGTERM)
 """One key and one signal, for tests that vary the work in progress and not the way to end it."""
 RECORDED = 'record = Path("run.jsonl")\n'
-UNREAD = 'os.mkfifo("fifo"); record = Path("fifo"); engine = EndlessEngine(pause_s=0.0)\n'
+UNREAD = """
+os.mkfifo("fifo")
+reader = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK)
+record = Path("fifo")
+engine = EndlessEngine(pause_s=0.0)
+"""
 SLOW = """
 import dynatui.screen.commands.record as keep
 fill = keep.fill
