@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from decoder.errors import ModelError, first_line, quoted, shortened
-from decoder.models.known_checkpoint import ADAPTER as CONFIG
+from decoder.models.hub import ADAPTER as CONFIG
 from decoder.models.known_checkpoint import content_of, file_of, weight_files
 
 INSTALL = "pip install 'dynatui[adapters]'"

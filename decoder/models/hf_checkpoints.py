@@ -24,7 +24,8 @@ from transformers.utils import logging as transformers_logging
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import adapter_of
-from decoder.models.known_checkpoint import weight_shapes
+from decoder.models.hub import folder_with
+from decoder.models.known_checkpoint import weight_files, weight_shapes
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
 from decoder.system.deferred import imported
@@ -44,7 +45,12 @@ _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 
 def load_config(name: str) -> Any:
     """The configuration of a hub id or folder; raises ModelError if it cannot be found or read."""
-    return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    place = folder_with(name, "configuration")
+    return _from_hub(
+        name,
+        "configuration",
+        lambda: AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=True),
+    )
 
 
 def writes_text(config: Any) -> bool:
@@ -125,14 +131,17 @@ def _unlike(name: str, fault: str, keys: Collection[str]) -> ModelError:
 
 def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
     """Module with all its weights; raises ModelError if the checkpoint's weights do not match its configuration."""
+    weight_files(name)  # downloads those that the cache lacks
+    place = folder_with(name, "weights")
     module, info = _from_hub(
         name,
         "weights",
         lambda: AutoModelForCausalLM.from_pretrained(
-            name,
+            place,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
+            local_files_only=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
             **options,
@@ -199,8 +208,11 @@ def skeleton(name: str, dtype: torch.dtype) -> Any:
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a hub id or folder."""
+    place = folder_with(name, "tokenizer")
     tokenizer: PreTrainedTokenizerBase = _from_hub(
-        name, "tokenizer", lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        name,
+        "tokenizer",
+        lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
     )
     return tokenizer
 

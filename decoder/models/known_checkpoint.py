@@ -21,13 +21,13 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, shapes
 from decoder.models.gguf.file import is_gguf
 from decoder.models.git_lfs import is_pointer
+from decoder.models.hub import ADAPTER, hub_file, is_hub_id
 from decoder.models.known_config import Count, Known, Number, Token, architecture, decoded
 from decoder.models.load_progress import Share, Tell
 
 UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
 """Pattern of the names of buffers that older checkpoints contain in addition to the weights."""
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
-ADAPTER = "adapter_config.json"
 TEXTS = (
     "config.json",
     "generation_config.json",
@@ -215,7 +215,7 @@ def file_of(name: str, part: str) -> Path | None:
     """Path of the file `part` of a hub id or folder; None if there is no such file. Downloads the file if necessary.
 
     Raises:
-        ModelError: A file in a folder is a Git LFS pointer.
+        ModelError: The file is a Git LFS pointer, or it is missing in the local cache and the hub cannot be asked.
     """
     if is_gguf(name):
         return None
@@ -228,11 +228,4 @@ def file_of(name: str, part: str) -> Path | None:
                 f"{part} of {shortened(name)} is a Git LFS pointer, not the file itself; run git lfs pull in it"
             )
         return path
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
-    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
-
-    disable_progress_bars()  # progress bars would overwrite the terminal app's screen
-    try:
-        return Path(hf_hub_download(name, part))
-    except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways, which transformers distinguishes
-        return None
+    return hub_file(name, part) if is_hub_id(name) else None

@@ -18,7 +18,7 @@ from torch import Tensor
 from decoder.errors import ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import Adapter
-from decoder.models.known_checkpoint import ADAPTER as CONFIG
+from decoder.models.hub import ADAPTER as CONFIG
 from decoder.models.known_checkpoint import file_of
 
 WEIGHTS = "adapter_model.safetensors"

@@ -21,6 +21,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.models import hub
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, probe, tokenizers_of
 from decoder.models.head_weights import fitting_layers, sizes_of
@@ -113,6 +114,7 @@ def load_pair(
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
+    hub.tell.set(report)
     names = _names(target, draft)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
@@ -252,6 +254,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Raises:
         DecoderError: See `load_pair`.
     """
+    hub.tell.set(report)
     if shape := head_shape(draft):
         return _with_head(engine, {"target": target, "draft": draft}, shape, draft_dtype, report)
     loaded, config = engine.pair.target, load_config(draft)

@@ -3,15 +3,12 @@
 This module does not depend on the data set.
 """
 
-import errno
 from dataclasses import dataclass
 from pathlib import Path
 
-from decoder.bench.data_sets.quiet import quiet
-from decoder.errors import PromptError, first_line
-
-PATIENCE_S = 10.0
-"""Timeout of the first request to the hub, in seconds."""
+from decoder.errors import PromptError
+from decoder.models.hub import LIBRARY, PATIENCE_S, answered, explained
+from decoder.system.quiet import quiet
 
 
 @dataclass(frozen=True)
@@ -30,10 +27,11 @@ def local_files(files: HubFiles) -> list[Path]:
         PromptError: The download failed, or the repository has no such files.
     """
     try:
-        with quiet("huggingface_hub"):
+        with quiet(LIBRARY):
             paths = _cached(files) or _downloaded(files)
     except Exception as error:  # noqa: BLE001 - names, networks and servers fail in many ways
-        why, remedy = _explained(error, files)
+        page = f"https://huggingface.co/datasets/{files.repository}"
+        why, remedy = explained(error, "data set", page)
         raise PromptError(
             f"cannot download {files.repository} from the Hugging Face hub: {why}; {remedy}, or set --data to a "
             "folder of data"
@@ -64,31 +62,10 @@ def _downloaded(files: HubFiles) -> list[Path]:
     disable_progress_bars()  # progress bars would overwrite the terminal app's screen
     hub = HfApi()
     # huggingface_hub retries downloads, but not this request, so without a network this request fails at once
-    there = hub.dataset_info(files.repository, timeout=PATIENCE_S).siblings or []
+    info = answered(lambda: hub.dataset_info(files.repository, timeout=2 * PATIENCE_S))
+    there = info.siblings or []
     names = sorted(file.rfilename for file in there if Path(file.rfilename).match(files.pattern))
-    return [Path(hub.hf_hub_download(files.repository, name, repo_type="dataset")) for name in names]
-
-
-def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
-    """Cause of a failed download, and advice for the user."""
-    from huggingface_hub import errors  # noqa: PLC0415 - a data folder needs no hub
-
-    match error:
-        case errors.OfflineModeIsEnabled():
-            return "HF_HUB_OFFLINE is set, and the cache lacks the data set", "unset HF_HUB_OFFLINE"
-        case errors.GatedRepoError():
-            page = f"https://huggingface.co/datasets/{files.repository}"
-            return "access must be granted", f"ask for access on {page} and log in with: hf auth login"
-        case errors.RepositoryNotFoundError():
-            return "the data set does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
-    match cause := _first_cause(error):
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return "the disk is full", "make room, or set HF_HOME to a folder on another disk"
-        case OSError(filename=str()):
-            return first_line(cause), "set HF_HOME to a folder that can be written"
-    return first_line(cause), "check the network, or try again later"
-
-
-def _first_cause(error: Exception) -> Exception:
-    """Original exception, at the end of the chain of `__cause__`."""
-    return _first_cause(error.__cause__) if isinstance(error.__cause__, Exception) else error
+    return [
+        Path(hub.hf_hub_download(files.repository, name, repo_type="dataset", etag_timeout=PATIENCE_S))
+        for name in names
+    ]

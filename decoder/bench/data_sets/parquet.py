@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from decoder.bench.data_sets.quiet import quiet
 from decoder.errors import PromptError, first_line, shortened
+from decoder.system.quiet import quiet
 
 COLUMN = "text"
 ROWS_AT_ONCE = 16

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
@@ -25,6 +24,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, known_tr
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from tests.decoder.family_models import LLAMA3, MODELS, SCALED, laid_out_anew, made
 from tests.decoder.makers import TinyModels
+from tests.decoder.models.hub_cache import cached
 
 CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -439,22 +439,11 @@ def test_what_does_not_fit_in_a_device_s_memory_is_told_in_one_line(
 
 
 def test_a_checkpoint_of_the_hub_is_found_in_its_cache(
-    folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, str]] = []
-
-    def download(name: str, part: str) -> str:
-        assert are_progress_bars_disabled()
-        asked.append((name, part))
-        path = folders("llama") / part
-        if not path.is_file():
-            raise FileNotFoundError(part)
-        return str(path)
-
-    enable_progress_bars()
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    cached(tmp_path, "owner/model", folders("llama"))
     monkeypatch.setattr(checkpoints, "_hf", lambda: SimpleNamespace())
     model = load_model("owner/model", CPU, torch.float32)
     assert (model.name, model.hf.loaded) == ("owner/model", None)
-    assert ("owner/model", "model.safetensors") in asked
     assert torch.equal(logits(model), logits(known(folders("llama"))))

@@ -1,4 +1,4 @@
-"""A local server that answers huggingface_hub's requests for a public data set."""
+"""A local server that answers huggingface_hub's requests for public data sets and models."""
 
 import hashlib
 import json
@@ -28,9 +28,10 @@ class Hub:
         if self.refuses:
             status, code = self.refuses
             return status, {"X-Error-Code": code}, b"{}"
-        if path.startswith("/api/datasets/"):
-            return self._information("/".join(path.split("/")[3:5]))
-        name = "/".join(part for at, part in enumerate(path.split("/")[2:]) if at not in (2, 3))
+        if path.startswith(("/api/datasets/", "/api/models/")):
+            return self._information("/".join(path.partition("?")[0].split("/")[3:5]))
+        parts = path.removeprefix("/datasets").split("/")[1:]
+        name = "/".join(part for at, part in enumerate(parts) if at not in (2, 3))
         if name not in self.files:
             return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
         content = self.files[name]

@@ -1,0 +1,250 @@
+"""Files of models on the Hugging Face hub.
+
+Files in the local cache are used without a request; the hub is asked once for a model, with a short time limit, and
+only where a file is missing. Loaders of other libraries get folders, never hub ids, since they would ask the hub for
+every file and retry for minutes.
+"""
+
+import errno
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from decoder.errors import ModelError, first_line, shortened
+from decoder.models.load_progress import Tell
+from decoder.system.quiet import quiet
+
+PATIENCE_S = 5.0
+"""Longest wait for the hub's answer to a request, in seconds."""
+_AGAIN_S = 60.0
+"""Time after a failed request in which the hub is not asked about a model again, in seconds."""
+CONFIG, ADAPTER = "config.json", "adapter_config.json"
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_OF_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json", "tiktoken.model")
+"""Files of which a tokenizer needs one."""
+_SMALL = frozenset((".json", ".model", ".jinja", ".txt", ".tiktoken"))
+"""Suffixes of configurations and tokenizers, which are downloaded together."""
+LIBRARY = "huggingface_hub"
+
+T = TypeVar("T")
+
+tell: ContextVar[Tell] = ContextVar("tell", default=lambda _: None)
+"""Function that is called before a wait for the hub, with what is waited for."""
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Files of a model on the hub at a revision; relative paths."""
+
+    files: frozenset[str]
+    revision: str
+
+
+_listings: dict[str, _Listing] = {}
+_failures: dict[str, tuple[float, str]] = {}
+"""When asking about a model failed, and the error's message."""
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name has the form of a hub id."""
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
+
+    try:
+        repo_folder_name(repo_id=name, repo_type="model")
+    except HFValidationError:
+        return False
+    return True
+
+
+def cached_folder(name: str) -> Path | None:
+    """Folder of a hub id's files in the local cache; None if the cache has none."""
+    from huggingface_hub import constants  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
+
+    place = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
+    try:
+        commit = (place / "refs" / "main").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    folder = place / "snapshots" / commit
+    return folder if commit and folder.is_dir() else None
+
+
+def hub_file(name: str, part: str) -> Path | None:
+    """Path of the file `part` of a hub id, which is downloaded if the cache lacks it; None if there is no such file, or
+    if a cached model is complete without it.
+
+    Raises:
+        ModelError: The cache lacks the file, and the hub cannot be asked.
+    """
+    folder = cached_folder(name)
+    if folder and (folder / part).is_file():
+        return folder / part
+    return _downloaded(name, part) if folder is None or _lacks(folder, part) else None
+
+
+def folder_with(name: str, part: str) -> str:
+    """Folder of a hub id with the files that loading `part` (configuration, weights, tokenizer) needs; a folder's name
+    is returned as it is.
+
+    Raises:
+        ModelError: The cache lacks a file, and the hub cannot be asked.
+    """
+    if Path(name).is_dir():
+        return name
+    if not is_hub_id(name):
+        raise ModelError(
+            f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
+        )
+    if part == "tokenizer":
+        folder = cached_folder(name)
+        if folder is None or not any((folder / each).is_file() for each in _OF_TOKENIZERS):
+            _downloaded(name, CONFIG)
+    else:
+        hub_file(name, CONFIG)
+    found = cached_folder(name)
+    if found is None:
+        raise _fault(name, "it has none of the files of a model", "give another hub id, or a folder")
+    return str(found)
+
+
+def answered(call: Callable[[], T]) -> T:
+    """Result of a request; raises a TimeoutError after `PATIENCE_S` seconds, also if a name server does not answer.
+
+    A time limit of the request itself must be longer, so that the error is the same for all causes.
+    """
+    results: list[T] = []
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except Exception as error:  # noqa: BLE001 - raised again below, in the thread that waits
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"it does not answer within {PATIENCE_S:g} s")
+    return results[0]
+
+
+def explained(error: Exception, kind: str, page: str) -> tuple[str, str]:
+    """Cause of a failed request or download, and advice for the user.
+
+    Args:
+        error: The error of the library.
+        kind: What was wanted, such as "data set".
+        page: Address at which access is granted.
+    """
+    return _refused(error, kind, page) or _broken_off(_first_cause(error))
+
+
+def _refused(error: Exception, kind: str, page: str) -> tuple[str, str] | None:
+    from huggingface_hub import errors  # noqa: PLC0415 - a folder needs no hub
+
+    match error:
+        case errors.OfflineModeIsEnabled():
+            return f"HF_HUB_OFFLINE is set, and the cache lacks the {kind}", "unset HF_HUB_OFFLINE"
+        case errors.GatedRepoError():
+            return "access must be granted", f"ask for access on {page} and log in with: hf auth login"
+        case errors.RepositoryNotFoundError():
+            return f"the {kind} does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
+    return None
+
+
+def _broken_off(cause: Exception) -> tuple[str, str]:
+    match cause:
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return "the disk is full", "make room, or set HF_HOME to a folder on another disk"
+        case OSError(filename=str()):
+            return first_line(cause), "set HF_HOME to a folder that can be written"
+    return first_line(cause), "check the network, or try again later"
+
+
+def _lacks(folder: Path, part: str) -> bool:
+    """Whether a cached model is incomplete without a file that its folder does not have."""
+    if (folder / ADAPTER).is_file() and part in (CONFIG, _WEIGHTS, _INDEX):
+        return False
+    if part == _WEIGHTS:
+        return not (folder / _INDEX).is_file()
+    if part == _INDEX:
+        return not (folder / _WEIGHTS).is_file()
+    return part == CONFIG or part.endswith(".safetensors")
+
+
+def _downloaded(name: str, part: str) -> Path | None:
+    """Downloads a file, and with it all configuration and tokenizer files that the cache lacks."""
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
+
+    listing = _listing(name)
+    folder = cached_folder(name)
+    wanted = {file for file in listing.files if _is_small(file)}
+    missing = {part, *wanted} & listing.files
+    missing -= {file for file in missing if folder and (folder / file).is_file()}
+    disable_progress_bars()  # progress bars would overwrite the terminal app's screen
+    path: Path | None = None
+    try:
+        with quiet(LIBRARY):
+            for file in sorted(missing):
+                got = Path(hf_hub_download(name, file, revision=listing.revision, etag_timeout=PATIENCE_S))
+                path = got if file == part else path
+    except Exception as error:  # noqa: BLE001 - networks, servers and disks fail in many ways
+        raise _failure(name, error) from None
+    return path
+
+
+def _is_small(file: str) -> bool:
+    folder = Path(file).parent.as_posix()
+    return Path(file).suffix in _SMALL and folder in (".", "additional_chat_templates")
+
+
+def _listing(name: str) -> _Listing:
+    """The files of a model on the hub, at the cached revision if there is one; the hub is asked once."""
+    if name in _listings:
+        return _listings[name]
+    failed_s, message = _failures.get(name, (-math.inf, ""))
+    if time.monotonic() - failed_s < _AGAIN_S:
+        raise ModelError(message)
+    folder = cached_folder(name)
+    revision = folder.name if folder else "main"
+    tell.get()(f"asking the Hugging Face hub about {shortened(name)}, at most {PATIENCE_S:g} s")
+    try:
+        from huggingface_hub import HfApi  # noqa: PLC0415 - a folder needs no hub
+
+        with quiet(LIBRARY):
+            info: Any = answered(lambda: HfApi().model_info(name, revision=revision, timeout=2 * PATIENCE_S))
+    except Exception as error:  # noqa: BLE001 - names, networks and servers fail in many ways
+        failure = _failure(name, error)
+        _failures[name] = time.monotonic(), str(failure)
+        raise failure from None
+    _listings[name] = _Listing(frozenset(file.rfilename for file in info.siblings or ()), revision)
+    return _listings[name]
+
+
+def _failure(name: str, error: Exception) -> ModelError:
+    return _fault(name, *explained(error, "model", f"https://huggingface.co/{name}"))
+
+
+def _fault(name: str, why: str, remedy: str) -> ModelError:
+    folder = cached_folder(name)
+    cached, part = ("only partly", "the rest") if folder else ("not", "it")
+    return ModelError(
+        f"cannot load {shortened(name)}: it is {cached} in the local cache, and {part} cannot be downloaded from the "
+        f"Hugging Face hub: {why}; {remedy}, or give a folder"
+    )
+
+
+def _first_cause(error: Exception) -> Exception:
+    """Original exception, at the end of the chain of `__cause__`."""
+    return _first_cause(error.__cause__) if isinstance(error.__cause__, Exception) else error
