@@ -14,6 +14,9 @@ LONGEST_MESSAGE = 2000
 """Number of characters above which a whole message is shortened, whatever it quotes."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
+_UNFINISHED = re.compile(r"([:,;]|\b(or|and|of|to|from|with))$")
+"""End of a line that goes on within its sentence."""
+
 
 class DecoderError(Exception):
     """An error whose message is one line for the user: the given value, the reason for the failure and a remedy."""
@@ -116,11 +119,12 @@ def with_short_quotes(message: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message. If this line ends with a colon, the second line is appended. A final full stop
-    or colon is removed.
+    """First line of an error's message. Where a line ends within a sentence, the next one is appended. A final full
+    stop, colon or comma is removed.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    reason = with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
+    complete = next((place for place, line in enumerate(lines, 1) if not _UNFINISHED.search(line)), len(lines))
+    reason = with_short_quotes(" ".join(lines[:complete]).rstrip(".:,;"))
     return _cut(reason, LONGEST_REASON)
 
 

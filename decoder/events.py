@@ -104,6 +104,10 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     category: str | msgspec.UnsetType = msgspec.UNSET
     """Category of the prompt in its file; absent if it has none."""
     prompt_tokens: list[Count]
+    repeated_start: str | msgspec.UnsetType = msgspec.UNSET
+    """Special tokens, usually BOS, as text, that the prompt itself begins with and that were therefore not added again;
+    absent if there are none.
+    """
     prompt_number: Count = 0
     """Number of the prompt in its session, from 1; 0 if unknown."""
     prompt_count: Count = 0
@@ -112,6 +116,12 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     """All parameters of each method; keys are the names of the methods, in the order of the race."""
     expected: Expected | msgspec.UnsetType = msgspec.UNSET
     """Lower bounds of the times of passes; absent if unknown, and in runs without a screen."""
+
+    @property
+    def start_words(self) -> str:
+        """Sentence about special tokens that were not added to the prompt; empty if there are none."""
+        start = self.repeated_start
+        return f"the prompt itself begins with {start}, which is read once" if start else ""
 
     @property
     def place(self) -> str:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from decoder.models.text import encoded, first_tokens
 from decoder.models.tokenizer import TextTokenizer
 
 CONTEXT_CHARACTERS = 64
@@ -24,20 +25,6 @@ _ANCHORS = ("\n", ".", "a", "0")
 texts would form a joint token with every anchor.
 """
 _WORD_START = re.compile(r"(?<=\S)\s")
-
-
-def encoded(tokenizer: TextTokenizer, text: str) -> list[int]:
-    """Tokens of a text, without special tokens."""
-    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
-    return ids
-
-
-def first_tokens(tokenizer: TextTokenizer) -> list[int]:
-    """Special tokens with which a tokenizer begins every text."""
-    plain = encoded(tokenizer, "a")
-    whole: list[int] = tokenizer("a", add_special_tokens=True, verbose=False).input_ids
-    places = range(len(whole) - len(plain) + 1)
-    return next((whole[:place] for place in places if whole[place : place + len(plain)] == plain), [])
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:

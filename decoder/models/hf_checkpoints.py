@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from decoder.models.hub import folder_with
 from decoder.models.known_checkpoint import weight_files, weight_shapes
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
+from decoder.models.tokenizer_files import tokenizer_fault
 from decoder.system.deferred import imported
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -207,14 +209,25 @@ def skeleton(name: str, dtype: torch.dtype) -> Any:
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a hub id or folder."""
+    """The tokenizer of a hub id or folder; raises ModelError if its files or a package to read them are missing."""
     place = folder_with(name, "tokenizer")
-    tokenizer: PreTrainedTokenizerBase = _from_hub(
-        name,
-        "tokenizer",
-        lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
-    )
+    try:
+        tokenizer: PreTrainedTokenizerBase = _from_hub(
+            name,
+            "tokenizer",
+            lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
+        )
+    except ModelError as error:
+        _require_files(name, Path(place), error.__cause__)
+        raise
+    if not tokenizer("a", add_special_tokens=False).input_ids:  # transformers makes a tokenizer without any files
+        _require_files(name, Path(place))
     return tokenizer
+
+
+def _require_files(name: str, folder: Path, cause: BaseException | None = None) -> None:
+    if fault := tokenizer_fault(folder):
+        raise ModelError(f"cannot load the tokenizer of {shortened(name)}: {fault}") from cause
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from decoder.errors import ModelError, first_line, shortened
 from decoder.models.load_progress import Tell
+from decoder.models.tokenizer_files import TOKENIZER_FILES
 from decoder.system.quiet import quiet
 
 PATIENCE_S = 5.0
@@ -25,8 +26,6 @@ _AGAIN_S = 60.0
 """Time after a failed request in which the hub is not asked about a model again, in seconds."""
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_OF_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json", "tiktoken.model")
-"""Files of which a tokenizer needs one."""
 _SMALL = frozenset((".json", ".model", ".jinja", ".txt", ".tiktoken"))
 """Suffixes of configurations and tokenizers, which are downloaded together."""
 LIBRARY = "huggingface_hub"
@@ -104,7 +103,7 @@ def folder_with(name: str, part: str) -> str:
         )
     if part == "tokenizer":
         folder = cached_folder(name)
-        if folder is None or not any((folder / each).is_file() for each in _OF_TOKENIZERS):
+        if folder is None or not any((folder / each).is_file() for each in TOKENIZER_FILES):
             _downloaded(name, CONFIG)
     else:
         hub_file(name, CONFIG)

@@ -18,6 +18,8 @@ KEPT_TOKENS, MOST_TOKENS = 16, 32
 """A window with more than `MOST_TOKENS` tokens that are shown is shortened to `KEPT_TOKENS` of them."""
 KEPT_CHARACTERS = 4
 """Number of shown characters at the end of a window that must not change when the window is shortened."""
+START_CHARACTERS = 256
+"""Number of characters from the start of a prompt among which special tokens that begin texts are searched."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
 
@@ -31,11 +33,42 @@ def without_surrogates(text: str) -> str:
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
+def encoded(tokenizer: TextTokenizer, text: str) -> list[int]:
+    """Tokens of a text, without special tokens."""
+    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+    return ids
+
+
+def first_tokens(tokenizer: TextTokenizer) -> list[int]:
+    """Special tokens with which a tokenizer begins every text."""
+    plain = encoded(tokenizer, "a")
+    whole: list[int] = tokenizer("a", add_special_tokens=True, verbose=False).input_ids
+    places = range(len(whole) - len(plain) + 1)
+    return next((whole[:place] for place in places if whole[place : place + len(plain)] == plain), [])
+
+
+def _begun_once(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
+    """The tokens of a text, in which the special tokens at its start are not repeated."""
+    start = first_tokens(tokenizer)
+    while start and ids[: 2 * len(start)] == [*start, *start]:
+        ids = ids[len(start) :]
+    return ids
+
+
+def repeated_start(tokenizer: TextTokenizer, prompt: str, *, special: bool) -> str:
+    """Text of the special tokens, for example BOS, with which the tokens of a prompt would begin twice: `encode_prompt`
+    drops the repetition. Empty for all other prompts.
+    """
+    ids: list[int] = tokenizer(prompt[:START_CHARACTERS], add_special_tokens=special, verbose=False).input_ids
+    repeated = ids[: len(ids) - len(_begun_once(tokenizer, ids))]
+    return decoded(tokenizer, repeated, special=True)
+
+
 def encode_prompt(
     tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool, limit: str = OF_MODELS
 ) -> list[int]:
-    """Token ids of a prompt; `special` adds the tokenizer's special tokens for the beginning and end of a text, and
-    `limit` says whose context it is.
+    """Token ids of a prompt; `special` adds the tokenizer's special tokens for the beginning and end of a text, but not
+    those with which the prompt itself begins, and `limit` says whose context it is.
 
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
@@ -45,7 +78,7 @@ def encode_prompt(
             f"the prompt has {len(prompt)} characters, far more than {limit} context of {context} tokens can hold; "
             "shorten the prompt"
         )
-    ids: list[int] = tokenizer(prompt, add_special_tokens=special, verbose=False).input_ids
+    ids: list[int] = _begun_once(tokenizer, tokenizer(prompt, add_special_tokens=special, verbose=False).input_ids)
     if not ids:
         raise PromptError("the prompt is empty; give at least one word")
     room = context - len(ids)

@@ -26,10 +26,10 @@ from decoder.methods import METHODS, chosen, require_knobs, require_model_free, 
 from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream
-from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
-from decoder.run.fitting import encoded
+from decoder.run.fitting import Fed, encoded
 from decoder.run.text_end import within
 from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
@@ -148,8 +148,7 @@ def decode(
         require_shared_tokens(config.methods, pair.draft_name)
     if ranks:
         require_partial_target(methods)
-    text, prompt_ids = encoded(pair, prompt, config)
-    fed = Prompt(text, category=as_prompt(prompt).category)
+    fed = encoded(pair, prompt, config)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
     # Decoding is slower if a thread waits for a busy core, and the machine's load changes between prompts. So the
     # number of threads is chosen again for each prompt.
@@ -157,24 +156,23 @@ def decode(
     started = time.perf_counter()
     race = Race()
     with quick_switches(pair.target.device):
-        for event in _events(engine, fed, prompt_ids, config, methods, steering or Steering(), started):
+        for event in _events(engine, fed, config, methods, steering or Steering(), started):
             race = race.apply(event)
             yield event
-    yield Summary(methods=_judged(engine, prompt_ids, race), peak_bytes_by_rank=ranks.peak_bytes() if ranks else [])
+    yield Summary(methods=_judged(engine, fed.ids, race), peak_bytes_by_rank=ranks.peak_bytes() if ranks else [])
 
 
 def _events(
     engine: Engine,
-    prompt: Prompt,
-    prompt_ids: list[int],
+    fed: Fed,
     config: RunConfig,
     methods: Sequence[Method],
     steering: Steering,
     started: float,
 ) -> Iterator[Event]:
-    pair = engine.pair
+    pair, prompt_ids = engine.pair, fed.ids
     release_memory(pair.target.device)
-    yield _run_event(engine, prompt, prompt_ids, config, methods)
+    yield _run_event(engine, fed, config, methods)
     pieces = Pieces(pair.tokenizer)
     lanes: list[Lane] = []
     waits = ProcessorWaits()
@@ -223,9 +221,7 @@ def _events(
             yield End(method=lane.name, reason="stopped", peak_bytes=peak_bytes(pair.target.device))
 
 
-def _run_event(
-    engine: Engine, prompt: Prompt, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]
-) -> Run:
+def _run_event(engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Method]) -> Run:
     path, pair = decoding_path(engine), engine.pair
     return Run(
         version=VERSION,
@@ -245,9 +241,10 @@ def _run_event(
         top_p=config.sampling.top_p,
         verifier=config.verifier,
         drafting=config.drafting,
-        prompt=prompt.text,
-        category=prompt.category or msgspec.UNSET,
-        prompt_tokens=prompt_ids,
+        prompt=fed.text,
+        category=fed.category or msgspec.UNSET,
+        prompt_tokens=fed.ids,
+        repeated_start=fed.repeated_start or msgspec.UNSET,
         max_new_tokens=config.max_new_tokens,
         methods={method.name: method.parameters(config) for method in methods},
     )

@@ -19,6 +19,7 @@ from decoder.events import TRANSLATED
 from decoder.models.gguf.file import is_gguf
 from decoder.models.gguf.words import gguf_words
 from decoder.models.names import LOOKUP, MTP
+from dynatui.clean import clean_line
 from dynatui.cli.doctor_findings import Case, Finding, host_memory, size
 from dynatui.gpu import gpus
 from dynatui.session import Models
@@ -189,6 +190,34 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
         )
     if config is not None:
         yield from _memory(case, role, config, weights or _size_in_index(place))
+    if role == "target":
+        yield from _end_of_turn(shown, place, config)
+
+
+def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
+    """Reports a model for chats whose turns decoding would not end."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
+    from decoder.models.known_checkpoint import Ends, content_of  # noqa: PLC0415 - imports torch
+    from decoder.models.known_config import decoded  # noqa: PLC0415 - imports torch
+
+    try:
+        tokenizer: Any = checkpoints.load_tokenizer(place)
+    except DecoderError as error:
+        yield Finding("problem", f"target: {error}")
+        return
+    end = getattr(tokenizer, "eos_token_id", None)
+    file = "generation_config.json" if content_of(place, "generation_config.json") else "config.json"
+    ends: Ends | None = decoded(content_of(place, file) or b"", Ends)
+    if not tokenizer.chat_template or end is None or ends is None:
+        return
+    named = getattr(config, "eos_token_id", None) if ends.eos_token_id is None else ends.eos_token_id
+    if end not in (named if isinstance(named, list) else [named]):
+        yield Finding(
+            "note",
+            f"target {shown} is made for chat, and its tokenizer ends texts with {clean_line(tokenizer.eos_token)} "
+            f"(token {end}), but {file} does not name this token: an answer may run on until --max-new-tokens",
+            f"add {end} to eos_token_id in {file}",
+        )
 
 
 def gpu_layers_words(pair: Models) -> str:

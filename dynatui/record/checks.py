@@ -134,7 +134,7 @@ def _fault_of_run(run: Run) -> str:
         return f"a run has {len(run.methods)} methods, but must have 1 to {MOST_METHODS}"
     names = (
         *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
-        *(run.verifier, run.drafting),
+        *(run.verifier, run.drafting, run.repeated_start or ""),
         *run.methods,
         *run.ranks,
     )

@@ -168,6 +168,8 @@ def _introduction(run: Run) -> Iterator[str]:
         f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}: "
         f"{len(run.prompt_tokens)} prompt tokens, at most {run.max_new_tokens} new tokens"
     )
+    if run.start_words:
+        yield run.start_words
     if run.path:
         yield f"rounds: {run.path}, {run.path_reason}"
     if run.temperature > 0:

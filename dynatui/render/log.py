@@ -69,6 +69,8 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
     """All lines, the newest last; `pinned` is the pinned measurement A of the watched method."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
+    run = state.race.run
+    begun = [Entry(None, "prompt", run.start_words, ink="warn")] if run and run.start_words else []
     ended = [
         Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")
         for end in state.ends.values()
@@ -79,7 +81,7 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
     happened = sorted(unsorted, key=lambda entry: entry.rounds or (0, 0))
     past = list(_in_earlier_runs(state))
     present = [Entry(None, f"run {state.number}", "now", ink="dim")] if past else []
-    return [*loaded, *past, *present, *happened, *ended, *failed]
+    return [*loaded, *past, *present, *begun, *happened, *ended, *failed]
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:

@@ -21,7 +21,8 @@ from dynatui.state.lane import LaneState, begun, decoded, turned
 
 _MOST_LOADING = 32
 _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")
-"""Fields of a `Run` whose text must stay on one line."""
+_OPTIONAL_LINES = ("category", "repeated_start")
+"""Fields of a `Run` whose text must stay on one line; the second ones may be absent."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,8 @@ def _begin(state: RunState, record: Run) -> RunState:
     methods = {clean_line(name): parameters for name, parameters in record.methods.items()}
     lines = {name: clean_line(getattr(record, name)) for name in _LINES}
     ranks = [clean_line(device) for device in record.ranks]
-    category = clean_line(record.category) if record.category else UNSET
-    run = structs.replace(record, prompt=clean(record.prompt), category=category, methods=methods, ranks=ranks, **lines)
+    optional = {name: clean_line(text) if (text := getattr(record, name)) else UNSET for name in _OPTIONAL_LINES}
+    run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines, **optional)
     lanes = {name: begun(name, run) for name in methods}
     return RunState(
         race=Race().apply(run),

@@ -18,6 +18,21 @@ from decoder.errors import (
 )
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            "from one of:\n(1) a file,\n(2) a thing or\n(3) another.\nYou need more.",
+            "from one of: (1) a file, (2) a thing or (3) another",
+        ),
+        ("nothing follows,", "nothing follows"),
+        ("one sentence.\nAnother,", "one sentence"),
+    ],
+)
+def test_the_reason_of_a_library_is_never_cut_within_a_sentence(message: str, reason: str) -> None:
+    assert first_line(ValueError(message)) == reason
+
+
 def test_an_error_is_about_the_options_that_it_names() -> None:
     with pytest.raises(ConfigError, match="these differ") as refused:
         require(False, "these differ", "target", "draft")

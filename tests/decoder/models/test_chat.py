@@ -41,6 +41,23 @@ def test_the_special_token_that_begins_a_text_is_fed_once(tiny_models: TinyModel
     assert run_event(tiny_models, PROMPT, chat=chat).prompt_tokens.count(0) == 1
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_prompt_that_begins_with_the_special_token_has_it_once_and_the_run_tells_it(
+    tiny_models: TinyModels, *, chat: bool
+) -> None:
+    template = "<|begin|>{{ messages[0].content }}"
+    engine = tiny_models.loaded(tiny_models.pair("chat"), "float32")
+    engine.pair.tokenizer.chat_template, before = template, engine.pair.tokenizer.chat_template
+    try:
+        run = next(iter(decode(engine, f"<|begin|>{PROMPT}", RunConfig(("ar",), 4, chat=chat))))
+    finally:
+        engine.pair.tokenizer.chat_template = before
+    assert isinstance(run, Run)
+    assert run.prompt_tokens.count(0) == 1
+    assert run.start_words == "the prompt itself begins with <|begin|>, which is read once"
+    assert run_event(tiny_models, PROMPT, chat=chat).start_words == ""
+
+
 def test_without_chat_a_template_is_left_alone(tiny_models: TinyModels) -> None:
     run = run_event(tiny_models, PROMPT, chat=False)
     assert run.prompt == PROMPT

@@ -9,7 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 from decoder.errors import PromptError
 from decoder.models.chat import encode_prompts
-from decoder.models.text import Pieces, TextStream, encode_prompt, without_surrogates
+from decoder.models.text import Pieces, TextStream, encode_prompt, repeated_start, without_surrogates
+from tests.decoder.other_tokenizers import BEGIN, TOKENIZERS
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,17 @@ def test_a_prompt_that_fits_is_read_however_long_its_tokens_are() -> None:
     backend = Tokenizer(models.BPE({blank: index for index, blank in enumerate(blanks)}, merges))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     assert len(encode_prompt(tokenizer, " " * 32 * 120, 8, 128, special=True)) == 120
+
+
+@pytest.mark.parametrize("name", ["unigram", "word pieces"])
+def test_special_tokens_that_a_prompt_itself_begins_with_are_read_once_and_told(name: str) -> None:
+    tokenizer = TOKENIZERS[name]()
+    ids, written = encode_prompt(tokenizer, "the tree", 1, 99, special=True), f"{BEGIN}the tree"
+    assert encode_prompt(tokenizer, written, 1, 99, special=True)[: len(ids)] == ids
+    assert encode_prompt(tokenizer, f"{BEGIN}{written}", 1, 99, special=False)[0] == ids[0]
+    assert repeated_start(tokenizer, written, special=True) == BEGIN
+    assert repeated_start(tokenizer, written, special=False) == ""
+    assert repeated_start(tokenizer, "the tree", special=True) == ""
 
 
 def test_prompt_and_new_tokens_may_fill_the_context_and_no_more(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -54,6 +54,26 @@ def said(findings: list[Finding]) -> str:
     return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
 
 
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_a_chat_model_whose_end_of_turn_does_not_end_decoding_is_a_note(hub: Path, file: str) -> None:
+    folder = cached(hub, "owner/chat")
+    tokenizer = tiny.train_tokenizer(begin=True)
+    tokenizer.chat_template, tokenizer.eos_token = tiny.TEMPLATE, "<|begin|>"
+    for ends, noted in ((5, True), ([5, 0], False), (0, False)):
+        configured(folder, eos_token_id=5 if file == "generation_config.json" else ends)
+        (folder / file).write_text(
+            json.dumps(json.loads((folder / "config.json").read_text()) | {"eos_token_id": ends})
+        )
+        tokenizer.save_pretrained(folder)
+        words = "its tokenizer ends texts with <|begin|> (token 0), but " + file + " does not name this token"
+        assert (words in said(found("owner/chat"))) == noted
+    tokenizer.chat_template = None
+    configured(folder, eos_token_id=5)
+    tokenizer.save_pretrained(folder)
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    assert "does not name" not in said(found("owner/chat"))
+
+
 def test_a_name_that_is_not_cached_is_one_line_with_the_remedy(hub: Path) -> None:
     (finding,) = found("owner/big")
     assert finding.verdict == "note"

@@ -26,6 +26,14 @@ def told(*moves: Event) -> list[str]:
     return [row[2:-2].rstrip() for row in lines(log(Scene(state), 120, 12))[1:-1] if row[2:-2].strip()]
 
 
+def test_special_tokens_that_were_not_added_to_the_prompt_are_told() -> None:
+    state = state_of([structs.replace(run(), repeated_start=f"<s>{HOSTILE}")])
+    (line,) = [entry.what for entry in entries(state) if entry.who == "prompt"]
+    assert line.startswith("the prompt itself begins with <s>")
+    assert line.endswith(", which is read once")
+    assert line.isprintable()
+
+
 def test_a_move_of_history_is_told_with_its_reason() -> None:
     assert told(moved(3, "d0", 5.4, 5.6)) == [
         "round 4        history   D0 5 → 6: depth acceptance 0.67 < 0.70 over 3 rounds"
