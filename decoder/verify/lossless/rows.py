@@ -21,7 +21,8 @@ smaller probability may overflow float32.
 
 def positive(row: Row) -> Row:
     """Positive part of a row: negative entries become 0."""
-    return np.maximum(row, 0.0)
+    positives: Row = np.maximum(row, 0.0)
+    return positives
 
 
 def normalised(weights: Row, fallback: Row) -> Row:
