@@ -1,13 +1,20 @@
-"""Cards of the most important figures, side by side; a card has a title, a value with its trend, and a note."""
+"""Cards of the most important figures, side by side; a card has a title, a value with its trend, and a note.
+
+Titles are plain words; the symbols of the figures come after them, in title or note.
+"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
+from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
-from dynatui.number_format import short
+from decoder.events import Knobs
+from dynatui.number_format import percent, short
 from dynatui.render.curves import deepest, recent, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
-from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, no_speedup, times_plain
 from dynatui.state.lane import Curve
@@ -27,7 +34,8 @@ class _Card:
     value: str
     notes: tuple[str, ...]
     ink: Ink = "strong"
-    curve: Curve | None = None
+    points: Sequence[float] = ()
+    """The newest values, for the trend."""
     low: float = 0.0
     high: float = 1.0
     brief: str = ""
@@ -35,10 +43,12 @@ class _Card:
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
-    """The cards side by side; if there is no room for three rows, a single line with the values alone."""
+    """The first cards that fit, side by side; without room for three rows, a single line with the values alone."""
     if height < _ROWS:
         return [_line(scene, width)]
-    shown = [*_outcome(scene), *_policy(scene), _timing(scene)]
+    every = [*_outcome(scene), *_policy(scene), _timing(scene)]
+    ends = accumulate(card.room + 1 for card in every)
+    shown = [card for card, end in zip(every, ends, strict=True) if end <= width] or every[:1]
     spare = max(0, width - sum(card.room + 1 for card in shown))
     rows: list[Row] = [(), (), ()]
     for index, card in enumerate(shown):
@@ -51,7 +61,7 @@ def cards(scene: Scene, width: int, height: int) -> Rows:
 def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
     value = card.value if len(card.value) <= room or not card.brief else card.brief
     free = min(_LONGEST_TREND, room - len(value) - 3)
-    bars = trend(card.curve.points, free, card.low, card.high) if card.curve and free >= _LEAST_TREND else ""
+    bars = trend(card.points, free, card.low, card.high) if free >= _LEAST_TREND else ""
     edge: Row = (("▏", "frame"),)
     return (
         (*edge, (column(best(room, *card.titles), room), "dim")),
@@ -64,13 +74,14 @@ def _outcome(scene: Scene) -> list[_Card]:
     state = scene.state
     figures, curves = state.figures().get(state.watched), state.lane.curves
     if figures is None:
-        titles = ("tokens/s",), ("L-bar, whole run", "L-bar, run"), ("depth acceptance, whole run", "depth acc., run")
+        titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
-    distinct = short(figures.distinct_8grams)
     own = no_speedup(figures) or ("own decode time", "own time")
-    share, newest = short(state.lane.acceptance), recent(scene)
     gains = times_plain(figures.speedup) if figures.speedup else own
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
+    distinct, per_round = short(figures.distinct_8grams), short(figures.tokens_per_round)
+    depth, newest = f"depth acc. {short(figures.depth_acceptance)}", short(state.lane.acceptance)
+    kept = [len(event.accepted) / max(1, drafted_nodes(event)) for event in state.lane.past[-_LONGEST_TREND:]]
     return [
         _Card(
             8,
@@ -78,26 +89,26 @@ def _outcome(scene: Scene) -> list[_Card]:
             short(figures.tokens_per_second, 1),
             gains,
             "first",
-            curves.rate,
+            curves.rate.points,
             *_around(curves.rate),
         ),
         _Card(
             13,
-            ("L-bar, whole run", "L-bar, run"),
-            short(figures.tokens_per_round),
-            (f"distinct 8-grams {distinct}", f"distinct {distinct}"),
+            ("tokens a pass, whole run", "tokens a pass"),
+            per_round,
+            (f"L-bar; distinct 8-grams {distinct}", "L-bar, run"),
             "first",
-            curves.tokens,
+            curves.tokens.points,
             1.0,
             scale_of(scene).top,
         ),
         _Card(
             15,
-            ("depth acceptance, whole run", "depth acc., run"),
-            short(figures.depth_acceptance),
-            (f"{share} in the {newest}", f"{share} in last {state.lane.window}", f"last {state.lane.window}: {share}"),
+            ("guesses kept, whole run", "guesses kept"),
+            percent(figures.acceptance_rate),
+            (f"{depth}, {recent(scene)} {newest}", f"{depth}, last {state.lane.window} {newest}", depth),
             "first",
-            curves.acceptance,
+            kept,
         ),
     ]
 
@@ -108,29 +119,28 @@ def _policy(scene: Scene) -> list[_Card]:
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
     if lane.knobs is None:
-        depth = _Card(12, ("depth drafted",), f"{drafted}" if lane.past else "-", limits, "third", lane.curves.depth)
-        without = _verifier(scene) or _Card(12, ("τh / τl",), "-", ("no such knob" if lane.past else "",))
+        levels = f"{drafted}" if lane.past else "-"
+        depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points)
+        without = _verifier(scene) or _Card(12, ("sure/unsure",), "-", ("no such knob" if lane.past else "",))
         return [replace(depth, low=0.0, high=scale_end), without]
     return [
         _Card(
             13,
-            (f"D0 base depth, at most {scale_end - 1:.0f}", "D0 base depth"),
+            (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"),
             f"{math.floor(lane.knobs.d0 + 0.5)}",
             limits,
             "second",
-            lane.curves.d0,
+            lane.curves.d0.points,
             0.0,
             scale_end,
         ),
         _Card(
             11,
-            ("τh sure / τl unsure", "τh / τl"),
+            ("sure from τh / unsure below τl", "sure/unsure"),
             f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",
-            ("fewest / most guesses", "sure/unsure"),
+            ("fewest / most guesses", "τh / τl"),
             "second",
-            lane.curves.tau_h,
-            0.0,
-            1.0,
+            lane.curves.tau_h.points,
         ),
     ]
 
@@ -166,14 +176,20 @@ def _around(curve: Curve) -> tuple[float, float]:
 
 
 def _line(scene: Scene, width: int) -> Row:
+    """The values alone, in one row, with plain names; knobs only after all figures."""
     state = scene.state
     figures, knobs = state.figures().get(state.watched), state.lane.knobs
     if figures is None:
         return fit(((" a small model guesses, a large one checks", "dim"),), width)
-    rate, yielded = f" {short(figures.tokens_per_second, 0)}/s ", short(figures.tokens_per_round)
-    acceptance = f"depth acc., run {short(figures.depth_acceptance)}"
-    set_to = f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} " if knobs is not None else ""
-    plainly = f"{rate}L-bar, run {yielded} {set_to}"
-    name = "L-bar, run" if width_of(((plainly, "plain"),)) <= width else "L-bar"
-    texts: list[Span] = [(rate, "first"), (f"{name} {yielded} ", "first"), (set_to, "second"), (acceptance, "first")]
-    return fitting([(text,) for text in texts if text[0]], width)
+    texts: list[Span] = [
+        (f" {short(figures.tokens_per_second, 0)} tokens/s", "first"),
+        (f"  {short(figures.tokens_per_round)} tokens a pass", "first"),
+        (f"  guesses kept {percent(figures.acceptance_rate)}", "first"),
+    ]
+    if knobs is not None:
+        texts += [(f"  {name} {short(value, digits)}", "second") for name, value, digits in _set_to(knobs)]
+    return fitting([(text,) for text in texts], width)
+
+
+def _set_to(knobs: Knobs) -> Sequence[tuple[str, float, int]]:
+    return ("D0", knobs.d0, 1), ("τh", knobs.tau_h, 2), ("τl", knobs.tau_l, 2)

@@ -58,8 +58,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "comes first. %: the draft's probability of the guess; path: the draft's probability of the whole path to the "
      "end of the row. →1: the row continues at 1→. repeats 12 tokens: the last 12 tokens of the path and the text "
      "before it repeat earlier text; the target often agrees with such guesses, even if their probability is below "
-     "1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: a looked-up guess, accepted or rejected. Below, on a "
-     "large screen: the trees of the three rounds before, or only their accepted paths."),
+     "1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: a looked-up guess, accepted or rejected. Below, in "
+     "free rows: the trees of the rounds before, or only their accepted paths."),
     ("Curves", "▲ you turned a knob. ┊ the shown round. ┄ the curves of A in the A/B comparison."),
     ("A/B", "Compares two settings. A: the settings before your turn of a knob, or the settings that you pinned. B: "
      f"the present settings. The {ASSUMPTION}."),
@@ -85,7 +85,7 @@ _BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
-    """The guide panel: the first explanations, as many as fit."""
+    """The guide panel: the explanations that fit, the first ones first."""
     return _page(width, height)
 
 
@@ -98,7 +98,7 @@ def _page(width: int, height: int) -> Rows:
     for entry in entries:
         gap: Rows = [()] if airy and rows else []
         if rows and len(rows) + len(gap) + len(entry) > room:
-            break
+            continue
         rows += [*gap, *entry]
     hint = "" if len(rows) >= sum(map(len, entries)) else " ─ ? tells more"
     return frame((("How to read this", "title"), (hint, "dim")), rows, (width, height))

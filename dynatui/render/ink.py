@@ -25,7 +25,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
 _ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 _ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
-_MIN_FRAME = (8, 3)
+_MIN_FRAME = (8, 4)
 
 
 def width_of(row: Row) -> int:

@@ -3,8 +3,8 @@
 - roomy: like `full`, with a further column for the `work` panel and the guide to the screen.
 - full: text and tree above the curves; one place is shared by the panels `race`, `work`, `what if`, `prompts`, `log`
   and `sampling`.
-- tabbed: one panel at a time under a line of tabs, with cards, trends and sliders.
-- small: one panel at a time, and the most needed figures on one line.
+- tabbed: first text, tree and race under a line of tabs; every other tab is one panel. With cards and sliders.
+- small: like `tabbed`, without sliders; the most needed figures are on one line, and the first page has no frames.
 - line: one line with the essentials; other rows show the end of the text.
 """
 
@@ -66,16 +66,19 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
         return {"status", "cards", "text", "tree", "footer", *below, *side, *beneath_text}
     if scene.mode == "knobs":
         return {"status", "cards", "drawer", "footer"} | ({"trends"} if room == "tabbed" else set())
-    panels = {
-        "status",
-        "cards",
-        "footer",
-        *_canvases(scene.panel),
-        *(inspecting if scene.panel in ("text", "tree") else ()),
-    }
-    if room == "tabbed":
-        return panels | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}
-    return panels - {"depth"} | {"tabs"}
+    return _one_page(room, scene, inspecting)
+
+
+def _one_page(room: Layout, scene: Scene, inspecting: set[str]) -> set[str]:
+    """The first page, or the chosen panel, in a terminal without room for all panels."""
+    tabbed = room == "tabbed"
+    around = {"status", "cards", "footer"} | ({"knobs"} if tabbed else set[str]())
+    if scene.panel == "text" and not inspecting and not scene.state.failure:
+        where = set[str]() if scene.place.live else {"timeline"}
+        return around | {"text", "tree", "race"} | where | ({"tabs"} if tabbed else set[str]())
+    below = {"trends" if scene.place.live else "timeline"} if tabbed else set[str]()
+    shown = {*_canvases(scene.panel)} - (set[str]() if tabbed else {"depth"})
+    return around | {"tabs"} | below | shown | (inspecting if scene.panel in ("text", "tree") else set[str]())
 
 
 def _canvases(panel: PanelName) -> tuple[str, ...]:

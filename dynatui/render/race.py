@@ -34,7 +34,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     figures = scene.state.figures()
     fastest = max((_rate(scene, name, entry) or 0.0 for name, entry in figures.items()), default=0.0)
     beside = _beside(scene, figures, inner, room)
-    body = [_row(scene, name, figures, fastest, inner, beside) for name in figures]
+    body = [_row(scene, name, figures, fastest, inner, beside) for name in _shown(scene, figures, room)]
     if beside:
         body.insert(0, _heads(scene, beside, figures, inner))
     if not body:
@@ -43,9 +43,15 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body.append(_error(scene) or _verdict(scene, figures, inner))
         body += _limit(scene, inner)[: room - len(body)]
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
-            body += [(), *_table(scene, figures, inner, _COLUMNS[_COLUMNS_BESIDE if beside else 0 :])]
+            body += [(), *_table(scene, figures, inner, _COLUMNS[_repeated(beside) :])]
             body += explained(led_by(_EXPLAINED), inner, room - len(body))
     return frame(_title(figures, width - _TITLE), body, (width, height))
+
+
+def _shown(scene: Scene, figures: Mapping[str, Figures], room: int) -> list[str]:
+    """The methods in the order of the run; without a row for each, the watched method and `ar` are kept."""
+    kept = sorted(figures, key=lambda name: (name != scene.state.watched, name != "ar"))[: max(0, room)]
+    return [name for name in figures if name in kept]
 
 
 def _title(figures: Mapping[str, Figures], width: int) -> Row:
@@ -81,7 +87,7 @@ _BESIDE = (
     _Column("accepted", 10, lambda _, __, one: percent(one.acceptance_rate)),
     _Column("L-bar, recent", _TREND + 3, _recent),
 )
-_LEAST_BAR = 8
+_LEAST_BAR = 28
 """Least width of a bar that has columns beside it, in cells."""
 _SPARE = 3
 """Number of rows that are needed in addition to one row per method: headings, verdict, limit."""
@@ -125,7 +131,7 @@ def _row(
     progress = _progress(scene, name, entry) if width >= _WIDE else ""
     names = _name_width(figures)
     cells = "".join(f"{each.value(scene, name, entry):>{each.cells}}" for each in beside)
-    length = max(3, width - names - _NUMBERS - len(cells) - len(progress))
+    length = max(1, width - names - _NUMBERS - len(cells) - len(progress))
     return fit(
         (
             (column(name, names), "strong" if watched else "plain"),
@@ -180,11 +186,13 @@ _COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
     ("verify s", lambda _, one: short(one.verify_s)),
     ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
-_COLUMNS_BESIDE = 2
-"""Number of columns at the start of the table that are omitted if columns beside the bars already show their figures.
-"""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, if rows are still free."""
+
+
+def _repeated(beside: Sequence[_Column]) -> int:
+    """Number of columns at the start of the table whose figures stand beside the bars already, after the passes."""
+    return min(2, max(0, len(beside) - 1))
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:
@@ -231,5 +239,5 @@ def lane_at(scene: Scene, size: tuple[int, int], y: int) -> str | None:
     top = (size[1] - inside(size)[1]) // 2
     figures = scene.state.figures()
     heads = bool(_beside(scene, figures, *inside(size)))
-    methods, place = list(figures), y - top - heads
-    return methods[place] if 0 <= place < min(len(methods), inside(size)[1]) else None
+    methods, place = _shown(scene, figures, inside(size)[1]), y - top - heads
+    return methods[place] if 0 <= place < len(methods) else None

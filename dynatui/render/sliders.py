@@ -86,6 +86,11 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     return frame(knobs_title(scene, "Knobs", keys, when, width - 6), body, (width, height))
 
 
+def height_for(scene: Scene, width: int, most: int) -> int:
+    """Height of the framed panel that leaves no row empty, at most `most`, and with a row for one note."""
+    return min(most, _BORDER + max(1, len(notes(scene, width - 4, most))))
+
+
 def notes(scene: Scene, width: int, room: int) -> Rows:
     """Lines on history rule, verifier of sampled trees, comparison of A and B, and effect of the last turn.
 

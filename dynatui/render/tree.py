@@ -12,7 +12,7 @@ from dynatui.render.ink import Row, Rows, best, frame, inside, width_of
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
 from dynatui.render.tree_past import MOST, past_trees
-from dynatui.render.tree_rows import Sign, drawn_tree
+from dynatui.render.tree_rows import Sign, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 from dynatui.render.wrap import wrapped
 
@@ -25,8 +25,13 @@ _ALONE: Mapping[Limit | None, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
-"""A panel that is at least as large as one of these sizes (columns, rows) shows earlier trees. The panel has the first
-size in a terminal of 45 rows, and the second size in a terminal of 160 x 40 cells."""
+"""A panel that is at least as large as one of these sizes (columns, rows) shows several earlier trees beside others."""
+_FEW, _SEVERAL = 1, 6
+"""Largest numbers of earlier trees in a panel beside others: few, since every round moves them, which costs a slow line
+bytes.
+"""
+_LEAST = 4
+"""Least number of rows for more than the accepted path."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -39,6 +44,8 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         return frame((("Tree", "title"),), [(("each round grows a tree of guesses here", "dim"),)], (width, height))
     progress = best(width - _TITLE, *titles(event, scene.held_stage.name if scene.held_stage else "committed"))
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
+    if room < _LEAST:
+        return _brief(scene, event, title, (width, height))
     token = scene.inspected
     marked = token.node if token else None
     below = caption(scene, inner, room // 2) if scene.panel == "tree" else []
@@ -50,13 +57,26 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         body += wrapped(((reason, "dim"),), inner)[: max(0, room - 1 - len(body))]
     explained = [row for words in _explained(scene, event, drawing.signs) for row in wrapped(((words, "dim"),), inner)]
     free = room - 1 - len(body) - len(explained)
-    large = any(width >= columns and height >= rows for columns, rows in _LARGE)
-    past = past_trees(rounds.earlier(scene, MOST), inner, free - 1) if large else []
+    past = past_trees(rounds.earlier(scene, _most_past(scene, width, height)), inner, free - 1)
     if free > 0:
         body += [()] * (1 if past else free) + explained
     else:
         body += [()] * (room - 1 - len(body))
     return frame(title, [*body, _ending(scene, event, inner), *below, *past], (width, height))
+
+
+def _most_past(scene: Scene, width: int, height: int) -> int:
+    if scene.maximised:
+        return MOST
+    return _SEVERAL if any(width >= columns and height >= rows for columns, rows in _LARGE) else _FEW
+
+
+def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Rows:
+    """The beginning of the accepted path, then the last line; without a frame, the title begins the panel."""
+    inner, room = inside(size)
+    path = drawn_path(event, inner, 2).rows[-1:]
+    above = [title] if room == size[1] else []
+    return frame(title, [*above, *path, _ending(scene, event, inner)][:room], size)
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
@@ -67,14 +87,17 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
         expectation = [] if expected is None else [_expected(event, expected)]
         shape = [f"{words}." for words in shape_wordings(scene.state, event)[:1]]
         return [*shape, *expectation, _figure_legend(signs), *arrow]
-    return [*([_sampled(signs)] if event.draft_logprobs else []), *arrow]
+    return [_grown(signs), *arrow]
 
 
-def _sampled(signs: frozenset[Sign]) -> str:
-    """Legend of the figures of a tree in sampled text: draft probability, and chance under the shared noise."""
-    draft_words = "prob.: the draft's own probability. " if "prob." in signs else ""
-    named = "chance, path" if "path" in signs else "chance"
-    return f"{draft_words}{named}: how likely the target takes it, given the random noise, which all methods share."
+def _grown(signs: frozenset[Sign]) -> str:
+    """Legend of the figures of a tree that was grown by probability."""
+    meanings: Mapping[Sign, str] = {
+        "prob.": "prob.: how likely the draft finds it.",
+        "chance": "chance: how likely the target keeps it.",
+        "path": "path: the same for its whole row.",
+    }
+    return " ".join(words for sign, words in meanings.items() if sign in signs)
 
 
 def _figure_legend(signs: frozenset[Sign]) -> str:

@@ -15,26 +15,52 @@ from dynatui.render.tree_levels import LEAST_COLUMNS
 from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 
-MOST = 3
+MOST = 15
 """Largest number of earlier rounds whose trees are shown."""
+_TOGETHER = 3
+"""Number of trees that stand side by side in a wide panel; in a narrow panel, at least their paths are shown first."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
 
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
-    """The first trees that fit, at most three: side by side in a wide panel, otherwise one below the other.
+    """The first trees that fit, in rows of three in a wide panel, otherwise one below the other.
 
     Empty if no tree fits or no round has a draft.
     """
     if not any(map(drafted_nodes, events)):
         return []
-    cells = (width - (MOST - 1) * len(_GAP)) // MOST
+    cells = (width - (_TOGETHER - 1) * len(_GAP)) // _TOGETHER
     if cells < LEAST_COLUMNS:
-        return [row for tree in _stacked(events, width, height) for row in tree]
+        return [row for tree in _below(events, width, height) for row in tree]
+    rows: Rows = []
+    for place in range(0, len(events), _TOGETHER):
+        abreast = _abreast(events[place : place + _TOGETHER], cells, height - len(rows))
+        rows += abreast
+        if not abreast:
+            break
+    return rows
+
+
+def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
+    """The first trees that fit, side by side."""
     trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height) for event in events))]
     rows = max(map(len, trees), default=0)
     padded = [[fit(row, cells) for row in [*tree, *[()] * (rows - len(tree))]] for tree in trees]
     return [joined(beside, ((_GAP, "plain"),)) for beside in zip(*padded, strict=True)]
+
+
+def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
+    """The first trees, then as many further whole trees as fit below them."""
+    pictures = _stacked(events[:_TOGETHER], width, height)
+    free = height - sum(map(len, pictures))
+    for event in events[len(pictures) :]:
+        tree = _headed(event, drawn_tree(event, width, free), width)
+        if not 0 < len(tree) <= free:
+            break
+        pictures.append(tree)
+        free -= len(tree)
+    return pictures
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:

@@ -126,7 +126,7 @@ def _base_depth(d0: float) -> str:
 def times_plain(speedup: float) -> tuple[str, ...]:
     """Speed relative to plain decoding, as wordings, the longest first."""
     factor = f"{short(speedup)}x"
-    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor
+    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", f"{factor} plain", factor
 
 
 def is_alone(state: RunState, method: str) -> bool:

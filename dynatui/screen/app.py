@@ -4,7 +4,7 @@ All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the c
 `dynatui.screen.commands`. The time is read from a clock that tests can replace.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -54,6 +54,12 @@ _LOW = 40
 """Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
 _TALL, _BROAD = 45, 160
 """Least height in rows, or least width in columns, at which the race panel is higher and has extra columns."""
+_HIGH: Mapping[Layout, int] = {"roomy": 0, "full": 0, "tabbed": 28, "small": 16, "line": 0}
+"""Least height in rows at which the first page of a layout gives the race further rows."""
+_MOST_KNOB_ROWS = 6
+"""Greatest height of the panel of knobs; a low terminal has a row less."""
+_FLAT = 20
+"""Height of the terminal, in rows, below which the race of the first page loses a row to the text."""
 _FEW = 4
 """Largest number of methods in the race for which the text panel keeps its usual height."""
 
@@ -277,6 +283,15 @@ class DynaApp(PanelApp):
         screen.set_class(
             room in ("roomy", "full") and (height >= _TALL or (width >= _BROAD and height >= _LOW)), "tall"
         )
+        screen.set_class(room in ("tabbed", "small") and {"text", "tree"} <= visible, "first")
+        screen.set_class(height >= _HIGH[room], "high")
+        screen.set_class(height < _FLAT, "flat")
+        screen.set_class(not self.viewpoint.state.lane.changes, "still")
+        knobs = screen.query_one("#knobs").styles
+        if room in ("roomy", "full"):
+            knobs.height = sliders.height_for(self.scene, width, _MOST_KNOB_ROWS - (height < _LOW))
+        else:
+            knobs.clear_rule("height")
         if (room, visible) == (self._room, self._visible):
             return
         self._room, self._visible = room, visible

@@ -34,7 +34,7 @@ def test_a_frame_holds_title_and_body() -> None:
 
 
 def test_a_long_title_is_cut() -> None:
-    assert [len(line) for line in lines(frame((("x" * 50, "title"),), [], (20, 3)))] == [20, 20, 20]
+    assert [len(line) for line in lines(frame((("x" * 50, "title"),), [], (20, 4)))] == [20, 20, 20, 20]
 
 
 @pytest.mark.parametrize("size", [(0, 0), (1, 1), (7, 9), (30, 2)])
@@ -69,6 +69,6 @@ def test_in_ascii_nothing_else_is_left_of_our_own_signs() -> None:
 
 
 def test_a_title_that_is_cut_says_so() -> None:
-    rows = frame((("Work", "title"), (" ─ what the guesses cost", "dim")), [], (20, 3))
+    rows = frame((("Work", "title"), (" ─ what the guesses cost", "dim")), [], (20, 4))
     assert text_of(rows[0]) == "╭─ Work ─ what t… ─╮"
-    assert "…" not in text_of(frame((("Work", "title"),), [], (20, 3))[0])
+    assert "…" not in text_of(frame((("Work", "title"),), [], (20, 4))[0])

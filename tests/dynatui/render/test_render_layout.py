@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dynatui.keymap import PANELS
-from dynatui.render.layout import arranged, shared_place
+from dynatui.render.layout import Layout, arranged, shared_place
 from dynatui.render.scene import Scene
 from dynatui.state.timeline import Place
 
@@ -24,7 +24,12 @@ def test_a_large_screen_adds_a_column() -> None:
     assert arranged("roomy", Scene(), "race") - arranged("full", Scene(), "race") == {"column", "side", "guide"}
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("room", ["small", "tabbed", "full", "roomy"])
+def test_in_every_layout_the_first_page_has_headline_figures_text_tree_and_race(room: Layout) -> None:
+    assert {"status", "cards", "text", "tree", "race"} <= arranged(room, Scene(), "race")
+
+
+@pytest.mark.parametrize("panel", PANELS[1:])
 def test_a_small_screen_shows_the_chosen_panel_alone(panel: str) -> None:
     shown = arranged("tabbed", Scene(panel=panel), "race")  # type: ignore[arg-type]  # name of a panel
     others = {name for name in (*PANELS, "acceptance") if name in shown} - {"curves"}

@@ -52,13 +52,13 @@ def test_cards_show_the_figures_and_what_they_mean() -> None:
             "tokens/s",
             "150",
             "warming up",
-            "L-bar, whole run",
-            "distinct 1.00",
-            "depth acc., run",
-            "0.67",
-            "0.67 in last 3",
+            "tokens a pass",
+            "L-bar, run",
+            "guesses kept",
+            "40%",
+            "depth acc. 0.67",
         ),
-        *("D0 base depth", "6 ", "0.80 / 0.40", "4.0 · 12.0 · 1.0"),
+        *("base depth D0", "6 ", "0.80 / 0.40", "4.0 · 12.0 · 1.0"),
     )
     for words in expected:
         assert words in page, words
@@ -71,7 +71,9 @@ def test_at_80_columns_every_card_is_still_whole() -> None:
 
 
 def test_on_one_line_the_cards_are_their_values() -> None:
-    assert lines(cards(running(), 42, 1))[0].startswith(" 150/s L-bar 3.00 D0 6.0 τh 0.80 τl 0.40")
+    assert lines(cards(running(), 80, 1))[0].startswith(
+        " 150 tokens/s  3.00 tokens a pass  guesses kept 40%  D0 6.0  τh 0.80  τl 0.40"
+    )
     assert len(lines(cards(Scene(), 40, 1))[0]) == 40
 
 
@@ -97,25 +99,44 @@ def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> N
 
 
 def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:
-    page = lines(race(running(), 78, 14))
-    assert page[7].split()[1:-1] == ["whole", "run", "drafted", "text", "of", "ar", "depth", "acc.", "ms/token"]
-    assert page[8].split()[1:-1] == ["dynatree", "30", "differs", "0.67", "6.7"]
+    page = lines(race(running(), 114, 14))
+    assert page[7].split()[1:10] == ["whole", "run", "drafted", "text", "of", "ar", "depth", "acc.", "ms/token"]
+    assert page[8].split()[1:6] == ["dynatree", "30", "differs", "0.67", "6.7"]
+    narrow = "".join(lines(race(running(), 74, 14)))
+    assert all(name in narrow for name in ("tokens/round", "acc. rate"))
 
 
 def test_with_a_row_for_their_heads_passes_and_tokens_a_round_stand_beside_the_bars() -> None:
-    low, high = lines(race(running(), 72, 6)), lines(race(running(), 72, 7))
+    low, high = lines(race(running(), 92, 6)), lines(race(running(), 92, 7))
     assert "passes" not in "".join(low)
     assert high[1].split()[1:-1] == ["tokens/s", "x", "plain", "passes", "L-bar"]
     assert high[2].split()[-4:-1] == ["6", "3.00", "18/64"]
-    wide = lines(race(running(), 110, 7))
+    wide = lines(race(running(), 126, 7))
     assert wide[1].split()[-4:-1] == ["accepted", "L-bar,", "recent"]
     assert "40%" in wide[2]
     assert len({len(row) for row in wide}) == 1
 
 
+@pytest.mark.parametrize("width", [76, 88, 120, 160])
+def test_columns_beside_the_bars_leave_them_28_cells(width: int) -> None:
+    page = lines(race(Scene(state_of(story(30)[:-3])), width, 12))
+    row = next(row for row in page if "dynatree" in row)
+    assert sum(sign in "█▏▎▍▌▋▊▉" for sign in row) >= 28
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_race_with_too_few_rows_keeps_the_watched_method_and_ar(rows: int) -> None:
+    methods = ("linear", "dynatree", "fixed", "ar")
+    rounds = [structs.replace(plain_round("ar", 0), method=name) for name in methods]
+    scene = Scene(state_of([run(methods), *rounds]))
+    shown = [line.split()[0] for line in lines(race(scene, 40, rows))]
+    assert [name for name in shown if name in ("linear", "ar")] == ["linear", "ar"][:rows]
+    assert [lane_at(scene, (40, rows), y) for y in range(rows)] == shown
+
+
 def test_small_curves_of_all_methods_share_a_scale() -> None:
     trees, plain = [tree_round(number) for number in range(30)], [plain_round("ar", number) for number in range(30)]
-    page = lines(race(Scene(state_of([run(), *trees, *plain])), 110, 9))
+    page = lines(race(Scene(state_of([run(), *trees, *plain])), 126, 9))
     assert "▁▁▁▁▁▁▁▁▁▁▁▁" in page[3]
     assert "▁" not in page[2]
 
@@ -160,6 +181,12 @@ def printed(page: RenderableType, width: int) -> str:
     console = Console(width=width, file=StringIO(), color_system=None)
     console.print(page)
     return console.file.getvalue() if isinstance(console.file, StringIO) else ""
+
+
+@pytest.mark.parametrize("height", range(8, 60, 4))
+def test_the_guide_leaves_few_rows_empty(height: int) -> None:
+    page = lines(guide(Scene(), 50, height))
+    assert sum(not row.strip("│ ") for row in page[1:-1]) <= 2
 
 
 def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:
@@ -561,7 +588,7 @@ def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there(size: tuple[int,
     found = {y: method for y in range(-1, size[1] + 1) if (method := lane_at(scene, size, y))}
     assert list(found.values()) == ["dynatree", "ar"][: len(found)]
     assert all(rows[y].startswith(method[: max(1, size[0] - 4)]) for y, method in found.items())
-    assert len(found) == min(2, size[1] if size[1] < 3 else size[1] - 2)
+    assert len(found) == min(2, size[1] if size[1] < 4 else size[1] - 2)
 
 
 def test_a_name_in_a_title_is_met_by_the_cells_that_show_it() -> None:

@@ -101,7 +101,7 @@ def test_without_room_for_both_the_tree_shows_the_chance_and_says_so() -> None:
 
 def test_the_tree_explains_its_figures_where_there_is_room() -> None:
     roomy, tight = (" ".join(lines(tree(Scene(drawn()), 80, height))) for height in (16, 8))
-    for words in ("prob.: the draft's own probability", "chance, path: how", "which all methods share"):
+    for words in ("prob.: how likely the draft finds it", "chance: how likely the target keeps it", "path: the same"):
         assert words in " ".join(roomy.replace("│", "").split())
         assert words not in " ".join(tight.replace("│", "").split())
     narrow = " ".join(lines(tree(Scene(drawn()), 42, 16)))

@@ -33,8 +33,8 @@ def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
         "│ │           ╰─○ while 25%             15%  │",
         "│ ╰─○ the 30%                           30%  │",
         "│                                            │",
-        "│                                            │",
-        "│                                            │",
+        "│ prob.: how likely the draft finds it.      │",
+        "│ path: the same for its whole row.          │",
         "│ ● accepted  ○ rejected  + target: a time   │",
         "╰────────────────────────────────────────────╯",
     ]

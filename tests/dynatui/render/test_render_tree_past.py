@@ -33,7 +33,7 @@ from tests.dynatui.scripted_runs import (
     tree_round,
 )
 
-SMALLEST = (46, 23)
+SMALLEST = (46, 25)
 SIDE_BY_SIDE = 106
 """Minimum width in cells at which three earlier trees are drawn in columns."""
 EARLIER = [tree_round(number) for number in (5, 4, 3)]
@@ -66,6 +66,8 @@ def test_the_trees_of_the_last_three_rounds_stand_below_the_newest() -> None:
         "│ │           ╰─○ while 25%             15%  │",
         "│ ╰─○ the 30%                           30%  │",
         "│                                            │",
+        "│ prob.: how likely the draft finds it.      │",
+        "│ path: the same for its whole row.          │",
         "│ ● accepted  ○ rejected  + target: a time   │",
         "│ ── round 3: 5 drafted, 1 accepted ──────── │",
         "│ ├─● the 30%                           30%  │",
@@ -106,7 +108,7 @@ def test_no_tree_is_whole_below_one_that_is_not() -> None:
 
 
 def test_the_panel_shows_every_row_of_an_earlier_tree() -> None:
-    shown = [lines(tree(running(), 61, height)) for height in (20, 19)]
+    shown = [lines(tree(running(), 61, height)) for height in (22, 21)]
     assert [sum("○ while" in row for row in rows) for rows in shown] == [4, 3]
     assert [sum("● -t" in row for row in rows) for rows in shown] == [4, 4]
     assert "○ the" in shown[0][-2]
@@ -134,22 +136,25 @@ def test_in_a_wide_panel_the_earlier_trees_stand_side_by_side() -> None:
     assert headed(past_trees(EARLIER, 105, 4)) == [6, 5]
 
 
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [
-        ((46, 18), 0),
-        ((46, 22), 0),
-        ((46, 23), 3),
-        ((37, 60), 0),
-        ((38, 23), 3),
-        ((60, 18), 0),
-        ((61, 17), 0),
-        ((61, 18), 3),
-        ((80, 14), 0),
-    ],
-)
-def test_earlier_trees_are_those_of_large_screens(size: tuple[int, int], shown: int) -> None:
-    assert headed(tree(running(), *size)) == [5, 4, 3][:shown]
+@pytest.mark.parametrize("size", [(38, 16), (46, 18), (60, 18), (120, 38)])
+def test_rows_that_the_newest_tree_leaves_free_show_earlier_ones_at_any_size(size: tuple[int, int]) -> None:
+    shown = headed(tree(replace(running(), maximised=True), *size))
+    assert shown == [5, 4, 3, 2, 1][: len(shown)]
+    assert shown
+
+
+@pytest.mark.parametrize(("size", "shown"), [((38, 16), 1), ((46, 22), 1), ((46, 36), 5), ((61, 36), 5)])
+def test_beside_other_panels_a_small_panel_shows_one_earlier_tree(size: tuple[int, int], shown: int) -> None:
+    assert headed(tree(running(), *size)) == [5, 4, 3, 2, 1][:shown]
+
+
+def test_an_expanded_tree_fills_its_rows_with_earlier_rounds() -> None:
+    events = [structs.replace(tree_round(number), accepted=[2 - number % 2]) for number in range(40)]
+    scene = replace(scene_of(events), maximised=True)
+    page = lines(tree(scene, 120, 38))
+    assert sum(bool(HEADING.search(row)) for row in page) >= 5, "several rows of earlier trees"
+    assert headed(tree(scene, 120, 38)) == [39 - place for place in range(15)]
+    assert sum(not row.strip("│ ") for row in page[1:-1]) <= 12
 
 
 @given(st.lists(trees(), min_size=2, max_size=5), st.integers(1, 190), st.integers(1, 70))

@@ -378,8 +378,8 @@ async def test_every_panel_counts_rounds_from_one() -> None:
 
 
 def told_rounds(page: str) -> set[str]:
-    """Rounds named in panels."""
-    return set(re.findall(r"round (\d+)", page))
+    """Rounds named in panels, without the earlier trees."""
+    return set(re.findall(r"(?<!── )round (\d+)", page))
 
 
 async def test_every_panel_shows_the_round_of_the_token_that_is_inspected() -> None:
@@ -473,20 +473,43 @@ async def test_from_110_columns_and_34_rows_on_the_text_keeps_six_rows(
             assert app.query_one("#text", Canvas).size.height - 2 >= 6, size
 
 
-@pytest.mark.parametrize("size", [(110, 45), (160, 40), (160, 50), (200, 60), (300, 90)])
-async def test_a_large_screen_shows_the_last_three_trees_beside_the_newest(size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (110, 34), (120, 40), (160, 50), (200, 60), (300, 90)])
+async def test_free_rows_of_an_expanded_tree_show_the_trees_before_it_newest_first(size: tuple[int, int]) -> None:
+    def numbers(app: DynaApp) -> list[int]:
+        drawn = "\n".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
+        return [int(number) for number in re.findall(r"── round (\d+): ", drawn)]
+
     async with shown(story()[:-3], size=size) as (app, _, pilot):
-        drawn = "".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
-        assert [f"── round {number}: " in drawn for number in range(1, 7)] == [False, False, True, True, True, False]
+        await pilot.press("2", "e")
+        await pilot.pause()
+        assert numbers(app) == [5, 4, 3, 2, 1][: len(numbers(app))]
+        assert len(numbers(app)) >= 3
         await pilot.press("left")
-        drawn = "".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
-        assert [f"── round {number}: " in drawn for number in range(1, 7)] == [False, True, True, True, False, False]
+        assert numbers(app) == [4, 3, 2, 1][: len(numbers(app))]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (150, 44), (110, 34)])
-async def test_a_smaller_screen_shows_the_newest_tree_alone(size: tuple[int, int]) -> None:
-    async with shown(story()[:-3], size=size) as (app, _, pilot):
-        await pilot.press("2")
-        drawn = "".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
-        assert "round 6: " in drawn
-        assert "── round" not in drawn
+@pytest.mark.parametrize("size", [(40, 10), (60, 18), (60, 20), (80, 24), (100, 30), (120, 40), (200, 60)])
+async def test_at_every_size_the_first_page_has_headline_text_tree_and_race(size: tuple[int, int]) -> None:
+    async with shown(story(30)[:-3], size=size) as (app, _, pilot):
+        await pilot.pause()
+        page = screen_text(app)
+        assert "tokens in" in page or " in 30" in page.splitlines()[0]
+        assert "atatime" in page.replace(" ", "").replace("│", "") or "a time" in page
+        assert "● -t" in page
+        assert re.search(r"dynatree +█+.*150/s", page)
+        assert re.search(r"ar .*50/s", page)
+        assert "tokens a pass" in page
+
+
+@pytest.mark.parametrize("size", [(120, 40), (200, 60)])
+async def test_the_panel_of_knobs_has_no_empty_rows_and_grows_with_its_notes(size: tuple[int, int]) -> None:
+    async with shown(story()[:3], size=size) as (app, source, pilot):
+        await pilot.pause()
+        knobs = app.query_one("#knobs", Canvas)
+        assert knobs.size.height == 4
+        source.records += story()[3:-3]
+        app.read_events()
+        app.draw(everything=True)
+        await pilot.pause()
+        assert knobs.size.height > 4
+        assert all(text_of(row.row).strip("│ ") for row in knobs._rows[1:-1])
