@@ -163,7 +163,7 @@ def _timing(scene: Scene) -> _Card:
         ("ms of the last round", "ms last round"),
         " · ".join(spent),
         ("draft · check · keep", "draft·check·keep", "draft·chk·keep"),
-        brief="·".join(spent),
+        brief="/".join(spent),
     )
 
 
