@@ -320,7 +320,7 @@ class Race:
     sampled: bool = False
     """Whether any token was sampled."""
     turns: Mapping[str, Turns] = field(default_factory=dict)
-    """Turns of each method and of `ar`, which end when one of the two has finished its text."""
+    """Turns of each method and of `ar`; no turn ends any more once one of the two has finished its text."""
 
     def apply(self, event: Event) -> "Race":
         """The state after one more event; a `Run` event starts a new state."""
@@ -378,8 +378,7 @@ class Race:
         round_times = times(event, event.t - self._of(event.method).decode_s)
         plain = event.method == "ar"
         methods = [name for name in self.tallies if name != "ar"] if plain else [event.method]
-        open_methods = [name for name in methods if not (self._of(name).ended or self._of("ar").ended)]
-        longer = {name: self.turns.get(name, Turns()).with_round(round_times, plain=plain) for name in open_methods}
+        longer = {name: self.turns.get(name, Turns()).with_round(round_times, plain=plain) for name in methods}
         return {**self.turns, **longer}
 
     def _of(self, method: str) -> Tally:
