@@ -107,9 +107,9 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, voc
 class TextStream:
     """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte.
 
-    All that `push` and `finish` return, joined, is the decoding of the prompt and all tokens without the text that it
-    has in common, from the start, with the decoding of the prompt alone. After a prompt that ends within a character
-    this text begins with the whole character.
+    All that `push` and `finish` return, joined, is the decoding of the prompt and all tokens without the characters
+    that begin in the prompt. In general this is what the tokens add to the decoding of the prompt alone; a character
+    within which the prompt ends belongs to the prompt.
 
     Text that is returned stays, while a decoder may change earlier text: an invalid byte makes U+FFFD of every byte of
     its run (see `token_kinds`). So a run waits until it ends. But from `longest_run` bytes on, its complete characters
@@ -131,7 +131,13 @@ class TextStream:
     _run: ByteRun
     """The run with which the text ends."""
     _prompt_end: str
-    """End of the prompt's text that is not in `_shown`, since further tokens may change it."""
+    """Characters U+FFFD at the end of the prompt that are not in `_shown`, since the last of them may be an incomplete
+    character; empty for tokenizers with runs.
+    """
+    _begun: tuple[int, int]
+    """Number of characters not in `_shown` that begin in the run with which the prompt ends, if this run stays valid,
+    and if it becomes invalid.
+    """
 
     def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int], *, longest_run: int = LONGEST_RUN) -> None:
         """Begins after a prompt; with a `longest_run` of 0 every character is returned with its last byte."""
@@ -169,7 +175,7 @@ class TextStream:
     def begin(self, prompt_ids: Sequence[int]) -> None:
         """Begins again, after this prompt."""
         self._shown, self._hidden, self._most, self._run = 0, 0, MOST_TOKENS, ByteRun()
-        self._window, self._prompt_end = [], ""
+        self._window, self._prompt_end, self._begun = [], "", (0, 0)
         start = len(prompt_ids)
         while start and (self._kinds.in_run(last := prompt_ids[start - 1]) is not None or self._kinds.silent(last)):
             start -= 1
@@ -178,9 +184,10 @@ class TextStream:
         for token in prompt_ids[start:]:
             self._add(token)
         self._release()
-        self._prompt_end = (
-            REPLACEMENT * len(self._run.unread) if self._run.torn else self._text(self._window)[self._shown :]
-        )
+        if self._kinds.invalid is None:
+            self._prompt_end = REPLACEMENT * self._hidden
+        else:
+            self._begun = self._hidden + (self._run.torn > 0), len(self._run.unread)
 
     def _last_words(self, tokens: Sequence[int]) -> list[int]:
         """Some tokens from the end that together have a text, since decoders may treat the start of a text differently;
@@ -194,10 +201,16 @@ class TextStream:
             kept *= 2
 
     def _after_prompt(self, text: str) -> str:
-        """The text without what the prompt's end already has."""
-        common = commonprefix((self._prompt_end, text))
-        self._prompt_end = self._prompt_end[len(common) :] if common == text else ""
-        return text[len(common) :]
+        """The text without the characters that begin in the prompt."""
+        valid, _ = self._begun
+        begun = same = len(commonprefix((self._prompt_end, text)))
+        if same < min(len(self._prompt_end), len(text)):
+            begun, self._prompt_end = same + 1, ""
+        elif valid and text:
+            begun = min(valid, len(text))
+            self._begun = valid - begun, valid - begun
+        self._prompt_end = self._prompt_end[same:]
+        return text[begun:]
 
     def _add(self, token: int) -> str:
         """Adds a token to the window; returns text only if the token makes a run invalid, or continues such a run."""
@@ -206,7 +219,7 @@ class TextStream:
         value = self._kinds.in_run(token)
         if value is None:
             broken = self._break() if self._run.torn else ""
-            self._run = ByteRun()
+            self._run, self._begun = ByteRun(), (self._begun[0], self._begun[0])
             self._window.append(token)
             return broken
         if self._run.invalid:
@@ -219,7 +232,7 @@ class TextStream:
         """Makes the run invalid; returns all text up to its end."""
         assert self._kinds.invalid is not None, "only bytes of runs are unread"  # noqa: S101 - a programmer's mistake
         count = len(self._run.unread)
-        self._run = ByteRun(invalid=True)
+        self._run, self._begun = ByteRun(invalid=True), (self._begun[1], self._begun[1])
         before = self._window[: len(self._window) - count]
         text = self._text(before)[self._shown :] + REPLACEMENT * count
         self._window = [*before, self._kinds.invalid]

@@ -40,9 +40,36 @@ def prompts_and_tokens(draw: st.DrawFn, name: str) -> tuple[list[int], list[int]
 
 
 def added(tokenizer: Any, prompt: list[int], tokens: list[int]) -> str:
-    """What the decoding of all tokens has after the start that it shares with the decoding of the prompt."""
+    """What the decoding of all tokens has after the characters that begin in the prompt."""
     before, whole = decoded(tokenizer, prompt), decoded(tokenizer, [*prompt, *tokens])
-    return whole[len(commonprefix((before, whole))) :]
+    start = next((end for end in reversed(range(len(prompt) + 1)) if not _is_byte(tokenizer, prompt[:end])), 0)
+    run = bytes(_values(tokenizer, prompt[start:]))
+    if not run or not _runs_are_decoded_as_a_whole(tokenizer):
+        same = len(commonprefix((before, whole)))
+        return whole[same + (same < len(before)) :]
+    text = whole[len(decoded(tokenizer, prompt[:start])) :]
+    following = next((end for end in range(len(tokens) + 1) if not _is_byte(tokenizer, tokens[end : end + 1])), 0)
+    if _is_whole(bytes([*run, *_values(tokenizer, tokens[:following])])):
+        return text[len(run.decode(errors="ignore")) + (not _is_whole(run)) :]
+    return text[len(run) :]
+
+
+def _values(tokenizer: Any, tokens: list[int]) -> list[int]:
+    return [int(name[3:5], 16) for name in tokenizer.convert_ids_to_tokens(tokens) if name.startswith("<0x")]
+
+
+def _is_byte(tokenizer: Any, tokens: list[int]) -> bool:
+    """Whether the last of these tokens may be within a run."""
+    return bool(tokens) and tokenizer.convert_ids_to_tokens(tokens[-1]).startswith(("<0x", SILENT))
+
+
+def _runs_are_decoded_as_a_whole(tokenizer: Any) -> bool:
+    values = tokenizer.convert_tokens_to_ids(["<0x41>", "<0x80>"])
+    return None not in values and "A" not in decoded(tokenizer, values)
+
+
+def _is_whole(run: bytes) -> bool:
+    return run == run.decode(errors="ignore").encode()
 
 
 def streamed(tokenizer: Any, prompt: list[int], tokens: Sequence[int], burst: int) -> str:
@@ -90,13 +117,14 @@ def test_two_thousand_streamed_texts_are_the_decoding_of_all_tokens(name: str) -
 
 @pytest.mark.parametrize("name", ["llama", "gemma", "metaspace", "slow", "torn bytes"])
 @pytest.mark.parametrize("text", ["a நமஸ்காரம் b", "👨‍👩‍👧‍👦 b", "ဟယ်လိုကမ္ဘာ", "สวัสดี\n한국어 z"])
-def test_a_character_is_never_lost_wherever_the_prompt_ends(name: str, text: str) -> None:
+def test_only_characters_that_begin_in_the_prompt_are_left_out_wherever_it_ends(name: str, text: str) -> None:
     tokenizer = tokenizer_of(name)
     ids = tokenizer(text).input_ids
     for place in range(len(ids)):
         parts = {streamed(tokenizer, ids[:place], ids[place:], burst) for burst in (1, 3)}
         assert parts == {added(tokenizer, ids[:place], ids[place:])}
         assert all(text.endswith(part.lstrip()) for part in parts)
+        assert all(len(text) - len(part) <= place for part in parts)
 
 
 @every_tokenizer
@@ -175,6 +203,14 @@ def test_a_long_run_that_a_letter_ends_within_a_character_keeps_what_was_shown()
     stream, text = TextStream(tokenizer, []), "ሰላም" * 10
     assert stream.push(run_of(text)) == text
     assert stream.push([*run_of("ሰ")[:2], *tokenizer("b").input_ids]) == f"{REPLACEMENT * 2} b"
+
+
+@pytest.mark.parametrize("name", ["llama", "slow", "single bytes"])
+def test_a_character_within_which_the_prompt_ends_belongs_to_the_prompt(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    ids = tokenizer("ሰላም b").input_ids
+    ends = [place for place in range(len(ids)) if REPLACEMENT in decoded(tokenizer, ids[:place])]
+    assert {streamed(tokenizer, ids[:place], ids[place:], 1) for place in ends} == {"ላም b", "ም b", " b"}
 
 
 def test_a_stream_for_guesses_does_not_wait_for_the_end_of_a_run() -> None:
