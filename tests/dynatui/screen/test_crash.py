@@ -153,7 +153,7 @@ def test_a_disk_that_fills_up_ends_the_recording_and_not_the_program(start: Star
     terminal.wait_for(" w1")
     assert "REC" not in terminal.shown
     terminal.send("q")
-    assert terminal.end() == 0
+    assert terminal.end() == 2
     assert_left_clean(terminal)
     assert_whole(next(tmp_path.rglob("*.jsonl")), closed=False)
 
