@@ -25,11 +25,11 @@ from decoder.tree import TokenTree
 
 CACHES = ("dynamic", "static")
 ASSISTED: dict[str, dict[str, float]] = {
-    "20/0.4": {},
+    "20/.4": {},
     "3/0": {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.0},
-    "5/0.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
+    "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
 }
-"""Settings of assisted generation by name. In the name `5/0.4`, 5 is the number of drafted tokens, and 0.4 is the
+"""Settings of assisted generation by name. In the name `5/.4`, 5 is the number of drafted tokens, and .4 is the
 confidence below which drafting stops. The first setting is transformers' default.
 """
 LOOKED_UP = (5, 10)

@@ -143,13 +143,18 @@ def place_of(name: str) -> Path | None:
 
 
 def base_of(name: str) -> str:
-    """Folder or hub id of the base model of an adapter in a folder; `name` itself if there is no readable adapter."""
+    """Folder or hub id of the base model of an adapter on this machine; `name` itself if there is no readable adapter."""
+    from decoder.models import hub  # noqa: PLC0415 - needed only for models that were named
     from decoder.models.adapters import base_of as base_of_adapter  # noqa: PLC0415 - imports torch
 
+    folder = hub.cached_folder(name) if hub.is_hub_id(name) else Path(name)
+    if folder is None:
+        return name
     try:
-        return base_of_adapter(name)
+        base = base_of_adapter(str(folder))
     except DecoderError:
         return name  # reported where the configuration is read
+    return name if base == str(folder) else base
 
 
 def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:

@@ -118,7 +118,7 @@ class Recorder:
                 raise _unwritable(self.path, error) from None
             finally:
                 if self._ended:
-                    self._file.close()
+                    self._close_file()
 
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
@@ -128,10 +128,14 @@ class Recorder:
         """
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
+            self._close_file()
+            self._writing.release()
+
+    def _close_file(self) -> None:
+        if not self._file.closed:
             self._lost = self._lost or self._why_lost()
             self._least_size = None
             self._file.close()
-            self._writing.release()
 
     def require_kept(self) -> None:
         """Raises a RecordingError if another program had deleted or shortened the file when it was closed."""

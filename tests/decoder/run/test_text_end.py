@@ -149,9 +149,7 @@ def assert_consistent(events: list[Event]) -> None:
                 for name, figures in summary.methods.items():
                     assert_identities(figures, race.tallies[name])
                     judged = {"near_tie": figures.near_tie, "first_difference_gap": figures.first_difference_gap}
-                    if (
-                        figures.speedup is not None and figures.speedup_low is None
-                    ):  # of an older schema
+                    if figures.speedup is not None and figures.speedup_low is None:  # of an older schema
                         judged |= {name: getattr(figures, name) for name in SPEEDUP}
                     assert structs.asdict(figures) == pytest.approx(
                         structs.asdict(race.figures()[name]) | judged | {"peak_bytes": figures.peak_bytes}

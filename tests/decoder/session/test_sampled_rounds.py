@@ -145,7 +145,7 @@ def test_greedy_rounds_say_nothing_more_than_before(tiny_models: TinyModels) -> 
 def test_a_method_that_draws_by_itself_is_not_compared(tiny_models: TinyModels) -> None:
     sampled = play(tiny_models, RunConfig(("ar", "hf", "linear"), 20, temperature=1.0))[-1].methods
     assert (sampled["hf"].identical_to_ar, sampled["hf"].first_difference) == (None, None)
-    assert sampled["hf"].speedup is not None
+    assert sampled["hf"].tokens_per_second is not None
     assert sampled["linear"].identical_to_ar
     assert play(tiny_models, RunConfig(("ar", "hf"), 20))[-1].methods["hf"].identical_to_ar
 
