@@ -143,7 +143,9 @@ def place_of(name: str) -> Path | None:
 
 
 def base_of(name: str) -> str:
-    """Folder or hub id of the base model of an adapter on this machine; `name` itself if there is no readable adapter."""
+    """Folder or hub id of the base model of an adapter on this machine; `name` itself if there is no readable
+    adapter.
+    """
     from decoder.models import hub  # noqa: PLC0415 - needed only for models that were named
     from decoder.models.adapters import base_of as base_of_adapter  # noqa: PLC0415 - imports torch
 

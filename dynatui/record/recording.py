@@ -81,6 +81,7 @@ class Recorder:
         self.path = path
         self._form = form
         self._ended = False
+        self._closed = False
         self._writing = threading.Lock()
         self._least_size: int | None = None
         """Size in bytes that the file has unless another program has shortened it; None if it is no file, or closed."""
@@ -132,7 +133,8 @@ class Recorder:
             self._writing.release()
 
     def _close_file(self) -> None:
-        if not self._file.closed:
+        if not self._closed:
+            self._closed = True
             self._lost = self._lost or self._why_lost()
             self._least_size = None
             self._file.close()
