@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
 
 from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Round, Run, Start, Summary
@@ -69,6 +70,31 @@ def story(
     return [*events, Summary(methods=race.figures())]
 
 
+class FakeTokenizer:
+    """Makes a token of each word, and has no special tokens."""
+
+    all_special_ids: Sequence[int] = ()
+
+    def __call__(self, text: str, **_: bool) -> SimpleNamespace:
+        """Token ids of a text."""
+        return SimpleNamespace(input_ids=list(range(len(text.split()))))
+
+    def decode(self, ids: Sequence[int], **_: bool) -> str:
+        """Some text of these tokens."""
+        return " ".join("word" for _ in ids)
+
+
+@dataclass(frozen=True)
+class FakeReady:
+    """Stands in for an engine with loaded models, into whose context every prompt fits."""
+
+    pair: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(
+            tokenizer=FakeTokenizer(), context=1 << 20, limit="a model's", target_name="big", vocabulary=1 << 20
+        )
+    )
+
+
 @dataclass
 class FakeEngine:
     """Stands in for `decoder.load_pair` and `decoder.decode`, and keeps their arguments."""
@@ -99,7 +125,7 @@ class FakeEngine:
         run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
-    ) -> str:
+    ) -> "FakeReady":
         """Keeps the arguments, reports progress and returns a fake pair."""
         del tensor_parallel, gpu_layers, kernels
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
@@ -108,7 +134,7 @@ class FakeEngine:
         progress("all of it")
         if self.load_error:
             raise self.load_error
-        return "a pair"
+        return FakeReady()
 
     def loader(self, session: Session) -> Load:
         """Function that loads the fake pair for a session and returns its `decode`."""
@@ -119,9 +145,9 @@ class FakeEngine:
 
         return load
 
-    def decode(self, pair: str, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def decode(self, pair: "FakeReady", prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Events of the story; when stopped, it ends with a summary of the events so far, as the engine does."""
-        assert pair == "a pair"
+        assert isinstance(pair, FakeReady)
         text = as_prompt(prompt).text
         self.prompts.append(text)
         self.configs.append(config)
