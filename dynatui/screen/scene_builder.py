@@ -74,7 +74,10 @@ class SceneBuilder:
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),
-            whatif=self._estimate(now // _WHATIF_S) if _ADVISED & set(visible) else None,
+            # Where nothing is decoded, an estimate for every round disturbs nothing, and each round has its own.
+            whatif=self._estimate((now // _WHATIF_S, state.rounds if playback else 0))
+            if _ADVISED & set(visible)
+            else None,
             openings=self._openings() if "prompts" in visible else (),
         )
 

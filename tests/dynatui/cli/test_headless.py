@@ -26,7 +26,7 @@ from dynatui.session import Models, Session, View
 from dynatui.sources.engine import Decode, load_engine
 from dynatui.terminal.signals import INTERRUPTING
 from dynatui.terminal.streams import OutputError, ReaderLeftError
-from tests.dynatui.fake_engine import FakeEngine, round_, run, story
+from tests.dynatui.fake_engine import FakeEngine, FakeReady, round_, run, story
 
 TWO_METHODS = RunConfig(methods=("dynatree", "ar"))
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07 \x9b2J [bold]\u202e"
@@ -308,7 +308,7 @@ def test_a_pair_that_cannot_be_loaded_prints_nothing() -> None:
 
 def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
     class Breaking(FakeEngine):
-        def decode(self, pair: str, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        def decode(self, pair: FakeReady, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
             *begun, summary = super().decode(pair, prompt, config, steering)
             yield from begun[:5]
             yield End(method="ar", reason="error", error="out of memory")
@@ -409,7 +409,7 @@ def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> N
 class Choosy(FakeEngine):
     """An engine that refuses the prompt "long", as too long."""
 
-    def decode(self, pair: str, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    def decode(self, pair: FakeReady, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         if prompt == "long":
             raise PromptError("the prompt has 9 tokens; shorten the prompt")
         yield from super().decode(pair, prompt, config, steering)

@@ -94,7 +94,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
     ),
     models=st.builds(
         lambda pair, **others: Models(*pair, **others),
-        pair=st.just(()) | st.tuples(st.sampled_from(["org/name", "./a folder", "it's", "~/m"]), st.just("-d")),
+        pair=st.just(()) | st.tuples(st.sampled_from(["org/name", "./a folder", "it's", "./~m"]), st.just("-d")),
         device=st.sampled_from(["auto", "cuda:1"]),
         dtype=st.sampled_from(["auto", "float32"]),
         exact=st.booleans(),
