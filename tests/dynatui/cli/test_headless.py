@@ -252,7 +252,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
             run: RunConfig,
             report: Callable[[str], None],
             progress: Callable[[str], None] = lambda _: None,
-        ) -> str:
+        ) -> FakeReady:
             signal.raise_signal(signal.SIGINT)
             return super().load_pair(
                 target,
