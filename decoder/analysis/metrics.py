@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.speedup import WARM_UP_TOKENS, WIDE, Speedup, Turns, speedup
+from decoder.analysis.speedup import ENOUGH, WARM_UP_TOKENS, Decoded, Speedup, Turns, speedup
 from decoder.analysis.stalls import LEVELS_S, Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
@@ -78,8 +78,8 @@ FIGURES = (
     Figure(
         "speedup_reason",
         "no speed-up",
-        "machine busy: too many rounds stalled to leave them out, or times differ too much; warming up: fewer than "
-        f"{WARM_UP_TOKENS} tokens; too few rounds: the ends of the interval differ by a factor of {WIDE:.0f} or more",
+        "machine busy: too many rounds stalled to leave them out, or times of equal passes differ much; warming up: "
+        f"fewer than {WARM_UP_TOKENS} tokens; too few rounds: the interval is still wide before {ENOUGH} turns",
     ),
     Figure(
         "stalled_rounds",
@@ -321,6 +321,8 @@ class Race:
     """Whether any token was sampled."""
     turns: Mapping[str, Turns] = field(default_factory=dict)
     """Turns of each method and of `ar`; no turn ends any more once one of the two has finished its text."""
+    plain: Decoded = field(default_factory=Decoded)
+    """All rounds of `ar` that have not stalled."""
 
     def apply(self, event: Event) -> "Race":
         """The state after one more event; a `Run` event starts a new state."""
@@ -330,12 +332,14 @@ class Race:
             case Knob(name="temperature", new=temperature):
                 return replace(self, sampled=self.sampled or temperature > 0)
             case Start(method=method, prefill_s=prefill_s):
-                return self._with(method, structs.replace(self._of(method), prefill_s=prefill_s))
+                tally = structs.replace(self._of(method), prefill_s=prefill_s)
+                return self._with(method, tally, self.turns, self.plain)
             case Round(method=method):
-                race = self._with(method, tally_round(self._of(method), event))
-                return race if event.stalled_s else replace(race, turns=self._with_turns(event))
+                return self._with_round(method, event)
             case End(method=method, peak_bytes=peak_bytes):
-                return self._with(method, structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True))
+                ended = {name: turns.ended(self.plain) for name, turns in self.turns.items() if method in (name, "ar")}
+                tally = structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True)
+                return self._with(method, tally, {**self.turns, **ended}, self.plain)
             case _:
                 return self
 
@@ -370,28 +374,32 @@ class Race:
             self.turns.get(method, Turns()),
             warm=all(len(one.tokens) >= WARM_UP_TOKENS or one.ended for one in (tally, ar)),
             busy=tally.left_out_from > 0,
+            whole=tally.ended or ar.ended,
         )
         return Speedup(1.0, 1.0, 1.0) if method == "ar" and found.reason == "too few rounds" else found
 
-    def _with_turns(self, event: Round) -> Mapping[str, Turns]:
-        """The turns after one more round, which has not stalled."""
-        round_times = times(event, event.t - self._of(event.method).decode_s)
-        plain = event.method == "ar"
-        methods = [name for name in self.tallies if name != "ar"] if plain else [event.method]
-        longer = {name: self.turns.get(name, Turns()).with_round(round_times, plain=plain) for name in methods}
-        return {**self.turns, **longer}
+    def _with_round(self, method: str, event: Round) -> "Race":
+        before, turns, plain = self._of(method), self.turns, self.plain
+        after = tally_round(before, event)
+        if not event.stalled_s:
+            decoded = Decoded(after.timed_tokens - before.timed_tokens, event.t - before.decode_s)
+            if method == "ar":
+                plain = plain.plus(decoded)
+            else:
+                turns = {**turns, method: turns.get(method, Turns()).with_round(decoded, plain)}
+        return self._with(method, after, turns, plain)
 
     def _of(self, method: str) -> Tally:
         return self.tallies.get(method, Tally())
 
-    def _with(self, method: str, tally: Tally) -> "Race":
+    def _with(self, method: str, tally: Tally, turns: Mapping[str, Turns], plain: Decoded) -> "Race":
         tallies = {**self.tallies, method: tally}
         if any(entry.stalls.by_level for entry in tallies.values()):
             level = left_out_from(
                 (entry.stalls for entry in tallies.values()), sum(entry.rounds for entry in tallies.values())
             )
             tallies = {name: structs.replace(entry, left_out_from=level) for name, entry in tallies.items()}
-        return replace(self, tallies=tallies)
+        return Race(self.run, tallies, self.sampled, turns, plain)
 
 
 def fold(events: Iterable[Event]) -> Race:

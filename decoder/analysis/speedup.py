@@ -2,8 +2,8 @@
 
 The load of a machine changes within a run, so rates of different seconds are not comparable. Two methods are therefore
 compared turn by turn: a turn is the shortest part of the race in which both have decoded, and the last turn ends before
-the end of either text. On a busy machine, or where turns differ too much, there is no figure. This module knows neither
-models nor screens.
+the end of either text. All passes of plain decoding do the same work, so differences between their times measure the
+load of the machine; if it is too uneven, there is no figure. This module knows neither models nor screens.
 """
 
 import math
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.analysis.interval import students_t, variance_of_mean
-from decoder.analysis.stalls import Times
 from decoder.append_only import SharedList
 from decoder.events import Reason
 
@@ -22,10 +21,25 @@ WARM_UP_TOKENS = 30
 or at the end of its text.
 """
 WIDE = 2.0
-"""A speed-up is shown only if the upper end of its interval is below this multiple of the lower end."""
+"""An interval is wide if its upper end is this multiple of its lower end, or more."""
 _FEWEST = 4
-"""Least number of turns for an interval."""
+"""Least number of turns for a speed-up whose interval is not wide."""
+ENOUGH = 30
+"""Number of turns from which a wide interval has a cause that more turns do not remove: an uneven load of the machine,
+or tokens per round that differ much, which is no reason to withhold the speed-up.
+"""
 _MOST = 128
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """Timed tokens and decode time, in seconds, of some rounds of one method."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def plus(self, other: "Decoded") -> "Decoded":
+        """Totals of both."""
+        return Decoded(self.tokens + other.tokens, self.seconds + other.seconds)
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -54,21 +68,34 @@ class Turns(msgspec.Struct, frozen=True):
 
     closed: SharedList[Turn] = msgspec.field(default_factory=SharedList)
     unfinished: Turn = Turn()
-    """Rounds since the end of the last entry."""
+    """Turns since the end of the last entry."""
     complete: int = 0
-    """Number of turns in `unfinished` that have ended."""
-    begun: Turn = Turn()
-    """Rounds of the turn that has not ended."""
+    """Number of turns in `unfinished`."""
+    begun: Decoded = Decoded()
+    """Rounds of the method in the turn that has not ended."""
+    plain_before: Decoded = Decoded()
+    """Plain decoding before this turn."""
     stride: int = 1
     """Number of turns per entry."""
 
-    def with_round(self, times: Times, *, plain: bool) -> "Turns":
-        """The turns after one more round of the method, or of plain decoding if `plain` is set."""
-        own = Turn(0, 0.0, times.timed_tokens, times.decode_s) if plain else Turn(times.timed_tokens, times.decode_s)
-        begun = self.begun.plus(own)
-        if not (begun.seconds and begun.plain_seconds):
-            return msgspec.structs.replace(self, begun=begun)
-        unfinished, complete = self.unfinished.plus(begun), self.complete + 1
+    @property
+    def count(self) -> int:
+        """Number of turns that have ended."""
+        return len(self.closed) * self.stride + self.complete
+
+    def with_round(self, own: Decoded, plain: Decoded) -> "Turns":
+        """The turns after one more round of the method; `plain` is all plain decoding before this round."""
+        turns = self.ended(plain)
+        before = turns.plain_before if turns.begun.seconds else plain
+        return Turns(turns.closed, turns.unfinished, turns.complete, turns.begun.plus(own), before, turns.stride)
+
+    def ended(self, plain: Decoded) -> "Turns":
+        """The turns, the last one ended if plain decoding, `plain` in all, has taken part in it."""
+        plain_seconds = plain.seconds - self.plain_before.seconds
+        if not (self.begun.seconds and plain_seconds > 0):
+            return self
+        turn = Turn(self.begun.tokens, self.begun.seconds, plain.tokens - self.plain_before.tokens, plain_seconds)
+        unfinished, complete = self.unfinished.plus(turn), self.complete + 1
         if complete < self.stride:
             return Turns(self.closed, unfinished, complete, stride=self.stride)
         closed = self.closed.plus([unfinished])
@@ -88,13 +115,14 @@ class Speedup(msgspec.Struct, frozen=True):
     """None if the value is known, or if no plain decoding takes part in the run."""
 
 
-def speedup(turns: Turns, *, warm: bool, busy: bool) -> Speedup:
+def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
     """The ratio of the tokens per second of a method to those of plain decoding, over the turns.
 
     Args:
         turns: The turns, without stalled rounds.
         warm: Whether both have finished their warm-up.
         busy: Whether more rounds of the run have stalled than rates leave out.
+        whole: Whether a text has ended, so that no more turns will follow.
     """
     if busy:
         return Speedup(reason="machine busy")
@@ -106,9 +134,10 @@ def speedup(turns: Turns, *, warm: bool, busy: bool) -> Speedup:
         return Speedup(reason="too few rounds")
     # The logarithm of the ratio is linear in the logarithms of the four totals; the delta method gives its variance.
     shares = len(parts) * parts / totals
-    of_times, of_all = (_factor(shares @ signs) for signs in ((0.0, -1.0, 0.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
-    if max(of_times, of_all) ** 2 >= WIDE:
-        return Speedup(reason="machine busy" if of_times**2 >= WIDE else "too few rounds")
+    of_plain, of_all = (_factor(shares @ signs) for signs in ((0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
+    uneven, many = of_plain**2 >= WIDE, turns.count >= ENOUGH
+    if of_all**2 >= WIDE and (uneven or not (many or whole)):
+        return Speedup(reason="machine busy" if uneven and many else "too few rounds")
     value = float(totals[0] / totals[1] * totals[3] / totals[2])
     return Speedup(value, value / of_all, value * of_all)
 

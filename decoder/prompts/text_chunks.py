@@ -57,7 +57,7 @@ def text_chunks(file: BinaryIO, shown: str) -> Iterator[str]:
 
 def _unpacked(file: BinaryIO, shown: str) -> Iterator[bytes]:
     """Content in pieces of at most `CHUNK` bytes; the content of a gzip file is unpacked."""
-    begun = _Begun(file.read(CHUNK), file)
+    begun = _Begun(file)
     source = gzip.GzipFile(fileobj=cast("Any", begun)) if begun.head.startswith(_GZIP) else begun
     try:
         while piece := source.read(CHUNK):
@@ -67,14 +67,18 @@ def _unpacked(file: BinaryIO, shown: str) -> Iterator[bytes]:
 
 
 class _Begun:
-    """A file whose first bytes have been read already."""
+    """A buffered file whose first bytes are known. It is not read after its end: a terminal would ask for more text."""
 
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self.head, self._rest = head, rest
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.head = file.read(CHUNK)
+        self._ended = len(self.head) < CHUNK
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most `size`."""
         if self.head:
             taken, self.head = self.head[:size], self.head[size:]
             return taken
-        return self._rest.read(size)
+        piece = b"" if self._ended else self._file.read(size)
+        self._ended = len(piece) < size
+        return piece

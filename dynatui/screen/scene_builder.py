@@ -21,8 +21,8 @@ from dynatui.state.run_state import RunState
 from dynatui.state.session_log import opening_of
 from dynatui.state.tokens import hits
 
-_GPU_S, _WHATIF_S = 1.0, 1.0
-"""Seconds between two readings of the GPUs, and between two what-if estimates."""
+_GPU_S, _WHATIF_S, _ADVICE_S = 1.0, 1.0, 5.0
+"""Seconds between two readings of the GPUs, between two what-if estimates, and between two of them for advice only."""
 _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
@@ -74,12 +74,19 @@ class SceneBuilder:
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),
-            # Where nothing is decoded, an estimate for every round disturbs nothing, and each round has its own.
-            whatif=self._estimate((now // _WHATIF_S, state.rounds if playback else 0))
-            if _ADVISED & set(visible)
-            else None,
+            whatif=self._estimated(now, state, visible),
             openings=self._openings() if "prompts" in visible else (),
         )
+
+    def _estimated(self, now: float, state: RunState, visible: Collection[str]) -> WhatIf | None:
+        """The what-if estimate, if a visible panel depends on it."""
+        if _ADVISED.isdisjoint(visible):
+            return None
+        # A recording at rest shows the estimate of its round; while rounds follow one another, that would cost as much
+        # as the rest of the screen.
+        at_rest = self._source.playback and (self._source.paused or not self._event_reader.viewpoint.live)
+        seconds = _WHATIF_S if "whatif" in visible else _ADVICE_S
+        return self._estimate((now // seconds, len(state.lane.turns), state.rounds if at_rest else 0))
 
     def _openings(self) -> Sequence[str]:
         """Beginnings of the prompts: all prompts of an engine; for a recording, each call reads at most 100 more."""

@@ -1,6 +1,7 @@
 """The speed-up of a race: the ratio over paired turns, its interval, and when there is none."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -8,8 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.analysis.speedup import WIDE, Speedup, Turns, speedup
-from decoder.analysis.stalls import Times
+from decoder.analysis.speedup import ENOUGH, WIDE, Decoded, Speedup, Turns, speedup
 from decoder.events import End, Event, Figures, Round, Summary
 from tests.dynatui.scripted_runs import plain_round, raced, run, tree_round
 
@@ -36,12 +36,19 @@ def figures(*events: Event) -> Figures:
     return fold([run(), *events]).figures()["dynatree"]
 
 
-def of(turns: Turns) -> Speedup:
-    return speedup(turns, warm=True, busy=False)
+@dataclass
+class Raced:
+    """Turns of a round and a pass of plain decoding each."""
 
+    turns: Turns = field(default_factory=Turns)
+    plain: Decoded = field(default_factory=Decoded)
 
-def added(turns: Turns, seconds: float, plain_seconds: float, tokens: int = 3) -> Turns:
-    return turns.with_round(Times(1, tokens, seconds), plain=False).with_round(Times(1, 1, plain_seconds), plain=True)
+    def add(self, seconds: float, plain_seconds: float, tokens: int = 3) -> None:
+        self.turns = self.turns.with_round(Decoded(tokens, seconds), self.plain)
+        self.plain = self.plain.plus(Decoded(1, plain_seconds))
+
+    def found(self, *, whole: bool = False) -> Speedup:
+        return speedup(self.turns.ended(self.plain), warm=True, busy=False, whole=whole)
 
 
 def test_it_is_the_ratio_of_the_speeds() -> None:
@@ -71,21 +78,21 @@ def test_it_is_frozen_when_one_text_ends() -> None:
 @settings(max_examples=30, deadline=None)
 @given(load=st.lists(st.floats(1, 4), min_size=20, max_size=60))
 def test_load_that_delays_both_methods_does_not_change_it(load: list[float]) -> None:
-    turns = Turns()
+    both = Raced()
     for factor in load:
-        turns = added(turns, TREE_S * factor, PLAIN_S * factor)
-    assert of(turns).value == pytest.approx(RATIO)
+        both.add(TREE_S * factor, PLAIN_S * factor)
+    assert both.found().value == pytest.approx(RATIO)
 
 
 @settings(max_examples=20, deadline=None)
 @given(count=st.integers(10, 1500), seed=st.integers(0, 9))
 def test_a_bounded_number_of_turns_keeps_the_ratio_of_all(count: int, seed: int) -> None:
     took = [TREE_S * (1 + 0.1 * ((number * 7 + seed) % 5)) for number in range(count)]
-    turns = Turns()
+    both = Raced()
     for seconds in took:
-        turns = added(turns, seconds, PLAIN_S)
-    assert len(turns.closed) < 128
-    assert of(turns).value == pytest.approx(3 * count / sum(took) * PLAIN_S)
+        both.add(seconds, PLAIN_S)
+    assert len(both.turns.closed) < 128
+    assert both.found().value == pytest.approx(3 * count / sum(took) * PLAIN_S)
 
 
 def test_where_more_rounds_stall_than_are_left_out_the_machine_is_busy() -> None:
@@ -103,18 +110,49 @@ def test_stalls_of_another_method_make_the_machine_busy_for_all() -> None:
     assert {entry.speedup_reason for entry in race.figures().values()} == {"machine busy"}
 
 
-def test_where_times_differ_too_much_the_machine_is_busy() -> None:
-    turns = Turns()
+def test_where_equal_passes_take_too_different_times_the_machine_is_busy() -> None:
+    both = Raced()
+    for number in range(2 * ENOUGH):
+        both.add(TREE_S, PLAIN_S if number % 20 else 60 * PLAIN_S)
+    assert both.found(whole=True) == both.found() == Speedup(reason="machine busy")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_one_slow_pass_among_few_is_not_called_a_busy_machine(whole: bool) -> None:  # noqa: FBT001 - a parameter
+    both = Raced()
     for number in range(12):
-        turns = added(turns, TREE_S if number % 4 else 20 * TREE_S, PLAIN_S)
-    assert of(turns) == Speedup(reason="machine busy")
+        both.add(TREE_S, PLAIN_S * (20 if number == 5 else 1))
+    assert both.found(whole=whole) == Speedup(reason="too few rounds")
 
 
-def test_where_only_tokens_differ_too_much_there_are_too_few_rounds() -> None:
-    turns = Turns()
+def test_plain_decoding_before_the_first_round_of_a_method_does_not_count() -> None:
+    both = Raced(plain=Decoded(100, 100.0))
+    for _ in range(20):
+        both.add(TREE_S, PLAIN_S)
+    assert both.found().value == pytest.approx(RATIO)
+
+
+def test_where_tokens_differ_much_there_are_too_few_rounds_until_the_text_ends() -> None:
+    both = Raced()
     for number in range(8):
-        turns = added(turns, TREE_S, PLAIN_S, tokens=1 if number % 4 else 16)
-    assert of(turns) == Speedup(reason="too few rounds")
+        both.add(TREE_S, PLAIN_S, tokens=1 if number % 4 else 16)
+    assert both.found() == Speedup(reason="too few rounds")
+    at_the_end = both.found(whole=True)
+    assert at_the_end.value == pytest.approx(38 / 8 / TREE_S * PLAIN_S)
+    assert at_the_end.low is not None
+    assert at_the_end.high is not None
+    assert at_the_end.high > WIDE * at_the_end.low
+
+
+def test_after_many_rounds_whose_tokens_differ_much_it_is_known() -> None:
+    both = Raced()
+    for number in range(ENOUGH):
+        both.add(TREE_S, PLAIN_S, tokens=1 if number % 15 else 60)
+    found = both.found()
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high > WIDE * found.low
 
 
 def test_before_thirty_tokens_of_both_it_is_warming_up() -> None:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from decoder.analysis.metrics import Race, Tally
-from decoder.analysis.speedup import Turns
-from decoder.analysis.stalls import Times
+from decoder.analysis.speedup import Decoded, Turns
 from decoder.append_only import TokenLog
 
 ROUNDS = 10
@@ -46,7 +45,8 @@ def raced(tallies: Mapping[str, Tally]) -> Race:
 
 
 def _alike(of: Tally, plain: Tally) -> Turns:
-    turns, times = Turns(), [Times(1, each.timed_tokens, each.decode_s / ROUNDS) for each in (of, plain)]
+    turns, before = Turns(), Decoded()
+    own, passes = (Decoded(each.timed_tokens, each.decode_s / ROUNDS) for each in (of, plain))
     for _ in range(ROUNDS):
-        turns = turns.with_round(times[0], plain=False).with_round(times[1], plain=True)
-    return turns
+        turns, before = turns.with_round(own, before), before.plus(passes)
+    return turns.ended(before)

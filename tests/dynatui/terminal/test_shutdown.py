@@ -70,7 +70,7 @@ def test_it_ends_soon_however_often_x_was_pressed(start: Start, tmp_path: Path, 
 @pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
 def test_it_obeys_and_ends_soon_though_nobody_reads_what_is_recorded(start: Start, way: str | signal.Signals) -> None:
     terminal = start("-c", script(UNREAD))
-    terminal.wait_for(" w9")
+    terminal.wait_for("at w")
     terminal.read(1.0)
     terminal.send("P")
     terminal.wait_for("PAUSED")
