@@ -28,7 +28,7 @@ ENOUGH = 30
 """Number of turns from which a wide interval has a cause that more turns do not remove: an uneven load of the machine,
 or tokens per round that differ much, which is no reason to withhold the speed-up.
 """
-_MOST = 128
+_MOST = 64
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
         return Speedup(reason="machine busy")
     if not warm:
         return Speedup(reason="warming up")
-    parts = np.array([msgspec.structs.astuple(turn) for turn in turns.closed], dtype=float).reshape(-1, 4)
+    parts = np.array(list(map(msgspec.structs.astuple, turns.closed)), dtype=float).reshape(-1, 4)
     totals = parts.sum(axis=0) + msgspec.structs.astuple(turns.unfinished)
     if len(parts) < _FEWEST or not (np.isfinite(totals).all() and (totals > 0).all()):
         return Speedup(reason="too few rounds")

@@ -91,7 +91,7 @@ def test_a_bounded_number_of_turns_keeps_the_ratio_of_all(count: int, seed: int)
     both = Raced()
     for seconds in took:
         both.add(seconds, PLAIN_S)
-    assert len(both.turns.closed) < 128
+    assert len(both.turns.closed) < 64
     assert both.found().value == pytest.approx(3 * count / sum(took) * PLAIN_S)
 
 
