@@ -1,5 +1,6 @@
 """Errors for users; each message names the given value, the reason for the failure and a remedy."""
 
+import errno
 import math
 import re
 from collections.abc import Iterator
@@ -53,6 +54,21 @@ class ModelError(DecoderError):
 
 class PairError(ModelError):
     """Target and draft are incompatible, or the engine cannot run one of them."""
+
+
+_TOO_MANY_FILES = "cannot open another file: {}; raise the limit with ulimit -n 256"
+_REMEDIES = {
+    errno.ENOSPC: "cannot write: {}; send the output to a place with free space",
+    errno.EMFILE: _TOO_MANY_FILES,
+    errno.ENFILE: _TOO_MANY_FILES,
+}
+
+
+def of_system(error: BaseException) -> DecoderError | None:
+    """A limit of the system that any part of the program may meet, with its remedy; None for any other error."""
+    if not isinstance(error, OSError) or error.errno not in _REMEDIES:
+        return None
+    return ConfigError(_REMEDIES[error.errno].format(error.strerror))
 
 
 class LogitsError(ModelError):

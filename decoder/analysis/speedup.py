@@ -24,7 +24,7 @@ WIDE = 2.0
 """An interval is wide if its upper end is this multiple of its lower end, or more."""
 _FEWEST = 4
 """Least number of turns for a speed-up whose interval is not wide."""
-ENOUGH = 30
+ENOUGH = 20
 """Number of turns from which a wide interval has a cause that more turns do not remove: an uneven load of the machine,
 or tokens per round that differ much, which is no reason to withhold the speed-up.
 """

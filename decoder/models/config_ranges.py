@@ -31,10 +31,12 @@ _KINDS = (
 """Upper bounds of further sizes, by patterns of their names in other families."""
 OTHERS = 2**53
 """Upper bound of the absolute value of every other whole number."""
+FRACTIONS = 3.4e38
+"""Upper bound of the absolute value of every other number: models compute in float32 or less."""
 
 
 def check_ranges(name: str, content: bytes) -> None:
-    """Raises PairError if a whole number in a config.json is beyond its range; a file that is not JSON has none.
+    """Raises PairError if a number in a config.json is beyond its range; a file that is not JSON has none.
 
     Args:
         name: Name of the model for messages.
@@ -42,14 +44,15 @@ def check_ranges(name: str, content: bytes) -> None:
     """
     try:
         fields = msgspec.json.decode(content)
-        large = next(((key, number) for key, number in _numbers("", fields) if abs(number) > largest(key)), None)
+        large = next(((key, number) for key, number in _numbers("", fields) if abs(number) > _most(key, number)), None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return  # whoever reads the file next reports what it is
     if large:
         key, number = large
+        span = f"1 to {largest(key)}" if isinstance(number, int) else f"between -{FRACTIONS} and {FRACTIONS}"
         raise PairError(
-            f"the configuration of {name} says that {shortened(key)} is {quoted(number)}, but it must be 1 to "
-            f"{largest(key)}; download the model again"
+            f"the configuration of {name} says that {shortened(key)} is {quoted(number)}, but it must be {span}; "
+            "download the model again"
         )
 
 
@@ -58,12 +61,16 @@ def largest(key: str) -> int:
     return LARGEST.get(key) or next((most for kind, most in _KINDS if kind.fullmatch(key)), OTHERS)
 
 
-def _numbers(key: str, value: object) -> Iterator[tuple[str, int]]:
-    """All whole numbers in a decoded JSON value, each with the name of its field."""
+def _most(key: str, number: float) -> float:
+    return largest(key) if isinstance(number, int) else FRACTIONS
+
+
+def _numbers(key: str, value: object) -> Iterator[tuple[str, int | float]]:
+    """All numbers in a decoded JSON value, each with the name of its field."""
     match value:
         case bool():
             return
-        case int():
+        case int() | float():
             yield key, value
         case dict():
             for inner, each in value.items():

@@ -25,6 +25,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import adapter_of
+from decoder.models.checkpoint_files import config_fault, weights_fault
 from decoder.models.hub import folder_with
 from decoder.models.known_checkpoint import weight_files, weight_shapes
 from decoder.models.load_progress import Share, Tell
@@ -48,11 +49,12 @@ _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 def load_config(name: str) -> Any:
     """The configuration of a hub id or folder; raises ModelError if it cannot be found or read."""
     place = folder_with(name, "configuration")
-    return _from_hub(
-        name,
-        "configuration",
-        lambda: AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=True),
-    )
+    with _explained(name, "configuration", config_fault, Path(place)):
+        return _from_hub(
+            name,
+            "configuration",
+            lambda: AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=True),
+        )
 
 
 def writes_text(config: Any) -> bool:
@@ -135,20 +137,21 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
     """Module with all its weights; raises ModelError if the checkpoint's weights do not match its configuration."""
     weight_files(name)  # downloads those that the cache lacks
     place = folder_with(name, "weights")
-    module, info = _from_hub(
-        name,
-        "weights",
-        lambda: AutoModelForCausalLM.from_pretrained(
-            place,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
-            **options,
-        ),
-    )
+    with _explained(name, "weights", weights_fault, Path(place)):
+        module, info = _from_hub(
+            name,
+            "weights",
+            lambda: AutoModelForCausalLM.from_pretrained(
+                place,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
+                **options,
+            ),
+        )
     mismatched = [key for key, *_ in info["mismatched_keys"]]
     known = module.state_dict()
     for keys, fault in (
@@ -211,23 +214,27 @@ def skeleton(name: str, dtype: torch.dtype) -> Any:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a hub id or folder; raises ModelError if its files or a package to read them are missing."""
     place = folder_with(name, "tokenizer")
-    try:
+    with _explained(name, "tokenizer", tokenizer_fault, Path(place)):
         tokenizer: PreTrainedTokenizerBase = _from_hub(
             name,
             "tokenizer",
             lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
         )
-    except ModelError as error:
-        _require_files(name, Path(place), error.__cause__)
-        raise
-    if not tokenizer("a", add_special_tokens=False).input_ids:  # transformers makes a tokenizer without any files
-        _require_files(name, Path(place))
+    # transformers makes a tokenizer without any files.
+    if not tokenizer("a", add_special_tokens=False).input_ids and (fault := tokenizer_fault(Path(place))):
+        raise ModelError(f"cannot load the tokenizer of {shortened(name)}: {fault}")
     return tokenizer
 
 
-def _require_files(name: str, folder: Path, cause: BaseException | None = None) -> None:
-    if fault := tokenizer_fault(folder):
-        raise ModelError(f"cannot load the tokenizer of {shortened(name)}: {fault}") from cause
+@contextmanager
+def _explained(name: str, part: str, fault_of: Callable[[Path], str], folder: Path) -> Iterator[None]:
+    """Context in which a ModelError gets the message of the fault that is found in the folder, if any is found."""
+    try:
+        yield
+    except ModelError as error:
+        if fault := fault_of(folder):
+            raise ModelError(f"cannot load the {part} of {shortened(name)}: {fault}") from error.__cause__
+        raise
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:

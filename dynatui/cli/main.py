@@ -4,7 +4,6 @@ Heavy imports are deferred: help, version and replay never import torch. A Decod
 handled here.
 """
 
-import errno
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import decoder
-from decoder.errors import ConfigError, DecoderError, about, lacks_temporary_folder, not_importable, with_short_quotes
+from decoder.errors import (
+    ConfigError,
+    DecoderError,
+    about,
+    lacks_temporary_folder,
+    not_importable,
+    of_system,
+    with_short_quotes,
+)
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
@@ -47,13 +54,6 @@ from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session
 from dynatui.terminal import last_word, streams
 
 USAGE_ERROR = DecoderError.exit_code
-_TOO_MANY_FILES = "cannot open another file: {}; raise the limit with ulimit -n 256"
-_REMEDIES = {
-    errno.ENOSPC: "cannot write: {}; send the output to a place with free space",
-    errno.EMFILE: _TOO_MANY_FILES,
-    errno.ENFILE: _TOO_MANY_FILES,
-}
-"""Errors of the system that any part of the program may meet, by number, each with its remedy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,10 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.discard_output()
         return 0
     except OSError as error:
-        if error.errno not in _REMEDIES:
+        limit = of_system(error)
+        if limit is None:
             raise
         streams.discard_output()
-        return _refused(_REMEDIES[error.errno].format(error.strerror), USAGE_ERROR)
+        return _refused(str(limit), limit.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         streams.discard_output()  # the buffer may still hold a part of the interrupted write
         return headless.INTERRUPTED

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from decoder.errors import DecoderError, RecordingError, not_importable
+from decoder.errors import DecoderError, RecordingError, not_importable, of_system
 from decoder.events import Event, Expected, Round, Run
 from decoder.knobs import KnobName, RulesName
 from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
@@ -308,8 +308,13 @@ class EngineSource:
             except DecoderError as error:
                 self._fail(str(error), error.exit_code)
             except Exception as error:
-                logger.exception("the engine failed")
-                self._fail(f"{type(error).__name__}: {error}\nThis is a bug of dynatui; the log has the details.", 3)
+                if limit := of_system(error):
+                    self._fail(str(limit), limit.exit_code)
+                else:
+                    logger.exception("the engine failed")
+                    self._fail(
+                        f"{type(error).__name__}: {error}\nThis is a bug of dynatui; the log has the details.", 3
+                    )
             self._go_on()
 
     def _report(self, step: str) -> None:

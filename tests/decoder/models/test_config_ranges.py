@@ -46,6 +46,15 @@ def test_a_size_beyond_its_range_is_refused_before_a_library_reads_it(
         load_config(str(folder))
 
 
+@pytest.mark.parametrize("number", [1e308, -1e39])
+def test_a_number_that_float32_cannot_hold_is_refused(copied: Callable[..., Path], number: float) -> None:
+    folder = copied(rope_parameters={"rope_type": "default", "rope_theta": number})
+    with pytest.raises(
+        PairError, match=r"says that rope_theta is .*e\+\d+, but it must be between -3.4e\+38 and 3.4e\+38"
+    ):
+        load_config(str(folder))
+
+
 @given(
     st.recursive(
         st.integers(min_value=-(10**30), max_value=10**30),

@@ -1,6 +1,7 @@
 """Tests of the sources of records: the engine's thread, with a scripted engine, and recordings."""
 
 import dataclasses
+import errno
 import os
 import threading
 import time
@@ -215,6 +216,14 @@ def test_an_unexpected_error_is_shown_and_logged(
     assert failure.message.startswith("ZeroDivisionError: by zero")
     assert failure.exit_code == 3
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_limit_of_the_system_is_told_with_its_remedy_and_is_no_bug(source: EngineSource, script: Script) -> None:
+    script.errors.append(OSError(errno.EMFILE, "Too many open files", "/models/big"))
+    source.start()
+    until(lambda: any(isinstance(record, Failure) for record in source.records))
+    told = "cannot open another file: Too many open files; raise the limit with ulimit -n 256"
+    assert source.records[-1] == Failure(told, 2)
 
 
 def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tmp_path: Path) -> None:
