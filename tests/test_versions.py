@@ -5,6 +5,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).parents[1]
 SHAPE_OF_NDARRAY = re.compile(r"\b[A-Z]\w+\[NDArray\b[^\"\n]*\"")
 """A shape of jaxtyping with NumPy's `NDArray`, which is no class in NumPy 2.5, so that jaxtyping raises on import."""
@@ -27,6 +29,16 @@ def test_the_weekly_workflow_opens_the_caps_of_what_models_are_computed_with(tmp
     assert {re.split("[<>=]", line)[0] for line in opened} == {"torch", "transformers", "numpy", "datasets"}
     assert all(",<" in line for line in opened)
     assert not any(line.startswith("torch") and "<" in line for line in dependencies(copy))
+
+
+def test_a_check_takes_a_release_that_users_may_have_and_the_weekly_workflow_the_newest() -> None:
+    fixed = [line for line in (ROOT / ".ci/constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    allowed = [Requirement(line) for line in dependencies(ROOT / "pyproject.toml")]
+    assert fixed
+    for pinned in map(Requirement, fixed):
+        (version,) = [each.version for each in pinned.specifier]
+        assert [each.specifier.contains(version) for each in allowed if each.name == pinned.name] == [True]
+    assert "run: PIP_CONSTRAINT=/dev/null .ci/run\n" in (ROOT / ".github/workflows/newest.yml").read_text()
 
 
 def dependencies(project: Path) -> list[str]:

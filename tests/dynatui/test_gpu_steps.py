@@ -28,7 +28,6 @@ from decoder.errors import ConfigError
 from decoder.sampling.settings import Sampling
 from dynatui.cli import main as cli
 from tests.fake_cuda import run
-from tests.fake_cuda.builds import needs_build_without_cuda_or_driver
 
 NAMES = [step.name for step in STEPS]
 BY_NAME = {step.name: step for step in STEPS}
@@ -311,7 +310,6 @@ def test_dry_runs_are_steps_of_their_own_in_the_list(capsys: pytest.CaptureFixtu
     assert all("(dry run: no measurement)" in line for line in lines)
 
 
-@needs_build_without_cuda_or_driver
 def test_a_dry_run_of_a_measurement_says_on_which_device_it_was(tmp_path: Path) -> None:
     few_rounds = replace(BY_NAME["profile"], command=(*BY_NAME["profile"].command, "--tree", "2x4", "--rounds", "2"))
     assert gpu.main(["--output", str(tmp_path), "--dry-run"], [BY_NAME["machine"], few_rounds]) == 0

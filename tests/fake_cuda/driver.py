@@ -95,19 +95,18 @@ def _uncompiled(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
 
 
 def _register_guard() -> None:
-    """Gives CUDA a device guard that does nothing; torch without CUDA has none, and asks for it in views by index.
+    """Gives CUDA a device guard that does nothing: torch asks for one in views by index and in conversions.
 
     Torch has such a guard for machines with CUDA's libraries but without a device, and takes it in place of a guard
-    that counts no devices. So for this one call there is a guard whose methods all return 0.
+    that counts no devices. A torch without CUDA has no guard, so for this one call it gets one whose methods return 0.
     """
     library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libc10.so"))
     guards = (ctypes.c_void_p * 2).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
-    if guards[1] is not None:
-        return
-    zero = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: 0)
-    methods = (ctypes.c_void_p * 64)(*[ctypes.cast(zero, ctypes.c_void_p).value] * 64)
-    guard = ctypes.c_void_p(ctypes.addressof(methods))
-    guards[1] = ctypes.addressof(guard)
+    if guards[1] is None:
+        zero = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: 0)
+        methods = (ctypes.c_void_p * 64)(*[ctypes.cast(zero, ctypes.c_void_p).value] * 64)
+        guard = ctypes.c_void_p(ctypes.addressof(methods))
+        guards[1] = ctypes.addressof(guard)
     torch._C._ensureCUDADeviceGuardSet()
 
 

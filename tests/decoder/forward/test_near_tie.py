@@ -19,7 +19,6 @@ from decoder.run import race
 from decoder.sampling.gumbel_noise import GumbelNoise
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
-from tests.fake_cuda.builds import needs_build_without_cuda_or_driver
 from tests.fake_cuda.driver import fake_cuda
 
 PROMPT = "The tree grows where the draft is sure"
@@ -87,7 +86,6 @@ def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) ->
     assert all(weight is before[name] for name, weight in module.named_parameters())
 
 
-@needs_build_without_cuda_or_driver
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(tiny_models: TinyModels, family: str) -> None:
     module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)

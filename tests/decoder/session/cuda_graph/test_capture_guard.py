@@ -9,12 +9,10 @@ from torch import Tensor
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.slots import GraphSlots, tried
 from decoder.system.device import Graphs
-from tests.fake_cuda.builds import needs_build_without_cuda_or_driver
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.tensors import CUDA
 
 CPU = torch.device("cpu")
-pytestmark = needs_build_without_cuda_or_driver
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])

@@ -11,7 +11,6 @@ from decoder.methods import METHODS
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
-from tests.fake_cuda.builds import needs_build_without_cuda_or_driver
 from tests.fake_cuda.shapes import HEAD, Made, Steady, engine_of, steady, without_values
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -66,7 +65,6 @@ def test_a_steady_round_of_lookups_asks_for_one_replay_a_copy_each_way_and_one_w
     assert found.requests == {"replay": 1, "copy": 2, "wait": 1, "event": 3}
 
 
-@needs_build_without_cuda_or_driver
 def test_a_steady_round_of_plain_decoding_without_a_draft_model_asks_for_one_replay_one_copy_and_one_wait() -> None:
     with without_values(Made()) as device:
         engine = engine_of(PYTHIA[0], None, torch.float16, kernels=True)
