@@ -19,6 +19,7 @@ from decoder.models.config_ranges import check_ranges
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.known_checkpoint import check_texts, content_of, known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
+from decoder.models.names import repository
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer
 from decoder.system.deferred import imported
 
@@ -34,9 +35,9 @@ def display_name(name: str) -> str:
 
 def looks_like_a_path(name: str) -> bool:
     """Whether a model's name can only be a path. This is so if the name ends with .gguf, begins like a path, contains a
-    backslash, or contains several slashes; a hub id has at most one slash, after the owner.
+    backslash, or contains several slashes; a hub id has at most one slash before its revision, after the owner.
     """
-    return is_gguf(name) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    return is_gguf(name) or name.startswith((".", "/", "~")) or repository(name).count("/") > 1 or "\\" in name
 
 
 def load_config(name: str) -> Any:

@@ -1,12 +1,14 @@
 """Files of models on the Hugging Face hub.
 
-Files in the local cache are used without a request; the hub is asked once for a model, with a short time limit, and
-only where a file is missing. Loaders of other libraries get folders, never hub ids, since they would ask the hub for
-every file and retry for minutes.
+A model's name is `owner/model` or `owner/model@revision`; a revision is a branch, a tag or a whole commit hash. Files
+in the local cache are used without a request; the hub is asked once for a model, with a short time limit, and only
+where a file is missing or a branch or tag was named, which may have moved. Loaders of other libraries get folders,
+never hub ids, since they would ask the hub for every file and retry for minutes.
 """
 
 import errno
 import math
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from typing import Any, TypeVar
 
 from decoder.errors import ModelError, first_line, shortened
 from decoder.models.load_progress import Tell
+from decoder.models.names import repository, revision
 from decoder.models.tokenizer_files import TOKENIZER_FILES
 from decoder.system.quiet import quiet
 
@@ -42,8 +45,13 @@ class _Listing:
 
     files: frozenset[str]
     revision: str
+    commit: str | None
 
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_REVISION = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*", re.ASCII)
+_commits: dict[str, str] = {}
+"""The commit of each model whose name has a branch or a tag, once the hub was asked."""
 _listings: dict[str, _Listing] = {}
 _failures: dict[str, tuple[float, str]] = {}
 """When asking about a model failed, and the error's message."""
@@ -55,10 +63,10 @@ def is_hub_id(name: str) -> bool:
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
 
     try:
-        repo_folder_name(repo_id=name, repo_type="model")
+        repo_folder_name(repo_id=repository(name), repo_type="model")
     except HFValidationError:
         return False
-    return True
+    return "@" not in name or _REVISION.fullmatch(revision(name)) is not None
 
 
 def cached_folder(name: str) -> Path | None:
@@ -66,13 +74,19 @@ def cached_folder(name: str) -> Path | None:
     from huggingface_hub import constants  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
 
-    place = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
-    try:
-        commit = (place / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return None
+    place = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository(name), repo_type="model")
+    asked = revision(name)
+    commit = asked if _COMMIT.fullmatch(asked) else _commits.get(name) or _content(place / "refs" / (asked or "main"))
     folder = place / "snapshots" / commit
     return folder if commit and folder.is_dir() else None
+
+
+def _content(reference: Path) -> str:
+    """The commit that a file of the cache names; empty if there is no such file."""
+    try:
+        return reference.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def hub_file(name: str, part: str) -> Path | None:
@@ -82,10 +96,27 @@ def hub_file(name: str, part: str) -> Path | None:
     Raises:
         ModelError: The cache lacks the file, and the hub cannot be asked.
     """
+    _ask_for_commit(name)
     folder = cached_folder(name)
     if folder and (folder / part).is_file():
         return folder / part
     return _downloaded(name, part) if folder is None or _lacks(folder, part) else None
+
+
+def _ask_for_commit(name: str) -> None:
+    """Asks the hub once which commit a named branch or tag is now; if it cannot be asked, the cached one is used."""
+    if name in _commits or not revision(name) or _COMMIT.fullmatch(revision(name)):
+        return
+    folder = cached_folder(name)
+    try:
+        commit = _listing(name).commit
+    except ModelError:
+        if folder is None:
+            raise
+        tell.get()(f"the Hugging Face hub cannot be asked about {shortened(name)}: its cached commit is used")
+        commit = None
+    if commit or folder:
+        _commits[name] = commit or (folder.name if folder else "")
 
 
 def folder_with(name: str, part: str) -> str:
@@ -102,6 +133,7 @@ def folder_with(name: str, part: str) -> str:
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
         )
     if part == "tokenizer":
+        _ask_for_commit(name)
         folder = cached_folder(name)
         if folder is None or not any((folder / each).is_file() for each in TOKENIZER_FILES):
             _downloaded(name, CONFIG)
@@ -196,7 +228,7 @@ def _downloaded(name: str, part: str) -> Path | None:
     try:
         with quiet(LIBRARY):
             for file in sorted(missing):
-                got = Path(hf_hub_download(name, file, revision=listing.revision, etag_timeout=PATIENCE_S))
+                got = Path(hf_hub_download(repository(name), file, revision=listing.revision, etag_timeout=PATIENCE_S))
                 path = got if file == part else path
     except Exception as error:  # noqa: BLE001 - networks, servers and disks fail in many ways
         raise _failure(name, error) from None
@@ -216,23 +248,23 @@ def _listing(name: str) -> _Listing:
     if time.monotonic() - failed_s < _AGAIN_S:
         raise ModelError(message)
     folder = cached_folder(name)
-    revision = folder.name if folder else "main"
+    wanted = revision(name) or (folder.name if folder else "main")
     tell.get()(f"asking the Hugging Face hub about {shortened(name)}, at most {PATIENCE_S:g} s")
     try:
         from huggingface_hub import HfApi  # noqa: PLC0415 - a folder needs no hub
 
         with quiet(LIBRARY):
-            info: Any = answered(lambda: HfApi().model_info(name, revision=revision, timeout=2 * PATIENCE_S))
+            info: Any = answered(lambda: HfApi().model_info(repository(name), revision=wanted, timeout=2 * PATIENCE_S))
     except Exception as error:  # noqa: BLE001 - names, networks and servers fail in many ways
         failure = _failure(name, error)
         _failures[name] = time.monotonic(), str(failure)
         raise failure from None
-    _listings[name] = _Listing(frozenset(file.rfilename for file in info.siblings or ()), revision)
+    _listings[name] = _Listing(frozenset(file.rfilename for file in info.siblings or ()), wanted, info.sha)
     return _listings[name]
 
 
 def _failure(name: str, error: Exception) -> ModelError:
-    return _fault(name, *explained(error, "model", f"https://huggingface.co/{name}"))
+    return _fault(name, *explained(error, "model", f"https://huggingface.co/{repository(name)}"))
 
 
 def _fault(name: str, why: str, remedy: str) -> ModelError:

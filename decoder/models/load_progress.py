@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from decoder.models.names import repository
+
 _EVERY_S = 0.5
 
 Tell = Callable[[str], None]
@@ -58,7 +60,7 @@ def _downloads(name: str) -> tuple[Path, ...]:
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
 
-    return (Path(HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model") / "blobs",)
+    return (Path(HF_HUB_CACHE) / repo_folder_name(repo_id=repository(name), repo_type="model") / "blobs",)
 
 
 def _bytes(folders: Iterable[Path]) -> int:

@@ -1,4 +1,6 @@
-"""Words that are given in place of a draft's name, and checks of the names of target and draft; imports no torch."""
+"""Words that are given in place of a draft's name, parts of hub ids, and checks of the names of target and draft;
+imports no torch.
+"""
 
 from decoder.errors import ConfigError, require
 
@@ -6,6 +8,16 @@ LOOKUP = "lookup"
 """Name that is given in place of a draft model if suffix lookup drafts (`decoder.draft.lookup`)."""
 MTP = "mtp"
 """Name that is given in place of a draft model if the target's own MTP layer drafts (`decoder.models.mtp`)."""
+
+
+def repository(name: str) -> str:
+    """A hub id without its revision: `owner/model` of `owner/model@revision`."""
+    return name.partition("@")[0]
+
+
+def revision(name: str) -> str:
+    """The revision in a hub id; empty if it has none."""
+    return name.partition("@")[2]
 
 
 def require_both(target: str | None, draft: str | None) -> None:

@@ -134,12 +134,10 @@ def place_of(name: str) -> Path | None:
     if Path(name).is_dir():
         base = base_of(name)
         return Path(name) if base == name or place_of(base) else None
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - needed only for models of the Hugging Face hub
+    from decoder.models import hub  # noqa: PLC0415 - needed only for models that were named
 
-    with suppress(ValueError):
-        config_path = try_to_load_from_cache(name, "config.json")
-        return Path(config_path).parent if isinstance(config_path, str) else None
-    return None
+    folder = hub.cached_folder(name) if hub.is_hub_id(name) else None
+    return folder if folder and (folder / hub.CONFIG).is_file() else None
 
 
 def base_of(name: str) -> str:

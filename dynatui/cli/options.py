@@ -139,7 +139,7 @@ TENSOR_PARALLEL = option(
 )
 MODEL_OPTIONS = in_panel(
     MODELS,
-    option("--target ID|DIR", "Target model: a Hugging Face id or a folder."),
+    option("--target ID|DIR", "Target model: a Hugging Face id, which may end in @REVISION, or a folder."),
     option(
         "--draft ID|DIR|lookup|mtp",
         "Draft model, preferably with the target's tokenizer. lookup: no model; drafts are copied from earlier in the "

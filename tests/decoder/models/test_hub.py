@@ -30,6 +30,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub, "_listings", {})
     monkeypatch.setattr(hub, "_failures", {})
+    monkeypatch.setattr(hub, "_commits", {})
     return tmp_path / "cache"
 
 
@@ -119,6 +120,50 @@ def test_missing_files_are_those_of_the_cached_commit(cache: Path, served: Hub) 
     assert load_model(NAME, CPU, torch.float32)
     assert weights.read_bytes() == FILES["model.safetensors"]
     assert all("main" not in path for path in served.request)
+
+
+def test_a_named_branch_is_asked_for_once_and_its_newest_commit_is_loaded(cache: Path, served: Hub) -> None:
+    cached(cache, NAME, EMBEDDED_DRAFT)
+    served.commit = "1" * 40
+    name = f"{NAME}@main"
+    assert load_model(name, CPU, torch.float32)
+    load_config(name)
+    assert sum(path.startswith("/api/models/") for path in served.request) == 1
+    place = hub.cached_folder(name)
+    assert place is not None
+    assert (place.name, hub.cached_folder(NAME)) == (served.commit, place)
+
+
+def test_a_named_branch_that_has_not_moved_is_not_downloaded_again(cache: Path, served: Hub) -> None:
+    cached(cache, NAME, EMBEDDED_DRAFT)
+    assert load_model(f"{NAME}@main", CPU, torch.float32)
+    assert [path for path in served.request if not path.startswith("/api/models/")] == []
+
+
+@pytest.mark.usefixtures("served")
+def test_a_named_branch_is_taken_from_the_cache_while_the_hub_cannot_be_asked(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached(cache, NAME, EMBEDDED_DRAFT)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    said = list[str]()
+    ready = hub.tell.set(said.append)
+    assert load_model(f"{NAME}@main", CPU, torch.float32)
+    hub.tell.reset(ready)
+    assert said[-1] == f"the Hugging Face hub cannot be asked about {NAME}@main: its cached commit is used"
+    with pytest.raises(ModelError, match="someone/small@v2: it is not in the local cache"):
+        load_config(f"{NAME}@v2")
+
+
+def test_a_named_commit_in_the_cache_needs_no_request(cache: Path, served: Hub) -> None:
+    place = cached(cache, NAME, EMBEDDED_DRAFT)
+    assert load_model(f"{NAME}@{place.name}", CPU, torch.float32)
+    assert not served.request
+
+
+@pytest.mark.parametrize("name", [f"{NAME}@", f"{NAME}@../../x", f"{NAME}@/etc", f"{NAME}@a b", "a b@main"])
+def test_what_is_no_revision_is_no_hub_id(name: str) -> None:
+    assert not hub.is_hub_id(name)
 
 
 @pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "tokenizer.json"])

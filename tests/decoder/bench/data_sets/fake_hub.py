@@ -19,6 +19,8 @@ class Hub:
     """File contents by `REPOSITORY/PATH`."""
     refuses: tuple[int, str] | None = None
     """HTTP status and hub error code with which every request is refused."""
+    commit: str = COMMIT
+    """The commit of every branch and tag."""
     request: list[str] = field(default_factory=list)
     endpoint: str = ""
 
@@ -36,13 +38,13 @@ class Hub:
             return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
         content = self.files[name]
         tag = hashlib.sha256(content).hexdigest()
-        return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{tag}"'}, content
+        return 200, {"X-Repo-Commit": self.commit, "ETag": f'"{tag}"'}, content
 
     def _information(self, repository: str) -> tuple[int, dict[str, str], bytes]:
         inside = [name.removeprefix(f"{repository}/") for name in self.files if name.startswith(f"{repository}/")]
         if not inside:
             return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
-        found = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": name} for name in inside], "tags": []}
+        found = {"id": repository, "sha": self.commit, "siblings": [{"rfilename": name} for name in inside], "tags": []}
         warned = {"Content-Type": "application/json", "X-HF-Warning": f"{self.endpoint}; You are not logged in."}
         return 200, warned, json.dumps(found).encode()
 
