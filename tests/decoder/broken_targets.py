@@ -2,24 +2,27 @@
 change logits.
 """
 
+import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from decoder.engine import Engine
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
-from tests import tiny
 from tests.decoder.makers import with_pair
 
 Change = Callable[[Sequence[int], Tensor], None]
 """Changes the logits of a pass in place; the first argument is the tokens of the pass's rows."""
+_EMBEDDING = re.compile(r"(model|gpt_neox|transformer)\.(embed_tokens|embed_in|wte)\.weight")
+"""Names of the matrix of embeddings."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,9 @@ def after(token: int, value: float) -> Change:
 
 def damaged(path: Path, home: Path, token: int, value: float) -> Path:
     """A copy of a checkpoint in which the embedding of one token has this value everywhere."""
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - slow to import
-
-    model: Any = AutoModelForCausalLM.from_pretrained(path)
-    with torch.no_grad():
-        model.get_input_embeddings().weight[token] = value
-    return tiny.save(home, model, tiny.train_tokenizer())
+    shutil.copytree(path, home, dirs_exist_ok=True)
+    weights = load_file(home / "model.safetensors")
+    (embedding,) = (weight for key, weight in weights.items() if _EMBEDDING.fullmatch(key))
+    embedding[token] = value
+    save_file(weights, home / "model.safetensors", {"format": "pt"})
+    return home

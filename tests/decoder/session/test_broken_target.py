@@ -3,19 +3,26 @@
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from torch import Tensor
 
-from decoder import RunConfig, decode
+from benchmarks.gguf_files import write
+from decoder import RunConfig, decode, load_pair
 from decoder.bench.contenders import decoded
 from decoder.engine import Engine
 from decoder.errors import LogitsError
 from decoder.methods.delayed import Delayed
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_tokenizer
 from decoder.sampling.settings import Sampling
+from tests import dflash_checkpoints as dflash
+from tests import eagle3_checkpoints as eagle3
 from tests import tiny
+from tests.decoder import mtp_checkpoints as mtp
 from tests.decoder.broken_targets import after, damaged, with_target_logits
 from tests.decoder.makers import METHODS, Played, TinyModels
+from tests.gguf_pair import needs_llama_cpp
 
 PROMPT = "The tree grows"
 LENGTH = 24
@@ -65,6 +72,36 @@ def test_every_method_ends_with_a_sentence_where_the_target_has_no_choice(
     tokens = race.tokens(method)
     assert tokens == plain[: len(tokens)]
     assert len(tokens) <= PLACE
+
+
+@pytest.mark.parametrize(
+    "name", [eagle3.name("neox", "nested"), dflash.name("qwen3", "z-lab"), mtp.name("deepseek_v3")]
+)
+def test_so_it_is_where_a_head_drafts(tiny_models: TinyModels, name: str) -> None:
+    pair = tiny_models.pair(name)
+    text = tiny_models.generate(pair, "float32", PROMPT, LENGTH)
+    token = next(token for place, token in enumerate(text[3:], 3) if token not in text[:place])
+    target = tiny_models._once(("broken", name), lambda: damaged(pair.target, tiny_models.fresh(), token, math.nan))
+    broken = tiny.TinyPair(target, pair.draft)
+    race = tiny_models.play(broken, "float32", PROMPT, RunConfig(("ar", "linear", "fixed", "dynatree", "auto"), LENGTH))
+    for method in ("ar", "linear", "fixed", "dynatree", "auto"):
+        assert_broke_off(race, method)
+        assert race.tokens(method) == text[: len(race.tokens(method))]
+    assert text[len(race.tokens("ar")) - 1] == token
+
+
+@needs_llama_cpp
+def test_so_it_is_where_llama_cpp_computes_the_passes(tmp_path: Path) -> None:
+    prompt = "Once upon a time"
+    folder = damaged(
+        EMBEDDED_TARGET, tmp_path / "target", load_tokenizer(str(EMBEDDED_TARGET))(prompt).input_ids[-1], math.nan
+    )
+    file = write(folder, tmp_path / "broken.gguf", "F32")
+    engine = load_pair(str(file), str(EMBEDDED_DRAFT), device="cpu", report=lambda *_: None)
+    race = Played(list(decode(engine, prompt, RunConfig(("ar", "linear", "dynatree", "auto"), LENGTH))))
+    for method in ("ar", "linear", "dynatree", "auto"):
+        assert "logits in round 1 are NaN or infinite" in (race.end(method).error or "")
+        assert race.tokens(method) == []
 
 
 def test_plain_decoding_writes_all_tokens_before_the_broken_one(race: Played) -> None:
