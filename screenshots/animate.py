@@ -17,6 +17,7 @@ from html import escape, unescape
 
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
+from dynatui.screen.scene_builder import ADVICE_S
 from dynatui.sources.playback import TraceSource
 from screenshots.make import HERE, SPEED
 
@@ -75,8 +76,9 @@ class Span:
 async def film(runs: Runs) -> list[Frame]:
     """A frame for each of the first rounds of the watched method, then copies of the last frame."""
     source = TraceSource(runs, speed=SPEED)
-    app = DynaApp(source, ticking=False, clock=lambda: 0.0)
-    frames = []
+    frames = list[Frame]()
+    # The what-if estimate, from which panels give advice, is made anew after some seconds.
+    app = DynaApp(source, ticking=False, clock=lambda: ADVICE_S * len(frames))
     async with app.run_test(size=SIZE) as pilot:
         foresee(app)
         for rounds in range(1, ROUNDS + 1):

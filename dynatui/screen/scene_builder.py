@@ -21,7 +21,7 @@ from dynatui.state.run_state import RunState
 from dynatui.state.session_log import opening_of
 from dynatui.state.tokens import hits
 
-_GPU_S, _WHATIF_S, _ADVICE_S = 1.0, 1.0, 5.0
+_GPU_S, _WHATIF_S, ADVICE_S = 1.0, 1.0, 5.0
 """Seconds between two readings of the GPUs, between two what-if estimates, and between two of them for advice only."""
 _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
@@ -85,7 +85,7 @@ class SceneBuilder:
         # A recording at rest shows the estimate of its round; while rounds follow one another, that would cost as much
         # as the rest of the screen.
         at_rest = self._source.playback and (self._source.paused or not self._event_reader.viewpoint.live)
-        seconds = _WHATIF_S if "whatif" in visible else _ADVICE_S
+        seconds = _WHATIF_S if "whatif" in visible else ADVICE_S
         return self._estimate((now // seconds, len(state.lane.turns), state.rounds if at_rest else 0))
 
     def _openings(self) -> Sequence[str]:
