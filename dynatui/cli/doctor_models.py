@@ -134,20 +134,24 @@ def place_of(name: str) -> Path | None:
     if Path(name).is_dir():
         base = base_of(name)
         return Path(name) if base == name or place_of(base) else None
+    folder = _in_cache(name)
+    return folder if folder and (folder / "config.json").is_file() else None
+
+
+def _in_cache(name: str) -> Path | None:
+    """Folder of a hub id's files in the Hugging Face cache; None if there is none."""
     from decoder.models import hub  # noqa: PLC0415 - needed only for models that were named
 
-    folder = hub.cached_folder(name) if hub.is_hub_id(name) else None
-    return folder if folder and (folder / hub.CONFIG).is_file() else None
+    return hub.cached_folder(name) if hub.is_hub_id(name) else None
 
 
 def base_of(name: str) -> str:
     """Folder or hub id of the base model of an adapter on this machine; `name` itself if there is no readable
     adapter.
     """
-    from decoder.models import hub  # noqa: PLC0415 - needed only for models that were named
     from decoder.models.adapters import base_of as base_of_adapter  # noqa: PLC0415 - imports torch
 
-    folder = hub.cached_folder(name) if hub.is_hub_id(name) else Path(name)
+    folder = Path(name) if Path(name).is_dir() else _in_cache(name)
     if folder is None:
         return name
     try:
