@@ -45,6 +45,13 @@ def slow(setting: Setting) -> Any:
     return fake_result(setting)
 
 
+def after(file: Path, setting: Setting) -> Any:
+    """The result, as soon as the file exists."""
+    while not file.exists():
+        time.sleep(0.01)
+    return fake_result(setting)
+
+
 def killed(_setting: Setting) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport
 from decoder.bench.sweep.watching import looked_up, watched
 from decoder.errors import ConfigError, DatabaseError, ModelError
-from tests.decoder.bench.sweep.fake_tasks import first_is_killed, killed, slow, task, unprepared
+from tests.decoder.bench.sweep.fake_tasks import after, first_is_killed, killed, slow, task, unprepared
 from tests.decoder.bench.sweep.sweeps import ROOT, finished, request, sqlite_in
 
 SETTINGS = [setting.key for setting in request().settings]
@@ -34,7 +35,11 @@ def test_workers_say_what_they_do_and_end_when_all_is_measured(tmp_path: Path) -
 
 def test_who_watches_sees_more_and_more_until_it_is_complete(tmp_path: Path) -> None:
     notes: list[str] = []
-    seen = [report.settled for report in watched(task(tmp_path), 1, 0.1, notes.append)]
+    seen: list[int] = []
+    first_report_seen = tmp_path / "seen"
+    for report in watched(task(tmp_path, partial(after, first_report_seen)), 1, 0.1, notes.append):
+        seen.append(report.settled)
+        first_report_seen.touch()
     assert notes == ["loading nothing"]
     assert seen == sorted(seen)
     assert seen[0] < seen[-1] == len(SETTINGS)
