@@ -39,6 +39,8 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """All figures of a method, and the tokens that it generated."""
 
     tokens: list[int]
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    """Why the method ended before its text did; absent if it did not."""
     lost_drafts: int | msgspec.UnsetType = msgspec.UNSET
     """Number of rounds whose draft lacks nodes since the draft's logits were NaN or infinite; absent if there are none.
     """
@@ -82,6 +84,7 @@ class Transcript:
         self._as_json = as_json
         self._race = Race()
         self._texts: list[str] = []
+        self._errors: dict[str, str] = {}
         self._lost: Counter[str] = Counter()
         """Number of rounds of each method whose draft's logits were NaN or infinite."""
 
@@ -102,6 +105,7 @@ class Transcript:
                     streams.show(text, self._out)
             case End(method=method, error=str(error)):
                 self.failed = True
+                self._errors[method] = error
                 self.note(f"{method} broke off: {error}")
             case Summary(methods=figures, peak_bytes_by_rank=peaks) if self._race.run:
                 self._close(self._race.run, self._race.judged(figures), peaks)
@@ -141,7 +145,7 @@ class Transcript:
             )
         if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
             self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
-        self._race, self._texts, self._lost = Race(), [], Counter()
+        self._race, self._texts, self._errors, self._lost = Race(), [], {}, Counter()
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
         added = ("category", "text", "methods", "peak_bytes_by_rank")
@@ -150,6 +154,7 @@ class Transcript:
             name: MethodReport(
                 **msgspec.structs.asdict(entry),
                 tokens=list(self._race.tallies[name].tokens),
+                error=self._errors.get(name, msgspec.UNSET),
                 lost_drafts=self._lost[name] or msgspec.UNSET,
             )
             for name, entry in figures.items()

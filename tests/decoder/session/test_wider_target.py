@@ -1,11 +1,13 @@
 """A target that has more token ids than its draft decodes as without this draft."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from decoder import DynaTree, RunConfig, decode
+from benchmarks.gguf_files import write
+from decoder import DynaTree, RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import PromptError
 from decoder.forward.fitted import fitted
@@ -21,6 +23,7 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.makers import METHODS, Played, TinyModels, with_pair
 from tests.decoder.session.made_costs import FREE, priced
+from tests.gguf_pair import needs_llama_cpp
 from tests.tiny import VOCABULARY, train_tokenizer
 
 PROMPT = "The tree grows"
@@ -53,6 +56,30 @@ def test_every_method_writes_the_ids_that_only_the_target_has(
     text = played(engine, (method,)).tokens(method)
     assert text == tiny_models.generate(tiny_models.pair("wide-target"), "float32", PROMPT, LIMIT)
     assert max(text) >= VOCABULARY
+
+
+def test_so_does_every_method_whose_rows_are_batch_invariant(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("wide-target")
+    exact = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="bfloat16", exact=True)
+    alone = played(with_pair(exact, draft=None), ("ar",)).tokens("ar")
+    assert max(alone) >= VOCABULARY
+    run = played(exact, COUPLED)
+    assert {method: run.tokens(method) for method in COUPLED} == dict.fromkeys(COUPLED, alone)
+
+
+@needs_llama_cpp
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_so_does_every_method_where_llama_cpp_computes_the_passes(
+    tiny_models: TinyModels, tmp_path: Path, temperature: float
+) -> None:
+    pair = tiny_models.pair("wide-target")
+    file = write(pair.target, tmp_path / "wide.gguf", bos_token_id=0, eos_token_id=0)
+    engine = load_pair(str(file), str(pair.draft), device="cpu")
+    methods = ("ar", "linear", "fixed", "dynatree", "auto")
+    run = played(engine, methods, temperature=temperature)
+    alone = played(with_pair(engine, draft=None), ("ar",), temperature=temperature).tokens("ar")
+    assert max(alone) >= VOCABULARY
+    assert {method: run.tokens(method) for method in methods} == dict.fromkeys(methods, alone)
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"temperature": 1.0, "top_k": 20, "top_p": 0.9}], ids=str)

@@ -1,6 +1,8 @@
 """A target over several processes writes the text of one process, by every method that supports several processes."""
 
 import json
+import math
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from decoder.events import Round
 from dynatui.cli import main as cli
 from dynatui.record.reader import read
+from tests.decoder.broken_targets import damaged
 from tests.dynatui.cli.spread_runs import (
     FLOAT32,
     SPREAD,
@@ -24,7 +27,7 @@ from tests.dynatui.cli.spread_runs import (
     tokens,
 )
 from tests.dynatui.rank_processes import seconds_until_gone, wait_for_ranks
-from tests.tiny import TinyPair, spread_pair
+from tests.tiny import SPECIAL, VOCABULARY, TinyPair, spread_pair
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
@@ -87,6 +90,31 @@ def test_two_processes_that_torchrun_has_started_write_what_one_writes(
     assert spread["ranks"] == ["cpu"] * 2
     assert len(spread["peak_bytes_by_rank"]) == 2
     assert min(spread["peak_bytes_by_rank"]) > 2**20
+
+
+def test_logits_without_a_choice_end_every_method_over_several_processes(
+    pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--prompt", "The tree grows", "--max-new-tokens", "12", "--methods", SPREAD]
+    text = tokens(decoded_here([*models(pairs["llama"]), *asked], capsys))["ar"]
+    token = next(token for place, token in enumerate(text[3:], 3) if token not in text[:place])
+    broken = TinyPair(damaged(pairs["llama"].target, tmp_path / "broken", token, math.nan), pairs["llama"].draft)
+    done = ended_run(["-m", "dynatui", *models(broken), *asked, "--json", "--tensor-parallel", "2"], tmp_path)
+    assert done.code == 3
+    found = json.loads(done.printed)
+    for method, figures in found["methods"].items():
+        assert figures["tokens"] == text[: len(figures["tokens"])], method
+        assert len(figures["tokens"]) <= text.index(token) + 1, method
+        assert re.search(r"logits in round \d+ are NaN or infinite, computed in float32", figures["error"]), method
+
+
+def test_a_target_with_more_tokens_than_its_draft_writes_them_over_several_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = SPECIAL["wide-target"](tmp_path / "wide")
+    asked = [*models(pair), "--prompt", "The tree grows", "--max-new-tokens", "24", "--methods", SPREAD]
+    found = spread_as_whole(asked, 2, tmp_path, capsys)
+    assert max(tokens(found)["ar"]) >= VOCABULARY
 
 
 @pytest.mark.soak
