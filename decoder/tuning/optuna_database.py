@@ -8,6 +8,7 @@ import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from decoder.bench.database import PATIENCE_S, PATIENT, Database, driver
 from decoder.errors import DatabaseError, first_line
@@ -66,7 +67,8 @@ def _storage(database: Database) -> RDBStorage:
 def _how(database: Database) -> dict[str, Any]:
     """Connection arguments for SQLAlchemy."""
     if database.file is not None:
-        return {"connect_args": {"timeout": PATIENCE_S}}
+        # Without a pool, no connection stays open when the constructor of `RDBStorage` fails, which keeps its engine.
+        return {"poolclass": NullPool, "connect_args": {"timeout": PATIENCE_S}}
     driver()
     return {"pool_pre_ping": True, "connect_args": PATIENT}
 

@@ -73,6 +73,7 @@ def test_only_what_ran_on_the_device_is_looked_at() -> None:
     assert found == [Kernel("gemm", 2.0, 2.5, 7)]
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")  # torch 2.11
 def test_events_of_torch_s_own_profiler_have_what_is_asked_of_them() -> None:
     import torch  # noqa: PLC0415 - only this test needs it
 

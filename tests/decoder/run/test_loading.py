@@ -204,7 +204,7 @@ def test_what_fails_within_a_loader_is_told_as_a_value_of_a_wrong_kind(tiny_mode
     broken = tmp_path / "broken"
     shutil.copytree(tiny_models.pair("llama").target, broken)
     (broken / "tokenizer_config.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"the tokenizer of .*: a value has the wrong type: 'list' object has no"):
+    with pytest.raises(ModelError, match=r"the tokenizer of .*: a value has the wrong type: .*list"):
         load(broken, broken)
 
 

@@ -113,6 +113,7 @@ def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_model
     assert (len(compiler.made), compiler.runs - before) == (2, 8)
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0
 def test_other_sizes_are_computed_by_plain_calls(tiny_models: TinyModels) -> None:
     compiler = Compiler()
     form = Compiled(static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target), compiler)
