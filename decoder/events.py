@@ -270,6 +270,10 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """The limit that prevented children of the tree's most probable leaf; None for a method without a tree."""
     stalled_s: Seconds | None = None
     """Seconds lost while threads waited for a processor or the process was stopped; None if negligible."""
+    waited_s: Seconds | None = None
+    """Seconds that threads waited for a processor, summed over the threads, in this round and in rounds before it that
+    were too short for a reading; None if there was no wait or no reading.
+    """
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)

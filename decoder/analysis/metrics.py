@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -20,6 +20,7 @@ from decoder.analysis.stalls import LEVELS_S, Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 from decoder.methods import WHOLE, draws_alone, root_is_drafted, same_until
+from decoder.system.waiting import MOST_WAITED
 from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
@@ -78,8 +79,9 @@ FIGURES = (
     Figure(
         "speedup_reason",
         "no speed-up",
-        "machine busy: too many rounds stalled to leave them out, or times of equal passes differ much; warming up: "
-        f"fewer than {WARM_UP_TOKENS} tokens; too few rounds: the interval is still wide before {ENOUGH} turns",
+        "machine busy: threads waited for a processor in more than a tenth of the time, too many rounds stalled to "
+        f"leave them out, or times of equal passes differ much; warming up: fewer than {WARM_UP_TOKENS} tokens; too "
+        f"few rounds: the interval is still wide before {ENOUGH} turns",
     ),
     Figure(
         "stalled_rounds",
@@ -323,6 +325,9 @@ class Race:
     """Turns of each method and of `ar`; no turn ends any more once one of the two has finished its text."""
     plain: Decoded = field(default_factory=Decoded)
     """All rounds of `ar` that have not stalled."""
+    decoded_s: float = 0.0
+    waited_s: float = 0.0
+    """Seconds of all rounds that have not stalled, and seconds that threads waited for a processor in them."""
 
     def apply(self, event: Event) -> "Race":
         """The state after one more event; a `Run` event starts a new state."""
@@ -333,13 +338,13 @@ class Race:
                 return replace(self, sampled=self.sampled or temperature > 0)
             case Start(method=method, prefill_s=prefill_s):
                 tally = structs.replace(self._of(method), prefill_s=prefill_s)
-                return self._with(method, tally, self.turns, self.plain)
+                return self._with(method, tally)
             case Round(method=method):
                 return self._with_round(method, event)
             case End(method=method, peak_bytes=peak_bytes):
                 ended = {name: turns.ended(self.plain) for name, turns in self.turns.items() if method in (name, "ar")}
                 tally = structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True)
-                return self._with(method, tally, {**self.turns, **ended}, self.plain)
+                return self._with(method, tally, turns={**self.turns, **ended})
             case _:
                 return self
 
@@ -373,33 +378,34 @@ class Race:
         found = speedup(
             self.turns.get(method, Turns()),
             warm=all(len(one.tokens) >= WARM_UP_TOKENS or one.ended for one in (tally, ar)),
-            busy=tally.left_out_from > 0,
+            busy=tally.left_out_from > 0 or self.waited_s > MOST_WAITED * self.decoded_s,
             whole=tally.ended or ar.ended,
         )
         return Speedup(1.0, 1.0, 1.0) if method == "ar" and found.reason == "too few rounds" else found
 
     def _with_round(self, method: str, event: Round) -> "Race":
-        before, turns, plain = self._of(method), self.turns, self.plain
+        before = self._of(method)
         after = tally_round(before, event)
-        if not event.stalled_s:
-            decoded = Decoded(after.timed_tokens - before.timed_tokens, event.t - before.decode_s)
-            if method == "ar":
-                plain = plain.plus(decoded)
-            else:
-                turns = {**turns, method: turns.get(method, Turns()).with_round(decoded, plain)}
-        return self._with(method, after, turns, plain)
+        if event.stalled_s:
+            return self._with(method, after)
+        decoded = Decoded(after.timed_tokens - before.timed_tokens, event.t - before.decode_s)
+        waits = {"decoded_s": self.decoded_s + decoded.seconds, "waited_s": self.waited_s + (event.waited_s or 0.0)}
+        if method == "ar":
+            return self._with(method, after, plain=self.plain.plus(decoded), **waits)
+        turns = self.turns.get(method, Turns()).with_round(decoded, self.plain)
+        return self._with(method, after, turns={**self.turns, method: turns}, **waits)
 
     def _of(self, method: str) -> Tally:
         return self.tallies.get(method, Tally())
 
-    def _with(self, method: str, tally: Tally, turns: Mapping[str, Turns], plain: Decoded) -> "Race":
+    def _with(self, method: str, tally: Tally, **changes: Any) -> "Race":
         tallies = {**self.tallies, method: tally}
         if any(entry.stalls.by_level for entry in tallies.values()):
             level = left_out_from(
                 (entry.stalls for entry in tallies.values()), sum(entry.rounds for entry in tallies.values())
             )
             tallies = {name: structs.replace(entry, left_out_from=level) for name, entry in tallies.items()}
-        return Race(self.run, tallies, self.sampled, turns, plain)
+        return replace(self, tallies=tallies, **changes)
 
 
 def fold(events: Iterable[Event]) -> Race:

@@ -121,7 +121,7 @@ def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
     Args:
         turns: The turns, without stalled rounds.
         warm: Whether both have finished their warm-up.
-        busy: Whether more rounds of the run have stalled than rates leave out.
+        busy: Whether threads waited too long for a processor, or more rounds of the run stalled than rates leave out.
         whole: Whether a text has ended, so that no more turns will follow.
     """
     if busy:

@@ -79,10 +79,11 @@ class Lane:
         return self.method.name
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage, waits: ProcessorWaits) -> Outcome:
-        """Decodes one more round, and measures how long the round stalled."""
+        """Decodes one more round, and measures how long it waited for a processor, and stalled."""
         waits.begin()
         outcome = self.session.step(_turns_of(self.method.rules, turns), at_stage)
-        outcome.stalled_s = stalled_s(outcome.round_s, waits.end(outcome.round_s), self.usual_s)
+        outcome.waited_s, lost_s = waits.end(outcome.round_s)
+        outcome.stalled_s = stalled_s(outcome.round_s, lost_s, self.usual_s)
         if outcome.round_s and not outcome.stalled_s:
             self.usual_s.append(outcome.round_s)
         return outcome
@@ -371,6 +372,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
         stalled_s=outcome.stalled_s or None,
+        waited_s=outcome.waited_s or None,
     )
     return within(event, lane.longest - lane.generated)
 

@@ -35,14 +35,9 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.system.device import Stopwatch
-from decoder.system.waiting import waited_here_s
+from decoder.system.waiting import MOST_WAITED, waited_here_s
 from decoder.tree import TokenTree
 from decoder.verify.verifier import Verifier
-
-MOST_WAITED = 0.1
-"""A round teaches a proposer its times only if its thread has waited for a processor for at most this share of it. On a
-busy machine long rounds wait more often than short ones, so that drafting would seem dearer than it is.
-"""
 
 
 def with_drafter(
@@ -153,7 +148,8 @@ class HostRounds(ABC):
         self._teach_times()
 
     def _teach_times(self) -> None:
-        """Lets the proposer learn the latest round's times, unless a wait for a processor makes up a good part of them.
+        """Lets the proposer learn the latest round's times, unless a wait for a processor makes up a good part of them:
+        on a busy machine long rounds wait more often than short ones, so that drafting would seem dearer than it is.
 
         Called once the caller of `step` has told whether the round stalled.
         """

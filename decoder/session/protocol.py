@@ -41,6 +41,8 @@ class Outcome:
     finished: Reason | None = None
     stalled_s: float = 0.0
     """Seconds lost to stalls; set by the caller of `Session.step`."""
+    waited_s: float = 0.0
+    """Seconds that threads waited for a processor, summed over the threads; set by the caller of `Session.step`."""
     shape: DelayedTree | None = None
     """Shape of a sampled tree; None for a deterministic tree."""
     statistics: Callable[[], Verification | None] = _nothing

@@ -7,13 +7,19 @@ models.
 """
 
 import os
+import threading
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 APART_S = 0.01
 """Least time between two readings, in seconds; with this distance, readings take only a few thousandths of the run's
 time. If a period of work is shorter than `APART_S`, its waiting time may be counted in the next period.
+"""
+MOST_WAITED = 0.1
+"""The time of some work measures this work only if waits for a processor are at most this share of it. The share is
+below a hundredth on a machine without other work, and about a third beside as many busy processes as processors.
 """
 _LONGEST = 64
 """Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
@@ -25,6 +31,9 @@ _UNTOLD = (OSError, ValueError, IndexError)
 class ThreadWaits:
     """Waiting times of the threads that exist when this object is made. The schedstat files of these threads stay open,
     since reading an open file takes only 1 us.
+
+    The process's main thread counts only if it makes this object. If the work is done by another thread, the main
+    thread draws the screen, and the work does not wait for it.
     """
 
     def __init__(self) -> None:
@@ -32,7 +41,10 @@ class ThreadWaits:
         """Waiting time of each thread at the last reading, in nanoseconds; keys are the descriptors of the threads'
         open files.
         """
+        drawing = str(os.getpid()) if threading.current_thread() is not threading.main_thread() else ""
         for path in Path("/proc/self/task").glob("*/schedstat"):
+            if path.parent.name == drawing:
+                continue
             with suppress(OSError):  # the thread has ended in the meantime
                 self._waited_ns[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = 0
         self.known = bool(self._waited_ns)
@@ -53,6 +65,17 @@ class ThreadWaits:
             os.close(self._waited_ns.popitem()[0])
 
 
+class Waited(NamedTuple):
+    """Waits in a period of work, in seconds."""
+
+    queued_s: float
+    """Seconds that threads waited for a processor, summed over the threads; includes earlier periods that were too
+    short for a reading.
+    """
+    lost_s: float
+    """Seconds of this period in which threads waited for a processor or the process was stopped."""
+
+
 class ProcessorWaits:
     """Measures the waiting time in each of several periods of work."""
 
@@ -68,11 +91,11 @@ class ProcessorWaits:
         self._look(self._threads)
         self._used_s = time.process_time()
 
-    def end(self, took_s: float) -> float:
-        """Ends a period of `took_s` seconds; returns the seconds in which threads waited or the process was stopped."""
+    def end(self, took_s: float) -> Waited:
+        """Ends a period of `took_s` seconds."""
         stood_s = took_s - (time.process_time() - self._used_s)
-        waited_s = self._look(self._threads) if self._threads else 0.0
-        return max(0.0, min(took_s, max(stood_s, waited_s)))
+        queued_s = self._look(self._threads) if self._threads else 0.0
+        return Waited(queued_s, max(0.0, min(took_s, max(stood_s, queued_s))))
 
     def close(self) -> None:
         """Ends the measurement."""

@@ -208,7 +208,7 @@ def _off_the_tree(event: Round) -> str:
 
 def _unbounded(event: Round) -> str:
     limit = event.limited_by
-    seconds = (event.t, event.wall_s, event.draft_s, event.verify_s, event.commit_s, event.stalled_s)
+    seconds = (event.t, event.wall_s, event.draft_s, event.verify_s, event.commit_s, event.stalled_s, event.waited_s)
     knobs = structs.astuple(event.knobs) if event.knobs else ()
     return (
         _beyond("a time", seconds, 0, _LARGEST)

@@ -149,7 +149,7 @@ ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
     "drafted": _if_reported(drafted_nodes),
     "accepted": _if_reported(lambda event: len(event.accepted)),
     "committed": lambda event: len(event.committed),
-    **{name: attrgetter(name) for name in ("draft_s", "verify_s", "commit_s", "stalled_s")},
+    **{name: attrgetter(name) for name in ("draft_s", "verify_s", "commit_s", "stalled_s", "waited_s")},
     **{name: _knob(name) for name in ("tau_h", "tau_l", "d0")},
 }
 

@@ -27,7 +27,7 @@ FULL: dict[str, Event] = {
     **EVENTS,
     "run": msgspec.structs.replace(RUN, expected=Expected(target_read_s=0.1)),
     "round": msgspec.structs.replace(
-        ROUND, draft_logprobs=[0.0, -0.2, -1.5], verification=VERIFICATION, stalled_s=0.1, wall_s=0.3
+        ROUND, draft_logprobs=[0.0, -0.2, -1.5], verification=VERIFICATION, stalled_s=0.1, waited_s=0.2, wall_s=0.3
     ),
     "summary": Summary(methods={"ar": msgspec.structs.replace(Figures(), **dict.fromkeys(FLOATS, 1.5))}),
 }

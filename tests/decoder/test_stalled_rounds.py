@@ -13,6 +13,7 @@ from decoder import RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
 from decoder.events import Round, decode_line, encode
 from decoder.session.host import HostSession
+from decoder.system.waiting import Waited
 from tests.decoder.makers import Played, TinyModels
 
 METHODS = ("dynatree", "ar", "linear")
@@ -45,8 +46,8 @@ class Clock:
         self.rounds += 1
         self.looks = 0
 
-    def end(self, took_s: float) -> float:
-        return min(took_s, STALL_S) if self.rounds == self._stalled else 0.0
+    def end(self, took_s: float) -> Waited:
+        return Waited(0.0, min(took_s, STALL_S) if self.rounds == self._stalled else 0.0)
 
     def close(self) -> None:
         pass
@@ -86,6 +87,14 @@ def test_a_round_that_stands_still_is_marked_and_rates_stay_as_they_were(run: An
 def test_a_round_that_stands_still_changes_nothing_of_who_goes_next(run: Any) -> None:
     (usual, _), (stalled, _) = run(None), run(STALLED)
     assert [event.method for event in rounds(usual)] == [event.method for event in rounds(stalled)]
+
+
+def test_waits_of_every_round_are_written_and_withhold_the_speedup(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "end", lambda _, took_s: Waited(0.2 * took_s, 0.0))
+    played, _ = run(None, tokens=120)
+    waited = [event.waited_s for event in rounds(played)]
+    assert min(each or 0.0 for each in waited) > 0
+    assert {played.figures(method).speedup_reason for method in METHODS} == {"machine busy"}
 
 
 def test_slow_motion_does_not_stretch_what_a_round_has_lost(run: Any) -> None:

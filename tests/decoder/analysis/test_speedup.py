@@ -110,6 +110,21 @@ def test_stalls_of_another_method_make_the_machine_busy_for_all() -> None:
     assert {entry.speedup_reason for entry in race.figures().values()} == {"machine busy"}
 
 
+@pytest.mark.parametrize(("share", "reason"), [(0.12, "machine busy"), (0.08, None)])
+def test_where_threads_waited_for_a_good_part_of_the_time_the_machine_is_busy(share: float, reason: str | None) -> None:
+    trees, plain = lanes(40, 50)
+    waited_s = share * (TREE_S + PLAIN_S * 50 / 40)
+    waited = [structs.replace(event, waited_s=waited_s) for event in timed(trees, [TREE_S] * 40)]
+    assert figures(*raced(waited, timed(plain, [PLAIN_S] * 50))).speedup_reason == reason
+
+
+def test_a_wait_of_a_stalled_round_is_not_counted_twice() -> None:
+    trees, plain = lanes(40, 50)
+    lost = [1.0 * (number == 20) for number in range(40)]
+    stalled = [structs.replace(event, waited_s=event.stalled_s) for event in timed(trees, [TREE_S] * 40, lost)]
+    assert figures(*raced(stalled, timed(plain, [PLAIN_S] * 50))).speedup_reason is None
+
+
 def test_where_equal_passes_take_too_different_times_the_machine_is_busy() -> None:
     both = Raced()
     for number in range(2 * ENOUGH):

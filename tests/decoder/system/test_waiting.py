@@ -60,7 +60,7 @@ def test_a_stretch_that_shared_its_processor_has_waited() -> None:
         began = time.perf_counter()
         busy(0.1)
         took_s = time.perf_counter() - began
-        assert 0.03 < waits.end(took_s) <= took_s
+        assert 0.03 < waits.end(took_s).lost_s <= took_s
 
 
 @tells_waits
@@ -157,7 +157,27 @@ def test_what_is_lost_is_what_was_waited_or_what_the_process_stood_still(
     waits = ProcessorWaits()
     waits.begin()
     machine.passes(took, used=used, waited=waited)
-    assert waits.end(took) == lost
+    assert waits.end(took) == (waited, lost)
+
+
+def test_waits_of_the_thread_that_draws_are_not_those_of_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number, waited_ns in ((os.getpid(), 5_000_000_000), (7, 1_000_000_000)):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "schedstat").write_text(f"1 {waited_ns} 1", encoding="ascii")
+    monkeypatch.setattr(waiting, "Path", lambda _: tmp_path)
+    found = list[float]()
+
+    def look() -> None:
+        with closing(ThreadWaits()) as waits:
+            found.append(waits.look())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    look()
+    assert found == [1.0, 6.0]
 
 
 def test_a_wait_before_a_stretch_is_not_the_stretchs(machine: Machine) -> None:
@@ -167,7 +187,7 @@ def test_a_wait_before_a_stretch_is_not_the_stretchs(machine: Machine) -> None:
     machine.passes(5.0, waited=4.0)  # paused, while the screen waited
     waits.begin()
     machine.passes(1.0, used=1.0, waited=0.5)
-    assert waits.end(1.0) == 0.5
+    assert waits.end(1.0) == (0.5, 0.5)
 
 
 def test_short_stretches_are_seldom_looked_at(machine: Machine) -> None:

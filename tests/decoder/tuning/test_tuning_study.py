@@ -2,7 +2,9 @@
 
 import builtins
 import importlib.util
+import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,19 @@ def test_tables_of_another_version_are_one_line(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(DatabaseError, match="was made by another version of Optuna: "), database(url):
         pass
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks for open files in /proc")
+def test_a_database_that_is_refused_is_closed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tuning.db'}"
+    with database(url):
+        pass
+    with closing(sqlite3.connect(tmp_path / "tuning.db")) as file, file:
+        file.execute("UPDATE alembic_version SET version_num = 'v99.0.0.a'")
+    with pytest.raises(DatabaseError) as refusal, database(url):
+        pass
+    assert refusal.value
+    assert not [file for file in Path("/proc/self/fd").iterdir() if str(tmp_path) in os.path.realpath(file)]
 
 
 def test_a_database_that_goes_away_is_one_line(tmp_path: Path) -> None:
