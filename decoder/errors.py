@@ -93,6 +93,10 @@ class DeviceError(ModelError):
     """The device does not exist, or its memory is full."""
 
 
+class LostDeviceError(DeviceError):
+    """The device has failed, and this process cannot use it any more."""
+
+
 class LostRankError(DeviceError):
     """Another process of a tensor-parallel target has exited or reported an error."""
 

@@ -44,6 +44,7 @@ from decoder.system.device import (
     choose_device,
     choose_draft_dtype,
     choose_dtype,
+    device_count,
     has_graphs,
     require_compilable,
     set_up,
@@ -61,6 +62,7 @@ SPREAD_HEAD = (
     "a drafting head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
+ON_CPU = "the embedded pair is too small for a GPU and runs on the CPU; for the GPU, give --target and --draft"
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 """Parameters of the rounds in the self-test on an accelerator; None stands for rounds without a draft."""
 
@@ -90,8 +92,8 @@ def load_pair(
         draft: Hub id, folder or GGUF file of a draft model; hub id or folder of a drafting head for the target; "mtp"
             for the MTP layer in the target's checkpoint; or "lookup" for suffix lookup. If the draft is "lookup" and no
             target is named, the embedded target is loaded.
-        device: auto, cpu, cuda or cuda:N.
-        dtype: auto, or a dtype's name.
+        device: auto, cpu, cuda or cuda:N. The embedded target runs on the CPU if the device is auto.
+        dtype: auto, or a dtype's name. On CUDA, auto means the checkpoint's dtype, and float32 for the embedded target.
         draft_dtype: Dtype of the draft; auto: the target's dtype. Whatever the draft's dtype, the target decides every
             token.
         exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
@@ -110,12 +112,13 @@ def load_pair(
         ConfigError: A draft was named without a target, a method of the run needs a draft model but the pair has none,
             the device or dtype is unknown, `exact` is set with float64, nothing can be compiled, processes cannot share
             the target, or the target's checkpoint has no supported MTP layer.
-        DeviceError: The device does not exist, or its memory is full.
+        DeviceError: The device does not exist, its memory is full, or it has failed.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
     hub.tell.set(report)
     names = _names(target, draft)
+    device = _device_of(names, device, report)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
@@ -144,7 +147,7 @@ def load_pair(
         with about(role):
             configs[role] = load_config(name)
     _check_configs(names, configs, shape, chosen_device)
-    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
+    chosen_dtype = choose_dtype(dtype, chosen_device, _dtype_of(names, configs), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     for model_dtype in (chosen_dtype, chosen_draft_dtype):
         if exact:
@@ -230,6 +233,25 @@ def _captures(device: torch.device, shape: AnyShape) -> bool:
     from decoder.forward.static.head import has_static_form
 
     return has_static_form(shape)
+
+
+def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
+    """The name of the device to choose: a GPU gains nothing with the embedded target, so that is named explicitly."""
+    if device != "auto" or names["target"] != str(EMBEDDED_TARGET):
+        return device
+    if device_count():
+        report(ON_CPU)
+    return "cpu"
+
+
+def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any]) -> torch.dtype | None:
+    """The target's dtype on a GPU: its checkpoint's, but for the embedded target float32, in which passes of any size
+    choose the same tokens.
+    """
+    if names["target"] == str(EMBEDDED_TARGET):
+        return torch.float32
+    found: torch.dtype | None = getattr(configs["target"], "dtype", None)
+    return found
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:

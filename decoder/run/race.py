@@ -35,7 +35,7 @@ from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
-from decoder.system.device import memory_is_full, peak_bytes, release_memory
+from decoder.system.device import make_current, memory_is_full, peak_bytes, release_memory, require_working
 from decoder.system.waiting import ProcessorWaits
 from decoder.tensor_parallel.check import require_partial_target
 from decoder.tree import TokenTree
@@ -151,6 +151,8 @@ def decode(
         require_partial_target(methods)
     fed = encoded(pair, prompt, config)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
+    make_current(pair.target.device)
+    require_working(pair.target.device)
     # Decoding is slower if a thread waits for a busy core, and the machine's load changes between prompts. So the
     # number of threads is chosen again for each prompt.
     engine.settle_threads()
@@ -207,6 +209,7 @@ def _events(
             motion.after(lane.latest_s, idle)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
+        require_working(pair.target.device)
         if memory_is_full(error):
             raise DeviceError(
                 f"the memory of {pair.device} is full; choose smaller models, --dtype float16, fewer --methods or "

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from decoder.errors import ConfigError, DeviceError, quoted, shortened
+from decoder.errors import ConfigError, DeviceError, LostDeviceError, first_line, quoted, shortened
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
@@ -117,7 +117,8 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
     cuDNN's attention is off unless the user sets the environment variable named by `CUDNN_RANK`. For every number of
     rows and slots, cuDNN makes a plan, which takes milliseconds, and there are open reports that its results under a
-    mask are wrong. Matrix products of float16 and bfloat16 tensors are summed in float32.
+    mask are wrong. Matrix products of float16 and bfloat16 tensors are summed in float32. Products of float32 tensors
+    are computed in float32, also where NVIDIA's containers switch TF32 on (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE).
 
     On a CPU, if query heads share keys and values, modules of transformers pass the shared keys and values to torch
     without copies. By default, the modules would copy all keys and values for each query head in every pass, which
@@ -132,11 +133,41 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
         return
     if CUDNN_RANK not in os.environ:
         torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+    make_current(device)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
     products = torch.backends.cuda.matmul
     if dtype is torch.float16:
         products.allow_fp16_reduced_precision_reduction = False
     if dtype is torch.bfloat16:
         products.allow_bf16_reduced_precision_reduction = False
+
+
+def make_current(device: torch.device) -> None:
+    """Makes an accelerator the current device of the calling thread; called in each thread that decodes.
+
+    Triton launches every kernel on the thread's current device, wherever the operands are.
+    """
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
+
+
+def require_working(device: torch.device) -> None:
+    """Refuses an accelerator on which an earlier call failed in such a way that every later call of this process fails
+    too (a sticky error of CUDA, such as an illegal memory access).
+
+    Raises:
+        LostDeviceError: The device cannot be used any more.
+    """
+    if device.type != "cuda":
+        return
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        raise LostDeviceError(
+            f"{device} has failed, and this process cannot use it any more: {first_line(error)}; start again with "
+            "--no-kernels, and if it fails again, run dynatui doctor"
+        ) from error
 
 
 @functools.cache
@@ -283,10 +314,25 @@ class Graphs:
             torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
             # With this mode, other threads, such as the screen's thread, may use the device during the capture.
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            mode = {"pool": self._pool, "stream": self._stream, "capture_error_mode": "thread_local"}
+            with _without_collector(), torch.cuda.graph(graph, **mode):
                 work()
         replay: Callable[[], None] = graph.replay
         return replay
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Runs code without garbage collection. A collection within a capture may free an old CUDA graph, which CUDA does
+    not permit during a capture (pytorch #161037).
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 def device_count() -> int:

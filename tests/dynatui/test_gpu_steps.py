@@ -57,6 +57,17 @@ class Ran:
 # The steps
 
 
+def test_a_warning_fails_no_test_of_a_step(tmp_path: Path) -> None:
+    lines = "import pytest, warnings", f"@pytest.mark.{'gpu'}", "def test_it(): warnings.warn('harmless')"
+    (tmp_path / "test_it.py").write_text("\n".join(lines), encoding="utf-8")
+    step = gpu._tests("x", "x", 60, "it", str(tmp_path / "test_it.py"))
+    command = [sys.executable, *step.command, "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **step.environment}, capture_output=True, check=False
+    )
+    assert (done.returncode, b"1 passed, 1 warning" in done.stdout) == (0, True), done.stdout
+
+
 def test_steps_have_names_of_their_own_and_measure_nothing_twice() -> None:
     assert len(set(NAMES)) == len(NAMES)
     assert len({(step.command, tuple(step.environment.items())) for step in STEPS}) == len(STEPS)

@@ -24,16 +24,18 @@ from tests.fake_cuda.recording import Recorder
 from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted, run_now
 
 MEMORY = 140 << 30
+FAKE_NAME = "a fake device"
 
 
 @contextmanager
-def fake_cuda(*, values: bool = True) -> Iterator[Device]:
-    """Within: torch has one CUDA device, in this thread and in threads that start.
+def fake_cuda(*, values: bool = True, current: int = 0) -> Iterator[Device]:
+    """Within: torch has a CUDA device, in this thread and in threads that start.
 
     Args:
         values: Whether tensors have values; if not, only shapes are computed, and models of any size fit.
+        current: Current device of a thread that has not set it; 0 is the fake device.
     """
-    device = Device(CPU if values else torch.device("meta"))
+    device = Device(CPU if values else torch.device("meta"), first_current=current)
     _register_guard()
     driver = _driver(device)
     start = threading.Thread.run
@@ -120,6 +122,8 @@ def _launches_of_triton(device: Device) -> list[tuple[Any, str, Any]]:
         given = [each for each in arguments if isinstance(each, Tensor)]
         if any(not isinstance(tensor, CudaTensor) for tensor in given):
             raise CudaError(f"{kernel.__name__}: an operand is not on cuda:0")
+        if device.current:
+            raise CudaError(f"{kernel.__name__}: launched on cuda:{device.current}, where no operand is")
         device.note(kernel.__name__, given, [])
 
     return [(JITFunction, "run", run)]
@@ -293,6 +297,9 @@ def _driver(device: Device) -> dict[str, Any]:
     def nothing(*_: Any, **__: Any) -> Iterator[None]:
         yield
 
+    def set_device(chosen: torch.device) -> None:
+        device.current = chosen.index
+
     def synchronize(*_: Any) -> None:
         device.waits("the host waits for the device")
         device.log.append("wait for all")
@@ -301,7 +308,7 @@ def _driver(device: Device) -> dict[str, Any]:
         device.reads_are_errors = mode == "error"
 
     own = classes["Stream"]()
-    properties = SimpleNamespace(name="a fake device", total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
+    properties = SimpleNamespace(name=FAKE_NAME, total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
     return {
         **classes,
         "stream": nothing,
@@ -315,7 +322,8 @@ def _driver(device: Device) -> dict[str, Any]:
         "is_initialized": lambda: True,
         "_lazy_init": lambda: None,
         "device_count": lambda: 1,
-        "current_device": lambda: 0,
+        "current_device": lambda: device.current,
+        "set_device": set_device,
         "mem_get_info": lambda *_: (MEMORY, MEMORY),
         "memory_reserved": lambda *_: 0,
         "memory_allocated": lambda *_: 0,

@@ -127,6 +127,11 @@ class Device:
     """Requests of the host in order: `replay`, `copy`, `event`, `wait`, `read`, ..."""
     launches: list[Launch] = field(default_factory=list)
     """Operators run directly, outside of captures."""
+    first_current: int = 0
+    """Current device of a thread that has not set it; 0 is the fake device, any other number a device beside it."""
+    fault: str = ""
+    """Message of an error after which every later wait for the device fails, as after a sticky error of CUDA."""
+    _of_threads: threading.local = field(default_factory=threading.local)
     _captures: threading.local = field(default_factory=threading.local)
     reads_are_errors: bool = False
     """Whether the host may wait only for events; see `torch.cuda.set_sync_debug_mode`."""
@@ -143,6 +148,16 @@ class Device:
     @capture.setter
     def capture(self, capture: "Capture | None") -> None:
         self._captures.current = capture
+
+    @property
+    def current(self) -> int:
+        """Current device of this thread."""
+        found: int = getattr(self._of_threads, "current", self.first_current)
+        return found
+
+    @current.setter
+    def current(self, number: int) -> None:
+        self._of_threads.current = number
 
     def counts(self) -> Counter[str]:
         """Number of requests by kind."""
@@ -194,7 +209,9 @@ class Device:
         self.log.append("read")
 
     def waits(self, why: str) -> None:
-        """Refuses what makes the host wait if a capture is in progress."""
+        """Refuses what makes the host wait if the device has failed, or if a capture is in progress."""
+        if self.fault:
+            raise torch.AcceleratorError(self.fault)
         if self.capture:
             raise CudaError(f"within a capture, {why}")
 

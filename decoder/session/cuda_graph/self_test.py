@@ -18,7 +18,7 @@ from torch import Tensor
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan_controller import PlanController
-from decoder.errors import first_line
+from decoder.errors import LostDeviceError, first_line
 from decoder.forward.cpu.packed import HALF
 from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
@@ -35,7 +35,7 @@ from decoder.session.cuda_graph.static_shapes import passes, slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Prepares, Session
-from decoder.system.device import release_memory, without_gradients
+from decoder.system.device import release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
@@ -90,6 +90,9 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
     returns the reason why rounds cannot run on the device.
+
+    Raises:
+        LostDeviceError: The device has failed, so the modules cannot run on it either.
     """
     try:
         right = references(pair)
@@ -98,9 +101,12 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
                 graph_slots.run(model, static_in_place(model))
         reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
         refused = next(filter(None, reasons), None) or _refusal_with_kernels(pair, graph_slots, tried, right)
+    except LostDeviceError:
+        raise
     except Exception as error:  # noqa: BLE001 - if anything fails on the device, the host drives the rounds
         refused = first_line(error)
     if refused:
+        require_working(pair.target.device)
         # The weights of the static forms must be freed before the Hugging Face modules are loaded again.
         graph_slots.forget()
         for model in pair.models.values():
@@ -121,6 +127,7 @@ def _refusal_with_kernels(
         graph_slots.operators = with_layer_kernels(pair, graph_slots, passes(map(tree_rule, tried)))
     refused = refusal(pair, graph_slots, tried, right)
     if refused and graph_slots.operators.kernels:
+        require_working(pair.target.device)
         graph_slots.operators = graph_slots.operators.without_kernels(refused)
         for model, form in plain.items():
             graph_slots.run(model, form)

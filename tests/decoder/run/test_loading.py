@@ -17,6 +17,7 @@ from decoder.errors import ConfigError, ModelError, PairError, PromptError, firs
 from decoder.events import Round
 from tests import tiny
 from tests.decoder.makers import TinyModels
+from tests.fake_cuda.driver import fake_cuda
 
 
 def load(target: Path | None, draft: Path | None, dtype: str = "float32", device: str = "cpu") -> None:
@@ -277,6 +278,15 @@ def test_an_absent_device_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(ModelError) as refusal:
         load(pair.target, pair.draft, device="cuda")
     assert one_sentence(refusal)
+
+
+def test_beside_a_gpu_the_embedded_pair_runs_on_the_cpu_and_says_so() -> None:
+    said: list[str] = []
+    with fake_cuda():
+        loaded = load_pair(report=said.append)
+    assert loaded.pair.target.device.type == "cpu"
+    assert "for the GPU, give --target and --draft" in said[0]
+    assert not any("GPU" in line for line in said[1:])
 
 
 def test_weights_that_run_natively_are_held_once(tiny_models: TinyModels) -> None:

@@ -49,6 +49,18 @@ def test_who_ranks_cudnn_s_attention_decides_on_it(monkeypatch: pytest.MonkeyPat
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
+def test_float32_is_not_tf32_on_a_gpu_also_where_a_container_says_so() -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+        set_up(CUDA, torch.float32)
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", False)
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
 def test_sums_of_products_in_half_precision_are_in_float32_on_a_gpu() -> None:
     set_up(CUDA, torch.float32)
     assert sums_in_half_precision() == (True, True)

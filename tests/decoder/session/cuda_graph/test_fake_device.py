@@ -173,9 +173,8 @@ def test_turned_knobs_draft_a_head_s_tree_again(tiny_models: TinyModels) -> None
 def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "TRIED", (Linear(2),))
     with fake_cuda() as device:
-        engine = loading.load_pair(
-            str(EMBEDDED_TARGET), str(EMBEDDED / "books-eagle3"), device="cuda", dtype="float32", kernels=False
-        )
+        engine = loading.load_pair(str(EMBEDDED_TARGET), str(EMBEDDED / "books-eagle3"), device="cuda", kernels=False)
+        assert engine.pair.target.dtype == torch.float32
         assert decoding_path(engine) == DecodingPath("cuda graphs", "native model")
         assert engine.pair.target.runs_without_module
         session = engine.session([5, 6, 7, 8], LIMIT, KnobState(Linear(2)))

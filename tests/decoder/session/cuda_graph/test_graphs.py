@@ -26,6 +26,7 @@ from tests.decoder.makers import TinyModels, graph_slots, with_pair
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
+from tests.fake_cuda.driver import FAKE_NAME
 
 PROMPT = "The tree grows"
 SMALL = DynaTree(d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2)
@@ -297,6 +298,22 @@ def test_compiled_passes_are_captured_too(
         match(pair, prompt, 60, METHODS["best"])
     plain = [token for outcome in played(pair, prompt, 60, None) for token in outcome.committed]
     assert len(plain) == 60
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("family", ["neox", "llama"])
+def test_every_kernel_gives_the_results_of_the_plain_functions(
+    tiny_models: TinyModels, family: str, dtype: str
+) -> None:
+    if torch.cuda.get_device_name() == FAKE_NAME:
+        pytest.skip("Triton compiles nothing for a fake device")
+    pair = tiny_models.pair(family)
+    engine = load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
+    verdicts = graph_slots(engine).operators.verdicts
+    assert verdicts
+    assert {name: verdict for name, verdict in verdicts.items() if not verdict.startswith("takes ")} == {}
 
 
 @gpu
