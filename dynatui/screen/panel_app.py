@@ -147,7 +147,8 @@ class PanelApp(App[None], inherit_bindings=False):
         while True:
             due = max(due + tick_s, now() + tick_s / 2)  # at least half a tick is left for keys
             await asyncio.sleep(due - now())
-            self._timed_tick()
+            if self.is_running:  # while the app is closed, its canvases go one by one
+                self._timed_tick()
 
     def _timed_tick(self) -> None:
         """A tick that reads all events, but draws only if the last frame has been sent."""

@@ -62,6 +62,20 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
         assert path.stat().st_size == 0 or read(path)
 
 
+async def test_nothing_is_drawn_while_the_app_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = DynaApp._close_all
+
+    async def slowly(app: DynaApp) -> None:
+        await close(app)
+        await asyncio.sleep(0.3)
+
+    monkeypatch.setattr(DynaApp, "_close_all", slowly)
+    source = EngineSource(Session(("one",), Models("big", "small")), EndlessEngine(rounds=150).load, rest_s=0.0)
+    async with DynaApp(source).run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+    assert source.close(5.0)
+
+
 def log_in(home: Path) -> str:
     """Contents of the log files."""
     return "".join(path.read_text() for path in home.rglob("*.log"))
