@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -325,9 +325,8 @@ class Race:
     """Turns of each method and of `ar`; no turn ends any more once one of the two has finished its text."""
     plain: Decoded = field(default_factory=Decoded)
     """All rounds of `ar` that have not stalled."""
-    decoded_s: float = 0.0
     waited_s: float = 0.0
-    """Seconds of all rounds that have not stalled, and seconds that threads waited for a processor in them."""
+    """Seconds that threads waited for a processor, in all rounds that have not stalled."""
 
     def apply(self, event: Event) -> "Race":
         """The state after one more event; a `Run` event starts a new state."""
@@ -344,7 +343,7 @@ class Race:
             case End(method=method, peak_bytes=peak_bytes):
                 ended = {name: turns.ended(self.plain) for name, turns in self.turns.items() if method in (name, "ar")}
                 tally = structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True)
-                return self._with(method, tally, turns={**self.turns, **ended})
+                return replace(self._with(method, tally), turns={**self.turns, **ended})
             case _:
                 return self
 
@@ -378,10 +377,15 @@ class Race:
         found = speedup(
             self.turns.get(method, Turns()),
             warm=all(len(one.tokens) >= WARM_UP_TOKENS or one.ended for one in (tally, ar)),
-            busy=tally.left_out_from > 0 or self.waited_s > MOST_WAITED * self.decoded_s,
+            busy=tally.left_out_from > 0 or self.waited_s > MOST_WAITED * self._ran_s,
             whole=tally.ended or ar.ended,
         )
         return Speedup(1.0, 1.0, 1.0) if method == "ar" and found.reason == "too few rounds" else found
+
+    @property
+    def _ran_s(self) -> float:
+        """Seconds of all rounds that have not stalled."""
+        return sum(tally.decode_s - tally.stalls.from_level(0).decode_s for tally in self.tallies.values())
 
     def _with_round(self, method: str, event: Round) -> "Race":
         before = self._of(method)
@@ -389,23 +393,23 @@ class Race:
         if event.stalled_s:
             return self._with(method, after)
         decoded = Decoded(after.timed_tokens - before.timed_tokens, event.t - before.decode_s)
-        waits = {"decoded_s": self.decoded_s + decoded.seconds, "waited_s": self.waited_s + (event.waited_s or 0.0)}
+        race = replace(self._with(method, after), waited_s=self.waited_s + (event.waited_s or 0.0))
         if method == "ar":
-            return self._with(method, after, plain=self.plain.plus(decoded), **waits)
+            return replace(race, plain=self.plain.plus(decoded))
         turns = self.turns.get(method, Turns()).with_round(decoded, self.plain)
-        return self._with(method, after, turns={**self.turns, method: turns}, **waits)
+        return replace(race, turns={**self.turns, method: turns})
 
     def _of(self, method: str) -> Tally:
         return self.tallies.get(method, Tally())
 
-    def _with(self, method: str, tally: Tally, **changes: Any) -> "Race":
+    def _with(self, method: str, tally: Tally) -> "Race":
         tallies = {**self.tallies, method: tally}
         if any(entry.stalls.by_level for entry in tallies.values()):
             level = left_out_from(
                 (entry.stalls for entry in tallies.values()), sum(entry.rounds for entry in tallies.values())
             )
             tallies = {name: structs.replace(entry, left_out_from=level) for name, entry in tallies.items()}
-        return replace(self, tallies=tallies, **changes)
+        return replace(self, tallies=tallies)
 
 
 def fold(events: Iterable[Event]) -> Race:

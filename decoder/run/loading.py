@@ -236,7 +236,7 @@ def _captures(device: torch.device, shape: AnyShape) -> bool:
 
 
 def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
-    """The name of the device to choose: a GPU gains nothing with the embedded target, so that is named explicitly."""
+    """Name of the device. For the embedded target, which is too small to gain on a GPU, `auto` means the CPU."""
     if device != "auto" or names["target"] != str(EMBEDDED_TARGET):
         return device
     if device_count():

@@ -19,7 +19,8 @@ time. If a period of work is shorter than `APART_S`, its waiting time may be cou
 """
 MOST_WAITED = 0.1
 """The time of some work measures this work only if waits for a processor are at most this share of it. The share is
-below a hundredth on a machine without other work, and about a third beside as many busy processes as processors.
+below a hundredth on an idle machine, a few hundredths with a screen on two processors, and about a third beside as many
+busy processes as processors.
 """
 _LONGEST = 64
 """Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
