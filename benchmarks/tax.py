@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from benchmarks.screen import Terminal
+from benchmarks.terminal import Terminal
 from decoder.analysis.interval import bootstrap
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS

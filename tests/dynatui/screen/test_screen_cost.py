@@ -13,7 +13,8 @@ from statistics import median
 import pyte
 import pytest
 
-from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
+from benchmarks.screen import FRAME, SCREENS, cost, steady_recording
+from benchmarks.terminal import Terminal
 from tests.dynatui.attach.page_server import Answer, serving, text
 
 pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]

@@ -1,17 +1,10 @@
 """Tests of profiles: number of nodes, time by kernel, and gaps between launches."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from benchmarks import kernels
-from benchmarks.kernels import Kernel, Replays, Share, kernels_of, page, profile
-from decoder.bench import shapes
-from decoder.engine import Engine
-from decoder.sampling.settings import Sampling
+from benchmarks.stages.profile import Kernel, Replays, Share, kernels_of, page, profile
 
 DRAFT = [Kernel("topk", 0, 4, 1), Kernel("gemm", 4, 10, 1), Kernel("topk", 12, 14, 1)]
 VERIFY = [Kernel("gemm", 20, 50, 2), Kernel("copy", 45, 55, 2)]
@@ -98,25 +91,3 @@ def _on_cuda(torchs: object) -> SimpleNamespace:
 @pytest.mark.parametrize("rounds", [1, 20])
 def test_figures_are_those_of_one_round(rounds: int) -> None:
     assert profile(DRAFT, rounds).kernels[0].us == pytest.approx(6 / rounds)
-
-
-def test_each_sampling_is_profiled_with_one_pair_and_written_as_a_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made, right = list[Engine](), shapes.random_pair
-
-    def counted(*names: str, **options: Any) -> Engine:
-        made.append(right(*names, **options))
-        return made[-1]
-
-    monkeypatch.setattr(shapes, "random_pair", counted)
-    monkeypatch.setattr(kernels, "kernels_of", lambda _: DRAFT)
-    small = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 256, "eos_token_id": None}
-    small |= {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2}
-    shape, written = tmp_path / "small.json", tmp_path / "kernels.jsonl"
-    shape.write_text(json.dumps(small))
-    asked = f"--shapes {shape}:{shape} --dtype float32 --device cpu --context 16 --rounds 2 --json {written}"
-    assert kernels.main([*asked.split(), "--sampling", "0", "1,50,.95"]) == 0
-    assert len(made) == 1
-    lines = map(json.loads, written.read_text().splitlines())
-    assert [line["about"]["sampling"] for line in lines] == [str(Sampling()), str(Sampling(1.0, 50, 0.95))]

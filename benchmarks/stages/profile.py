@@ -1,29 +1,24 @@
 """GPU time of rounds with one tree size: by kernel, by CUDA graph, and in gaps between graph replays.
 
-    python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
-
-This command decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and after a warm-up
-records a few rounds with torch's profiler, which slows these rounds a little. With `--sampling 0 1,50,.95`, it measures
-greedy rounds first, and then, with the same pair, rounds at temperature 1 with top-k 50 and top-p .95.
+A few rounds are recorded with torch's profiler, which slows these rounds a little.
 """
 
-import argparse
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1]))
+import torch
 
+from decoder.bench.protocol import endless
+from decoder.bench.shapes import random_prompt
+from decoder.bench.sizes import Size, run_of
+from decoder.engine import Engine
+from decoder.methods import METHODS
+from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
-
-if TYPE_CHECKING:
-    from decoder.engine import Engine
 
 WARM, MOST_SHOWN = 8, 30
 WIDTH = 90
@@ -160,83 +155,19 @@ def kernels_of(events: Iterable[Any]) -> list[Kernel]:
     ]
 
 
-def measured(arguments: argparse.Namespace, sampling: Sampling, engine: "Engine") -> tuple[Profile, dict[str, str]]:
-    """Profile of the rounds with one sampling setting, and all settings of the measurement for the JSON file."""
-    import torch  # noqa: PLC0415 - slow, so after the options are checked
-
-    from decoder.bench.shapes import random_prompt  # noqa: PLC0415
-    from decoder.bench.sizes import Size, run_of  # noqa: PLC0415
-    from decoder.methods import METHODS  # noqa: PLC0415
-    from decoder.run.config import RunConfig  # noqa: PLC0415
-    from decoder.run.decoding_path import decoding_path  # noqa: PLC0415
-    from decoder.system.device import device_name  # noqa: PLC0415
-
-    size, engine = Size(*arguments.tree), engine.sampled(0, Schedule(sampling))
-    method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + arguments.rounds)))
-    prompt = random_prompt(engine.pair, arguments.context, config.max_new_tokens + size.depth)
-    session = METHODS[method].open(engine, prompt, config)
+def measured(engine: Engine, size: Size, context: int, rounds: int, sampling: Sampling) -> Profile:
+    """Profile of rounds with trees of this size, after a random text of `context` tokens and a warm-up."""
+    engine = engine.sampled(0, Schedule(sampling))
+    method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + rounds)))
+    prompt = random_prompt(engine.pair, context, config.max_new_tokens + size.depth)
+    session = METHODS[method].open(endless(engine), prompt, config)
     session.prefill()
     for _ in range(WARM):
         session.step(())
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if engine.pair.target.device.type == "cuda":
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profiler:
-        for _ in range(arguments.rounds):
+        for _ in range(rounds):
             session.step(())
     session.close()
-    path, pair = decoding_path(engine), engine.pair
-    setting = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
-    setting["accelerator"] = device_name(pair.target.device) or "none"
-    setting |= {"tree": f"{size.depth}x{size.rows}", "context": str(arguments.context), "sampling": str(sampling)}
-    setting |= {"path": path.name, "path_reason": path.reason}
     events = profiler.profiler.kineto_results.events() if profiler.profiler else []
-    return profile(kernels_of(events), arguments.rounds), setting | {"torch": str(torch.__version__)}
-
-
-def _sampling(text: str) -> Sampling:
-    """Sampling setting from text: TEMPERATURE, or TEMPERATURE,TOP_K,TOP_P."""
-    temperature, top_k, top_p = text.split(",") if "," in text else (text, 0, 1)
-    return Sampling(float(temperature), int(top_k), float(top_p))
-
-
-def options() -> argparse.ArgumentParser:
-    """Parser of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
-    parser.add_argument("--dtype", default="float16")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--tree", type=lambda text: tuple(map(int, text.split("x"))), default=(8, 64))
-    parser.add_argument("--context", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--sampling", metavar="T[,K,P]", type=_sampling, nargs="+", default=[Sampling()])
-    parser.add_argument("--json", type=Path, help="file to which one JSON line per sampling setting is appended")
-    return parser
-
-
-def main(command_line: Sequence[str] | None = None) -> int:
-    """Prints the tables; returns 1 if the device ran no kernels."""
-    arguments = options().parse_args(command_line)
-    from decoder.bench.shapes import random_pair  # noqa: PLC0415
-
-    engine = random_pair(*arguments.shapes, device=arguments.device, dtype=arguments.dtype, report=_say)
-    for sampling in arguments.sampling:
-        rounds_profile, setting = measured(arguments, sampling, engine)
-        _say(", ".join(f"{name} {value}" for name, value in setting.items()))
-        _say(page(rounds_profile))
-        if arguments.json:
-            with arguments.json.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"about": setting, **asdict(rounds_profile)}) + "\n")
-        if not rounds_profile.kernels:
-            _say("no kernel was recorded on this device; give a CUDA device")
-            return 1
-    return 0
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return profile(kernels_of(events), rounds)

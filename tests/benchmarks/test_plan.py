@@ -1,0 +1,135 @@
+"""Tests of the plan: every stage can begin, needs no package that it does not name, and all GPU tests are in it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from benchmarks.stages import gpu_tests
+from benchmarks.stages.plan import DRY, ENGINE, HERE, STAGES
+from benchmarks.stages.worker import ROOT
+from tests.fake_cuda import run
+
+SCREEN_ONLY = ("textual", "typer", "rich", "platformdirs", "loky", "pyte")
+ELSEWHERE = ("pytest_asyncio", "syrupy", "datasets", "optuna", "pexpect", "pydantic")
+"""Packages that a GPU machine lacks and no stage names."""
+TESTS = [stage for stage in STAGES if stage.work.startswith(f"{HERE}.gpu_tests:")]
+
+
+def test_stages_have_names_of_their_own_and_work_of_their_own() -> None:
+    assert len({stage.name for stage in STAGES}) == len({stage.work for stage in STAGES}) == len(STAGES)
+    assert all(callable(resolve_name(stage.work)) for stage in STAGES)
+    assert all(0 < stage.least_s <= stage.limit_s for stage in STAGES)
+
+
+def test_the_stages_of_the_most_valuable_evidence_fit_into_one_run() -> None:
+    first = [stage.name for stage in STAGES[:4]]
+    assert first == ["machine", "embedded", "race", "app"]
+    assert sum(stage.limit_s for stage in STAGES[:4]) <= 60 * 8
+
+
+IMPORTS = """
+import json, sys
+from pkgutil import resolve_name
+for name in json.loads(sys.argv[1]):
+    resolve_name(name)
+"""
+
+
+def bare(absent: Path, names: Sequence[str]) -> dict[str, str]:
+    """Environment variables under which packages of these names cannot be imported."""
+    absent.mkdir()
+    for name in names:
+        (absent / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')\n", encoding="utf-8")
+    return os.environ | {"PYTHONPATH": os.pathsep.join((str(absent), str(ROOT))), "OMP_NUM_THREADS": "1"}
+
+
+def test_stages_of_the_engine_need_no_package_of_the_screen(tmp_path: Path) -> None:
+    works = [stage.work for stage in STAGES if set(stage.packages) <= set(ENGINE)]
+    assert len(works) > 12
+    environment = bare(tmp_path / "absent", [*SCREEN_ONLY, *ELSEWHERE, "pytest", "hypothesis"])
+    subprocess.run([sys.executable, "-c", IMPORTS, json.dumps(works)], cwd=ROOT, env=environment, check=True)
+
+
+def test_the_program_itself_begins_where_most_packages_are_missing(tmp_path: Path) -> None:
+    environment = bare(tmp_path / "absent", [*SCREEN_ONLY, *ELSEWHERE, "torch", "transformers", "msgspec", "jaxtyping"])
+    command = [sys.executable, "benchmarks/first.py", "--output", str(tmp_path / "out"), "--list"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [stage.name for stage in STAGES], done.stderr
+
+
+COLLECTS = """
+import json, sys, pytest
+class Found:
+    def pytest_collection_finish(self, session):
+        print("FOUND", json.dumps([item.nodeid for item in session.items]))
+for arguments in json.loads(sys.argv[1]):
+    assert pytest.main([*arguments, "--collect-only", "-qq"], [Found()]) == 0
+"""
+
+
+def test_every_test_that_needs_a_gpu_is_in_exactly_one_stage_and_two_cases_of_it_in_a_dry_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = list[tuple[str, ...]]()
+    monkeypatch.setattr(gpu_tests, "run_tests", lambda _, *selected: asked.append(selected))
+    for stage in TESTS:
+        resolve_name(stage.work)(None)
+    marked = re.compile(r"mark\.gpu\b")
+    whole = [str(path) for path in (ROOT / "tests").rglob("test_*.py") if marked.search(path.read_text("utf-8"))]
+    commands = [[*gpu_tests.OPTIONS, *selected] for selected in (*asked, whole)]
+    dry = [[*gpu_tests.OPTIONS, *DRY.test_options, *selected] for selected in asked]
+    environment = bare(tmp_path / "absent", [*SCREEN_ONLY, *ELSEWHERE]) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-c", COLLECTS, json.dumps([*commands, *dry])]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    collected = [json.loads(line.removeprefix("FOUND ")) for line in lines]
+    by_stage, every, in_dry = collected[: len(asked)], collected[len(asked)], collected[len(asked) + 1 :]
+    assert Counter(chain.from_iterable(by_stage)) == Counter(every)
+    assert len(every) > 150
+    for chosen, full in zip(in_dry, by_stage, strict=True):
+        functions, few = (Counter(test.partition("[")[0] for test in tests) for tests in (full, chosen))
+        assert few == {name: min(cases, 2) for name, cases in functions.items()}
+
+
+def test_a_warning_fails_no_test_of_a_stage(tmp_path: Path) -> None:
+    lines = "import pytest, warnings", f"@pytest.mark.{'gpu'}", "def test_it(): warnings.warn('harmless')"
+    (tmp_path / "test_it.py").write_text("\n".join(lines), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", *gpu_tests.OPTIONS, "-c", str(ROOT / "pyproject.toml"), "test_it.py"]
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"], cwd=tmp_path, env=alone, capture_output=True, check=False
+    )
+    assert (done.returncode, b"1 passed, 1 warning" in done.stdout) == (0, True), done.stdout
+
+
+ASKS = "import sys, torch; print(torch.cuda.get_device_name(), torch.ones(2, device='cuda').sum().item(), sys.argv[1:])"
+
+
+@pytest.mark.parametrize("form", ["-c", "-m", "file"])
+def test_a_program_on_the_fake_device_finds_the_device_and_its_own_arguments(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "asking_program.py"
+    path.write_text(ASKS, encoding="utf-8")
+    program = {"-c": ["-c", ASKS], "-m": ["-m", "asking_program"], "file": [str(path)]}[form]
+    run.main([*program, "--speed", "9"])
+    assert capsys.readouterr().out == "a fake device 2.0 ['--speed', '9']\n"
+
+
+@pytest.mark.soak
+def test_each_stage_is_killed_once_in_a_dry_run_and_all_are_done_in_the_end(tmp_path: Path) -> None:
+    command = [sys.executable, "tests/benchmarks/killed_dry_run.py", str(tmp_path / "out")]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
