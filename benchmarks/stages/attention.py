@@ -1,7 +1,90 @@
-"""Stage that times the attention kernels of one layer, by number of parts, warps and pipeline stages."""
+"""Stage that times the attention kernels of a layer, by number of parts, warps and pipeline stages.
+
+The kernels have these numbers as constants, chosen by compiled code and by figures of other engines.
+"""
+
+from itertools import product
+from pkgutil import resolve_name
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
 
 from benchmarks.stages.worker import Work
+from decoder.errors import first_line
+from decoder.forward.families.model import Heads
+from decoder.forward.static.kernels import tree_attention
+from decoder.forward.static.layers import LayerSlots
+from decoder.system.device import Graphs, Mark, without_gradients
+
+SHAPES = {
+    "Pythia 2.8B": (Heads(32, 1, 80, 20), torch.float16),
+    "Llama 3.1 8B": (Heads(8, 4, 128, 128), torch.bfloat16),
+}
+ROWS = 1, 8, 64
+PARTS = None, 4, 8, 16, 32, 64
+"""Numbers of parts; None is the number that the kernels choose."""
+LAUNCHES = (8, 1), (8, 2), (4, 1), (4, 2)
+"""Numbers of warps and pipeline stages."""
+LAYERS = 8
+"""Layers of a graph, with keys and values of their own, so that these do not stay in the cache."""
+REPLAYS = 10
 
 
 def attention(work: Work) -> None:
-    """x"""
+    """Time of a layer's attention in us, for each shape, text length and number of rows; a line names the fastest."""
+    with resolve_name(work.setting.launches)():
+        for (name, (heads, dtype)), text, rows in product(SHAPES.items(), work.setting.long_contexts, ROWS):
+            given = _given(heads, dtype, text, rows)
+            found, failed = dict[str, float](), dict[str, str]()
+            for parts, (warps, stages) in product(PARTS, LAUNCHES):
+                variant = f"{parts or 'chosen'} parts, {warps} warps, {stages} stages"
+                try:
+                    found[variant] = _us_a_layer(given, heads, parts, warps, stages)
+                except Exception as error:  # noqa: BLE001 - a variant may need more registers or memory than there are
+                    failed[variant] = first_line(error)
+            fastest = min(found, key=lambda variant: found[variant])
+            chosen = next(variant for variant in found if variant.startswith("chosen"))
+            words = f"{fastest}: {found[fastest]:.1f} us; {chosen}: {found[chosen]:.1f} us"
+            work.note(f"{name}, {text} tokens, {rows} rows: {words}", us_a_layer=found, failed=failed)
+
+
+def _given(heads: Heads, dtype: torch.dtype, text: int, rows: int) -> tuple[torch.Tensor, Any]:
+    """Product of a layer, and the rest of a pass of `rows` rows after `text` tokens."""
+    device, visible = torch.device("cuda"), -(-(text + rows) // 256) * 256
+    columns = (heads.groups + 2) * heads.heads * heads.width
+    store = torch.randn(LAYERS, 2, heads.heads, visible + 256, heads.width, device=device, dtype=dtype)
+    slots = torch.arange(text, text + rows, device=device)
+    hidden = torch.arange(visible, device=device) >= text + rows
+    bias = torch.zeros(rows, visible, device=device, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)
+    rotation = torch.ones(rows, 1, 1, heads.rotated // 2, dtype=torch.complex64, device=device)
+    given = SimpleNamespace(
+        new=[LayerSlots(store, layer, slots) for layer in range(LAYERS)],
+        biases=[bias] * LAYERS,
+        rotation=rotation,
+        values=store[:, 1, :, :visible].unbind(0),
+    )
+    return torch.randn(rows, columns, device=device, dtype=dtype), given
+
+
+def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, parts: int | None, warps: int, stages: int) -> float:
+    """Time of a layer's attention in us, in a graph of `LAYERS` layers."""
+    rows, others = given
+    device = rows.device
+
+    def layers() -> None:
+        for layer in range(LAYERS):
+            tree_attention.attend(rows, 0, heads, others, layer, None)
+
+    launch = {**tree_attention.LAUNCH, "num_warps": warps, "num_stages": stages}
+    divided = {} if parts is None else {"divided": lambda *_: parts}
+    with patch.multiple(tree_attention, LAUNCH=launch, **divided), without_gradients():
+        replay = Graphs(device).capture(layers, lambda: None)
+        replay()
+        begun = Mark(device)
+        for _ in range(REPLAYS):
+            replay()
+        end = Mark(device)
+        end.wait()
+    return end.seconds_since(begun) * 1e6 / REPLAYS / LAYERS

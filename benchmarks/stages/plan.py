@@ -35,6 +35,8 @@ class Setting:
     """Arguments of the interpreter before those of a program that runs on the device."""
     test_options: tuple[str, ...]
     """Options of pytest."""
+    launches: str
+    """Context, as MODULE:NAME, in which Triton kernels can be launched."""
 
     tokens: int
     """New tokens of each decoded text."""
@@ -56,6 +58,7 @@ class Setting:
 REAL = Setting(
     program=(),
     test_options=(),
+    launches="contextlib:nullcontext",
     tokens=128,
     prompts=3,
     inflated="2.8B",
@@ -70,6 +73,7 @@ REAL = Setting(
 DRY = Setting(
     program=("-m", "tests.fake_cuda.run"),
     test_options=("-p", "tests.fake_cuda.few_cases"),
+    launches="tests.fake_cuda.driver:without_values",
     tokens=8,
     prompts=1,
     inflated="40M",

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,6 +70,11 @@ def fake_cuda(*, values: bool = True, current: int = 0) -> Iterator[Device]:
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(intercepted(device))
         yield device
+
+
+def without_values() -> AbstractContextManager[Device]:
+    """Within: the device computes shapes only, and launches of Triton kernels are logged."""
+    return fake_cuda(values=False)
 
 
 _swap = torch.utils.swap_tensors
