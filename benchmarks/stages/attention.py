@@ -78,8 +78,8 @@ def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, parts: int | None
             tree_attention.attend(rows, 0, heads, others, layer, None)
 
     launch = {**tree_attention.LAUNCH, "num_warps": warps, "num_stages": stages}
-    divided = {} if parts is None else {"divided": lambda *_: parts}
-    with patch.multiple(tree_attention, LAUNCH=launch, **divided), without_gradients():
+    divided = tree_attention.divided if parts is None else lambda *_: parts
+    with patch.multiple(tree_attention, LAUNCH=launch, divided=divided), without_gradients():
         replay = Graphs(device).capture(layers, lambda: None)
         replay()
         begun = Mark(device)

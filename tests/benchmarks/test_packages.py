@@ -5,7 +5,6 @@ from importlib import metadata
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.stages import packages
 from benchmarks.stages.packages import NEEDS, lacking, remedy, requirements, with_needs
 from benchmarks.stages.plan import STAGES
 
@@ -20,7 +19,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             raise metadata.PackageNotFoundError(name)
         return found[name]
 
-    monkeypatch.setattr(packages.metadata, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     return found
 
 
