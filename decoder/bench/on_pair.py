@@ -22,6 +22,8 @@ class OnPair:
 
     target: str | None = None
     draft: str | None = None
+    inflate: str | None = None
+    """Number of parameters of a target at whose cost the embedded pair decodes; None: the pair stays as it is."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"

@@ -120,6 +120,7 @@ def loaded_pair(
     target: str | None,
     draft: str | None,
     *,
+    inflate: str | None = None,
     device: str,
     dtype: str,
     draft_dtype: str = "auto",
@@ -146,6 +147,7 @@ def loaded_pair(
     loaded = load_pair(
         target,
         draft,
+        inflate=inflate,
         device=device,
         dtype=dtype,
         draft_dtype=draft_dtype,

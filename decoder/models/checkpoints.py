@@ -12,6 +12,7 @@ import torch
 
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits
+from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.text_length import longest_text
 from decoder.models.adapters import adapter_of, base_of
@@ -94,14 +95,23 @@ def load_model(
         traits = known_traits(name, device, dtype, tell)
         if traits is None:
             return LanguageModel.of_module(_hf().load_module(name, dtype, device, tell), display_name(name), load)
-        try:
-            model = LanguageModel.of_weights(traits, display_name(name), load)
-            if not model.runs_without_module:
-                _run_on_device(model)
-        except torch.OutOfMemoryError as error:
-            raise DeviceError(
-                f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
-            ) from error
+        return model_of(traits, display_name(name), load)
+
+
+def model_of(traits: Traits, name: str, load: Load) -> LanguageModel:
+    """A model of a native family, in its fastest form on the device; `load` loads its module.
+
+    Raises:
+        DeviceError: The model does not fit in the device's memory.
+    """
+    try:
+        model = LanguageModel.of_weights(traits, name, load)
+        if not model.runs_without_module:
+            _run_on_device(model)
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(
+            f"{shortened(name)} does not fit in the memory of {traits.device}; choose a smaller model or dtype"
+        ) from error
     return model
 
 

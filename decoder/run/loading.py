@@ -26,6 +26,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_
 from decoder.models.compatibility import check_config, probe, tokenizers_of
 from decoder.models.head_weights import fitting_layers, sizes_of
 from decoder.models.heads import AnyShape, head_shape, load_head
+from decoder.models.inflated import Inflated, inflated_pair, made, require_memory
 from decoder.models.mtp import MtpShape, mtp_layout
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
@@ -62,7 +63,11 @@ SPREAD_HEAD = (
     "a drafting head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
     "draft model or --draft lookup, or leave out --tensor-parallel"
 )
-ON_CPU = "the embedded pair is too small for a GPU and runs on the CPU; for the GPU, give --target and --draft"
+SPREAD_INFLATED = "--inflate makes models in one process; leave out --inflate or --tensor-parallel"
+ON_CPU = (
+    "the embedded pair is too small for a GPU and runs on the CPU; for the GPU, give --target and --draft, or "
+    "--inflate 2.8B"
+)
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 """Parameters of the rounds in the self-test on an accelerator; None stands for rounds without a draft."""
 
@@ -74,6 +79,7 @@ def load_pair(
     device: str = "auto",
     dtype: str = "auto",
     draft_dtype: str = "auto",
+    inflate: str | None = None,
     exact: bool = False,
     compiled: bool = False,
     kernels: bool = True,
@@ -92,10 +98,14 @@ def load_pair(
         draft: Hub id, folder or GGUF file of a draft model; hub id or folder of a drafting head for the target; "mtp"
             for the MTP layer in the target's checkpoint; or "lookup" for suffix lookup. If the draft is "lookup" and no
             target is named, the embedded target is loaded.
-        device: auto, cpu, cuda or cuda:N. The embedded target runs on the CPU if the device is auto.
-        dtype: auto, or a dtype's name. On CUDA, auto means the checkpoint's dtype, and float32 for the embedded target.
+        device: auto, cpu, cuda or cuda:N. The embedded target runs on the CPU if the device is auto, unless it is
+            inflated.
+        dtype: auto, or a dtype's name. On CUDA, auto means the checkpoint's dtype, and float32 for the embedded target
+            unless it is inflated.
         draft_dtype: Dtype of the draft; auto: the target's dtype. Whatever the draft's dtype, the target decides every
             token.
+        inflate: Number of parameters, such as 2.8B or 500M, of a target at whose cost the embedded pair writes its
+            texts (`decoder.models.inflated`); None: models are loaded as they are.
         exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         kernels: Whether Triton kernels for small parts of rounds are tried, and used where they are equal to the plain
@@ -111,14 +121,16 @@ def load_pair(
     Raises:
         ConfigError: A draft was named without a target, a method of the run needs a draft model but the pair has none,
             the device or dtype is unknown, `exact` is set with float64, nothing can be compiled, processes cannot share
-            the target, or the target's checkpoint has no supported MTP layer.
-        DeviceError: The device does not exist, its memory is full, or it has failed.
+            the target, the target's checkpoint has no supported MTP layer, or `inflate` is not a size or is set beside
+            other models or processes.
+        DeviceError: The device does not exist, its memory is full or too small for `inflate`, or it has failed.
         ModelError: A model cannot be loaded.
         PairError: Target and draft do not fit each other, or the engine cannot decode with one of them.
     """
     hub.tell.set(report)
     names = _names(target, draft)
-    device = _device_of(names, device, report)
+    inflated = _inflated(inflate, names, tensor_parallel, report) if inflate is not None else {}
+    device = device if inflated else _device_of(names, device, report)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
         require_model_free(run.methods if run else ())
@@ -142,29 +154,25 @@ def load_pair(
     if compiled:
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names
-    configs = {}
-    for role, name in whole.items():
-        with about(role):
-            configs[role] = load_config(name)
+    configs = _configs(whole, inflated)
     _check_configs(names, configs, shape, chosen_device)
-    chosen_dtype = choose_dtype(dtype, chosen_device, _dtype_of(names, configs), bfloat16_pays)
+    own_dtype = _dtype_of(names, configs, inflated=bool(inflated))
+    chosen_dtype = choose_dtype(dtype, chosen_device, own_dtype, bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
-    for model_dtype in (chosen_dtype, chosen_draft_dtype):
+    dtypes = {"target": chosen_dtype, "draft": chosen_draft_dtype}
+    for model_dtype in dtypes.values():
         if exact:
             refuse_float64(model_dtype)
         set_up(chosen_device, model_dtype)
     with about(*whole):
         tokenizer, of_draft = _tokenizers(whole, run, compiled=compiled)
+    require_memory(inflated, dtypes, chosen_device)
     models = {}
-    load_file = partial(load_model, gpu_layers=gpu_layers)
-    for role, load, kind in (
-        ("target", partial(load_over, ranks) if ranks else load_file, chosen_dtype),
-        ("draft", load_file, chosen_draft_dtype),
-    ):
-        if role in whole:
-            report(f"loading {role} {display_name(whole[role])}")
-            with about(role):
-                models[role] = load(whole[role], chosen_device, kind, progress)
+    for role, name in whole.items():
+        report(f"loading {role} {inflated[role].name if role in inflated else display_name(name)}")
+        with about(role):
+            load = _load_of(role, name, inflated, ranks, gpu_layers)
+            models[role] = load(chosen_device, dtypes[role], progress)
     head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     engine = make_engine(pair, exact=exact, kernels=kernels, report=report)
@@ -173,6 +181,34 @@ def load_pair(
     for model in engine.pair.models.values():
         model.slim()
     return engine
+
+
+def _inflated(inflate: str, names: Mapping[str, str], tensor_parallel: int, report: Report) -> dict[str, Inflated]:
+    """The models of `names` with the size `inflate`; see `load_pair`."""
+    require(tensor_parallel == 1, SPREAD_INFLATED, "inflate", "tensor_parallel")
+    inflated = inflated_pair(inflate, names)
+    report(made(inflated))
+    return inflated
+
+
+def _configs(names: Mapping[str, str], inflated: Mapping[str, Inflated]) -> dict[str, Any]:
+    """Configurations of the models, by role."""
+    configs = {}
+    for role, name in names.items():
+        with about(role):
+            configs[role] = inflated[role].architecture if role in inflated else load_config(name)
+    return configs
+
+
+def _load_of(
+    role: str, name: str, inflated: Mapping[str, Inflated], ranks: Ranks | None, gpu_layers: int | None
+) -> Callable[[torch.device, torch.dtype, Report], LanguageModel]:
+    """The function that loads a model on a device in a dtype and reports its progress."""
+    if role in inflated:
+        return inflated[role].load
+    if role == "target" and ranks:
+        return partial(load_over, ranks, name)
+    return partial(load_model, name, gpu_layers=gpu_layers)
 
 
 def _tokenizers(
@@ -244,11 +280,11 @@ def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
     return "cpu"
 
 
-def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any]) -> torch.dtype | None:
-    """The target's dtype on a GPU: its checkpoint's, but for the embedded target float32, in which passes of any size
-    choose the same tokens.
+def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any], *, inflated: bool) -> torch.dtype | None:
+    """The target's dtype on a GPU: its checkpoint's, but float32 for the embedded target as it is, so that passes of
+    any size choose the same tokens.
     """
-    if names["target"] == str(EMBEDDED_TARGET):
+    if names["target"] == str(EMBEDDED_TARGET) and not inflated:
         return torch.float32
     found: torch.dtype | None = getattr(configs["target"], "dtype", None)
     return found

@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from decoder.errors import ConfigError, DeviceError, LostDeviceError, first_line, quoted, shortened
+from decoder.system.host_memory import host_memory
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
@@ -347,10 +348,18 @@ def has_graphs(device: torch.device) -> bool:
 
 def has_room(device: torch.device, needed_bytes: int) -> bool:
     """Whether an accelerator has `needed_bytes` of free memory, after freeing torch's cache; True for a CPU."""
+    free = free_bytes(device) if device.type == "cuda" else None
+    return free is None or free >= needed_bytes
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Free memory of the device, after freeing torch's cache on an accelerator; None if it is unknown."""
     if device.type != "cuda":
-        return True
+        free, _ = host_memory() or (None, 0)
+        return free
     torch.cuda.empty_cache()
-    return torch.cuda.mem_get_info(device)[0] >= needed_bytes
+    free_on_device: int = torch.cuda.mem_get_info(device)[0]
+    return free_on_device
 
 
 def memory_is_full(error: Exception) -> bool:

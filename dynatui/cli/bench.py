@@ -32,7 +32,7 @@ ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
 """Parameters of `bench speed` that have no effect when texts are measured."""
-ONLY_LOADED = ("target", "draft", "tensor_parallel")
+ONLY_LOADED = ("target", "draft", "inflate", "tensor_parallel")
 """Parameters of `bench speed` that have no effect when --shapes gives the models random weights."""
 SUMMING_UP_S = 60.0
 """Time limit, in seconds, for summarizing a measurement that a signal has interrupted."""
@@ -158,7 +158,7 @@ def _on_rounds(
     from decoder.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
-    pair = partial(loaded_pair, models.target, models.draft, tensor_parallel=tensor_parallel)
+    pair = partial(loaded_pair, models.target, models.draft, inflate=models.inflate, tensor_parallel=tensor_parallel)
     made = partial(random_pair, *shapes) if shapes else pair
     how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)

@@ -21,9 +21,9 @@ def parameters() -> Declared:
     """The parameters of `bench speed`, with options for all registered methods."""
     return (
         CONTEXT,
-        Group("names", options.MODEL_OPTIONS[:2]),
+        Group("names", options.MODEL_OPTIONS[:3]),
         _SHAPES,
-        Group("arithmetic", options.MODEL_OPTIONS[2:]),
+        Group("arithmetic", options.MODEL_OPTIONS[3:]),
         options.TENSOR_PARALLEL,
         request.CUT_PROMPTS,
         _methods(),

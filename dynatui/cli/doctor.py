@@ -23,10 +23,11 @@ from decoder.errors import ConfigError, DecoderError, ModelError
 from decoder.events import TRANSLATED, arithmetic
 from decoder.models.gguf.file import is_gguf
 from decoder.models.names import LOOKUP, MTP
+from decoder.system.host_memory import host_memory
 from decoder.system.openmp import waiting_words
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
-from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, host_memory, size
+from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, size
 from dynatui.cli.doctor_models import gpu_layers_words, lacks_target, models, names_of, place_of
 from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.doctor_times import times

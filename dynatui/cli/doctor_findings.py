@@ -1,7 +1,6 @@
 """Input and findings of the probes of `dynatui doctor`. Knows no probe."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -36,15 +35,6 @@ class Case:
 
 
 Probe: TypeAlias = Callable[[Case], Iterator[Finding]]
-
-
-def host_memory() -> tuple[int, int] | None:
-    """Free and total memory of the host, in bytes; None if the memory is unknown."""
-    with suppress(OSError, ValueError, KeyError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-        return kilobytes["MemAvailable"] << 10, kilobytes["MemTotal"] << 10
-    return None
 
 
 def size(count: int) -> str:

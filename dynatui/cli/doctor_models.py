@@ -19,14 +19,16 @@ from decoder.events import TRANSLATED
 from decoder.models.gguf.file import is_gguf
 from decoder.models.gguf.words import gguf_words
 from decoder.models.names import LOOKUP, MTP
+from decoder.system.host_memory import host_memory
 from dynatui.clean import clean_line
-from dynatui.cli.doctor_findings import Case, Finding, host_memory, size
+from dynatui.cli.doctor_findings import Case, Finding, size
 from dynatui.gpu import gpus
 from dynatui.session import Models
 
 if TYPE_CHECKING:
     import torch
 
+    from decoder.models.inflated import Inflated
     from decoder.models.quantisation import Quantisation
 
 _CACHED = "models--"
@@ -53,21 +55,20 @@ def models(case: Case) -> Iterator[Finding]:
     require_gpu_layers(names, pair.gpu_layers)
     absent = [name for name in names.values() if place_of(name) is None and not checkpoints.looks_like_a_path(name)]
     broken = False
+    if larger := inflated(pair):
+        from decoder.models.inflated import made  # noqa: PLC0415 - imports torch
+
+        yield Finding("ok", made(larger))
+        for role, model in larger.items():
+            yield from _memory(case, role, model.architecture, 0)
+        return
     for role, name in names.items():
         if name not in absent:
             found = list(_model(case, role, name, forbidden=forbidden))
             broken = broken or any(finding.verdict == "problem" for finding in found)
             yield from found
-        elif forbidden:
-            yield Finding(
-                "problem", f"{role} {base_of(name)} is not on this machine", "unset HF_HUB_OFFLINE to download it"
-            )
         else:
-            yield Finding(
-                "note",
-                f"{role} {base_of(name)} is not on this machine yet; it is downloaded when dynatui starts",
-                f"hf download {base_of(name)} --include '*.json' gets the files that doctor examines, without weights",
-            )
+            yield _absent(role, base_of(name), forbidden=forbidden)
     if pair.draft == LOOKUP:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
@@ -81,6 +82,28 @@ def models(case: Case) -> Iterator[Finding]:
             if of_draft
             else f"target and draft share a tokenizer{'' if broken else _lacking(names)}",
         )
+
+
+def _absent(role: str, base: str, *, forbidden: bool) -> Finding:
+    """Reports a model that is not on this machine."""
+    if forbidden:
+        return Finding("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
+    return Finding(
+        "note",
+        f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts",
+        f"hf download {base} --include '*.json' gets the files that doctor examines, without weights",
+    )
+
+
+def inflated(pair: Models) -> "dict[str, Inflated]":
+    """The embedded models at the cost of larger ones, by role; empty without --inflate.
+
+    Raises:
+        ConfigError: The size is invalid, or other models are named.
+    """
+    from decoder.models.inflated import inflated_pair  # noqa: PLC0415 - imports torch
+
+    return inflated_pair(pair.inflate, names_of(pair)) if pair.inflate is not None else {}
 
 
 def _lacking(names: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from decoder.errors import DecoderError
 from decoder.events import Expected
 from decoder.models.gguf.file import GgufFile
 from dynatui.cli.doctor_findings import Case, Finding
-from dynatui.cli.doctor_models import lacks_target, loaded_form, names_of, place_of
+from dynatui.cli.doctor_models import inflated, lacks_target, loaded_form, names_of, place_of
 from dynatui.gpu import gpus, memory_bytes_per_s
 from dynatui.number_format import short
 
@@ -63,7 +63,8 @@ def _model(case: Case, role: str, name: str) -> "_Model | str":
     place = str(place_of(name) or name)
     if role == "draft" and head_shape(place):
         return "a drafting head reads states of the target"
-    config = checkpoints.load_config(place)
+    larger = inflated(case.models).get(role)
+    config: Any = larger.architecture if larger else checkpoints.load_config(place)
     in_gguf = isinstance(config, GgufFile)
     if in_gguf and gpus() and case.models.gpu_layers != 0:
         return "llama.cpp would spread a GGUF file over CPU and GPU"

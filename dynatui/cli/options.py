@@ -146,6 +146,12 @@ MODEL_OPTIONS = in_panel(
         "text. mtp: the MTP layer in the target's checkpoint.",
     ),
     option(
+        "--inflate SIZE",
+        "For the embedded pair: write its texts at the cost of a target with this number of parameters, such as 2.8B "
+        "or 500M, and of a usual draft for it, without a download.",
+        complete=lambda _: ("160M", "500M", "1.4B", "2.8B", "7B"),
+    ),
+    option(
         "--device NAME",
         "auto, cpu, cuda or cuda:N.",
         default=Models.device,
@@ -192,7 +198,7 @@ MODEL_OPTIONS = in_panel(
     ),
 )
 """Options for the model pair with its device and dtypes; their values make a `Models`."""
-PAIR_OPTIONS = MODEL_OPTIONS[:5]
+PAIR_OPTIONS = MODEL_OPTIONS[:6]
 """`MODEL_OPTIONS` without `exact`, `compiled`, `kernels` and `gpu_layers`; their values make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(

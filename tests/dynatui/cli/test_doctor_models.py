@@ -134,6 +134,14 @@ def test_more_weights_than_free_memory_are_a_note(hub: Path, monkeypatch: pytest
     assert "of 2048 tokens; only 16 MiB are free on cpu; choose a smaller model" in text
 
 
+def test_an_inflated_pair_is_examined_at_its_own_size() -> None:
+    text = said(found(None, inflate="2.8B"))
+    assert "ok: target of 2.8 billion parameters, draft of 31 million: " in text
+    assert "target in float32: 10.6 GiB of weights" in text
+    (target, *_) = doctor_models.inflated(Models(inflate="2.8B")).values()
+    assert size(4 * target.parameters) == "10.6 GiB"
+
+
 def test_a_target_alone_is_told_its_drafts_in_the_cache(hub: Path) -> None:
     configured(cached(hub, "owner/big"))
     for name, source in (("owner/small", EMBEDDED_DRAFT), ("owner/without-weights", EMBEDDED_DRAFT)):

@@ -101,6 +101,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         compiled=st.booleans(),
         kernels=st.booleans(),
         gpu_layers=st.sampled_from([None, 0, 12]),
+        inflate=st.sampled_from([None, "2.8B"]),
     ),
 )
 def test_every_session_is_started_again_by_its_line(
