@@ -71,7 +71,7 @@ def _decoded(
 
 
 def _note(work: Work, text: Sequence[int], plain: Sequence[int], figures: Mapping[str, Figures], about: str) -> None:
-    speeds = ", ".join(f"{name} {entry.tokens_per_second or 0:.0f}" for name, entry in figures.items())
+    speeds = ", ".join(f"{name} {_speed(entry.tokens_per_second)}" for name, entry in figures.items())
     different = {name: entry for name, entry in figures.items() if entry.identical_to_ar is False}
     differences = [
         f"{name} differs at token {entry.first_difference}{' (near tie)' if entry.near_tie else ''}"
@@ -81,6 +81,10 @@ def _note(work: Work, text: Sequence[int], plain: Sequence[int], figures: Mappin
     elsewhere = "as on the CPU" if place is None else f"as on the CPU up to token {place}"
     line = f"{about}: {speeds} tokens/s; {'; '.join(differences) or 'every text is that of ar'}, {elsewhere}"
     work.note(line, figures=figures, ar=text, differs_from_cpu=place)
+
+
+def _speed(tokens_per_second: float | None) -> str:
+    return "unknown" if tokens_per_second is None else f"{tokens_per_second:.0f}"
 
 
 def words(sampling: Sampling) -> str:
