@@ -23,8 +23,6 @@ class Models:
 
     target: str | None = None
     draft: str | None = None
-    inflate: str | None = None
-    """Number of parameters of a target at whose cost the embedded pair decodes; None: the pair stays as it is."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
@@ -36,6 +34,8 @@ class Models:
     """Whether Triton kernels are tried for small parts of rounds; CUDA only."""
     gpu_layers: int | None = None
     """Number of layers that llama.cpp keeps on a GPU, for each GGUF file; None: llama.cpp chooses the number."""
+    inflate: str | None = None
+    """Number of parameters of a target at whose cost the embedded pair decodes; None: the pair stays as it is."""
 
     @property
     def embedded(self) -> bool:

@@ -197,9 +197,10 @@ def require_memory(models: Mapping[str, Inflated], dtypes: Mapping[str, torch.dt
     needed = making + sum(need.weights_bytes + need.cache_bytes for need in needs)
     free = free_bytes(device)
     if free is not None and free < needed:
+        remedy = ", or --dtype bfloat16" * (dtypes["target"].itemsize > torch.bfloat16.itemsize)
         raise DeviceError(
             f"{models['target'].name} needs {needed / 2**30:.1f} GiB of memory with its draft, but {device} has "
-            f"{free / 2**30:.1f} GiB free; give a smaller --inflate, or --dtype bfloat16",
+            f"{free / 2**30:.1f} GiB free; give a smaller --inflate{remedy}",
             "inflate",
         )
 
