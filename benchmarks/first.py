@@ -22,6 +22,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +79,9 @@ def _run(chosen: Sequence[Stage], arguments: argparse.Namespace, journal: Journa
     able = [stage for stage in todo if not missing[stage]]
     if todo and not able:
         raise ConfigError("no stage can run without these packages")
-    minutes = arguments.minutes or (math.inf if arguments.dry else MINUTES)
+    minutes = arguments.minutes or MINUTES
+    if arguments.dry:  # a busy CPU takes any time
+        minutes, able = arguments.minutes or math.inf, [replace(stage, limit_s=math.inf) for stage in able]
     supervise(able, journal, 60 * minutes, partial(start, journal), show)
 
 

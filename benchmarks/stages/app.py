@@ -2,35 +2,46 @@
 
 import os
 import sys
+import time
+from pathlib import Path
 
 import pyte
 
+from benchmarks.stages.texts import speed
 from benchmarks.stages.worker import ROOT, Work
 from benchmarks.terminal import Terminal
+from decoder.analysis.metrics import Race, fold
+from dynatui.record.reader import read
 
+BOOK = ROOT / "dynatui" / "prompts" / "4-lighthouse.txt"
 SIZE = 160, 50
+WATCHED_S = 4.0
+"""Seconds from the keys to the picture."""
 KEYS = ("", "]]", "d", "w")
 """Keys before each picture: none, a higher threshold twice, the drawer, another page."""
 
 
 def app(work: Work) -> None:
-    """Four screens of a race of the inflated pair, as text, in app.txt.
+    """A race of the inflated pair: four screens as text in app.txt, and the figures of the rounds that it recorded.
 
     Raises:
-        RuntimeError: The program has ended, or the last screen shows no speed.
+        RuntimeError: The program has ended, or has recorded no round.
     """
-    options = ("--inflate", work.setting.inflated, "--dtype", "float16", "--device", "cuda")
-    book = ("--prompt-file", str(ROOT / "dynatui" / "prompts" / "4-lighthouse.txt"))
+    recording = work.journal.path.with_name("app.jsonl")
+    recording.unlink(missing_ok=True)
+    options = ["--inflate", work.setting.inflated, "--dtype", "float16", "--device", "cuda", "--record", str(recording)]
     kernels = () if work.kernels else ("--no-kernels",)
-    command = [sys.executable, *work.setting.program, "-m", "dynatui", *options, *book, *kernels]
+    command = [sys.executable, *work.setting.program, "-m", "dynatui", *options, "--prompt-file", str(BOOK), *kernels]
     terminal = Terminal(command, SIZE, dict(os.environ))
     screen = pyte.Screen(*SIZE)
     stream, fed = pyte.ByteStream(screen), 0
+    end_s = time.monotonic() + work.setting.app_s
     try:
+        while terminal.process.poll() is None and not recorded(recording).tallies and time.monotonic() < end_s:
+            terminal.read(1.0)
         for number, keys in enumerate(KEYS, 1):
-            if keys:
-                terminal.press(keys)
-            terminal.read(work.setting.app_s * (0.55 if number == 1 else 0.15))
+            terminal.press(keys)
+            terminal.read(WATCHED_S)
             stream.feed(bytes(terminal.written[fed:]))
             fed = len(terminal.written)
             shown = "\n".join(line.rstrip() for line in screen.display).rstrip()
@@ -40,7 +51,14 @@ def app(work: Work) -> None:
         terminal.close()
     if code is not None:
         raise RuntimeError(f"the program has ended with {code}; its last screen is in app.txt")
-    speeds = [line.strip() for line in shown.splitlines() if "tok/s" in line or "tokens/s" in line]
-    if not speeds:
-        raise RuntimeError("the last screen shows no speed; see app.txt")
-    work.note(f"{len(KEYS)} screens in app.txt, {len(terminal.written)} bytes: {speeds[0]}", speeds=speeds)
+    figures = recorded(recording).figures()
+    if not figures:
+        raise RuntimeError("the program has decoded no round; its screens are in app.txt")
+    speeds = ", ".join(f"{name} {speed(entry.tokens_per_second)}" for name, entry in figures.items())
+    work.note(f"{len(KEYS)} screens in app.txt, {len(terminal.written)} bytes; {speeds} tokens/s", figures=figures)
+
+
+def recorded(recording: Path) -> Race:
+    """The run so far; its beginning alone if no method has begun."""
+    begun = recording.exists() and recording.read_bytes().count(b"\n") > 1
+    return fold(read(recording)) if begun else Race()

@@ -71,7 +71,7 @@ def _decoded(
 
 
 def _note(work: Work, text: Sequence[int], plain: Sequence[int], figures: Mapping[str, Figures], about: str) -> None:
-    speeds = ", ".join(f"{name} {_speed(entry.tokens_per_second)}" for name, entry in figures.items())
+    speeds = ", ".join(f"{name} {speed(entry.tokens_per_second)}" for name, entry in figures.items())
     different = {name: entry for name, entry in figures.items() if entry.identical_to_ar is False}
     differences = [
         f"{name} differs at token {entry.first_difference}{' (near tie)' if entry.near_tie else ''}"
@@ -83,7 +83,8 @@ def _note(work: Work, text: Sequence[int], plain: Sequence[int], figures: Mappin
     work.note(line, figures=figures, ar=text, differs_from_cpu=place)
 
 
-def _speed(tokens_per_second: float | None) -> str:
+def speed(tokens_per_second: float | None) -> str:
+    """Tokens a second in words."""
     return "unknown" if tokens_per_second is None else f"{tokens_per_second:.0f}"
 
 
