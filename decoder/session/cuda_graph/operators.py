@@ -17,8 +17,10 @@ class Operators(VerificationOperators, DraftOperators):
 
     truncating: Truncating = DeviceTruncation.of
     """Makes the truncation of both drafts and verifications."""
-    in_layers: tuple[str, ...] = ()
-    """Names of the parts of the models' layers that kernels compute; see `part_of`."""
+    in_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """For each part of the models' layers that kernels compute (see `part_of`): the numbers of rows of the passes in
+    which they do; empty for all passes.
+    """
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """For each part that was tried as a kernel: the result in words."""
 
@@ -42,8 +44,10 @@ class Operators(VerificationOperators, DraftOperators):
         """The parts that kernels compute, and why kernels do not compute the other parts; empty if none was tried."""
         if not self.verdicts:
             return ""
-        plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in self.kernels]
-        return "; ".join([f"kernels: {', '.join(self.kernels) or 'none'}", *plain])
+        some = {name: f"{name} ({', '.join(map(str, rows))} rows)" for name, rows in self.in_layers.items() if rows}
+        whole = [name for name in self.kernels if name not in some]
+        plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in whole]
+        return "; ".join([f"kernels: {', '.join([*whole, *some.values()]) or 'none'}", *plain])
 
 
 def part_of(role: str, part: str) -> str:

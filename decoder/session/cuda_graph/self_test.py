@@ -31,7 +31,7 @@ from decoder.session.cuda_graph.draft import side_of
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
-from decoder.session.cuda_graph.static_shapes import passes, slots, uncaptured
+from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Prepares, Session
@@ -124,7 +124,7 @@ def _refusal_with_kernels(
     plain = {model: graph_slots.forward(model) for model in pair.models.values()}
     if graph_slots.kernels:
         graph_slots.operators = chosen_operators(pair, graph_slots, tried)
-        graph_slots.operators = with_layer_kernels(pair, graph_slots, passes(map(tree_rule, tried)))
+        graph_slots.operators = with_layer_kernels(pair, graph_slots)
     refused = refusal(pair, graph_slots, tried, right)
     if refused and graph_slots.operators.kernels:
         require_working(pair.target.device)
