@@ -22,6 +22,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
+from decoder.session.cuda_graph.kept_verdicts import KeptVerdict
 from decoder.session.cuda_graph.operators import PLAIN, Operators, part_of
 from decoder.session.cuda_graph.pass_comparison import LONG_TEXT, TEXT, compared
 from decoder.session.cuda_graph.relative_time import Share, relative_time
@@ -53,6 +54,8 @@ LENGTH = 100
 """Length of the text before each draft of the trial, in tokens."""
 ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
 """Numbers of rows of the passes in which kernels of layers are tried."""
+NOTHING: Mapping[str, KeptVerdict] = {}
+Report = Callable[[str], None]
 STATES = 64
 """Number of rows of the table that takes the place of a model."""
 
@@ -217,59 +220,85 @@ def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
 
 
 @without_gradients()
-def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> Operators:
-    """The plain functions, with each kernel that gives equal results and is faster, and the verdict on every kernel."""
+def chosen_operators(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    tried: Sequence[Rules | None],
+    known: Mapping[str, KeptVerdict] = NOTHING,
+    report: Report = lambda _: None,
+) -> Operators:
+    """The plain functions, with each kernel that gives equal results and is faster, and the verdict on every kernel.
+
+    Kernels with a verdict in `known` are not tried. `report` is called after each trial, with its result in words.
+    """
+    operators = replace(PLAIN, earlier=frozenset(known))
     try:
-        candidates, examples = kernels(), rehearsals(pair, tried)
+        candidates = {
+            name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))
+        }
+        examples = rehearsals(pair, tried) if candidates.keys() - known.keys() else []
         plain = [example.results(PLAIN) for example in examples]
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain functions are used
-        return Operators(verdicts={"all parts": f"are plain functions: {first_line(error)}"})
-    verdicts = dict[str, str]()
-    kept: dict[str, Any] = {"verdicts": verdicts}
+        return _all_plain(operators, error)
     for name, kernel in candidates.items():
-        if pair.looks_up and hasattr(DraftOperators, name):
-            continue
-        try:
-            tried_kernel: dict[str, Any] = {name: kernel}
-            shares = _shares(name, replace(PLAIN, **tried_kernel), graph_slots, examples, plain)
-        except Exception as error:  # noqa: BLE001 - as above
-            verdicts[name] = f"failed: {first_line(error)}"
-            continue
-        verdicts[name] = f"takes {_slowest(shares):.2f} x the time" if shares else OTHER
-        if _used(shares):
-            kept[name] = kernel
-    return replace(PLAIN, **kept)
+        if earlier := known.get(name):
+            used, operators = earlier.used, operators.told(name, earlier.words)
+        else:
+            try:
+                shares = _shares(name, PLAIN.with_part(name, kernel), graph_slots, examples, plain)
+                verdict = f"takes {_slowest(shares):.2f} x the time" if shares else OTHER
+                used, operators = _used(shares), operators.told(name, verdict)
+            except Exception as error:  # noqa: BLE001 - as above
+                used, operators = False, operators.told(name, f"failed: {first_line(error)}", settled=False)
+            report(f"kernels of rounds: {len(operators.verdicts)} of {len(candidates)} tried")
+        if used:
+            operators = operators.with_part(name, kernel)
+    return operators
 
 
 @without_gradients()
-def with_layer_kernels(pair: Pair, graph_slots: GraphSlots) -> Operators:
+def with_layer_kernels(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    known: Mapping[str, KeptVerdict] = NOTHING,
+    report: Report = lambda _: None,
+) -> Operators:
     """The slots' operators, after kernels have replaced plain operators in the layers of each model, in passes of those
-    numbers of rows that they make faster, with equal logits.
+    numbers of rows that they make faster, with equal logits. For the last two arguments see `chosen_operators`.
     """
     operators = graph_slots.operators
     try:
         candidates = layer_kernels()
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
-        return operators.told("all parts", f"are plain functions: {first_line(error)}")
+        return _all_plain(operators, error)
     for role, model in pair.models.items():
         plain = graph_slots.forward(model)
         if not isinstance(plain, NativeStatic):
             continue
         forms = dict.fromkeys(ROWS, plain)
-        for part, with_kernels in candidates.items():
+        for number, (part, with_kernels) in enumerate(candidates.items(), 1):
             name = part_of(role, part)
             try:
-                found = _in_layers(forms, with_kernels, graph_slots, pair.context)
+                possible = _possible(forms, with_kernels)
+                if not possible:
+                    continue
+                found = _earlier(known[name], possible) if name in known else None
+                found = found or _in_layers(forms, possible, graph_slots, pair.context)
             except Exception as error:  # noqa: BLE001 - as above
-                operators = operators.told(name, f"failed: {first_line(error)}")
-                continue
-            if found:
+                operators = operators.told(name, f"failed: {first_line(error)}", settled=False)
+            else:
                 operators, forms = operators.told(name, found.verdict), {**forms, **found.faster}
-            if found and found.faster:
-                rows = () if len(found.faster) == len(ROWS) else tuple(found.faster)
-                operators = replace(operators, in_layers={**operators.in_layers, name: rows})
+                if found.faster:
+                    rows = () if len(found.faster) == len(ROWS) else tuple(found.faster)
+                    operators = replace(operators, in_layers={**operators.in_layers, name: rows})
+            if name not in known:
+                report(f"kernels of the {role}'s layers: {number} of {len(candidates)} tried")
         graph_slots.run(model, plain.by_size(forms))
     return operators
+
+
+def _all_plain(operators: Operators, error: Exception) -> Operators:
+    return operators.told("all parts", f"are plain functions: {first_line(error)}", settled=False)
 
 
 @dataclass(frozen=True)
@@ -281,29 +310,36 @@ class _InLayers:
     """The form with the kernel, for each number of rows of the passes that the kernel makes faster."""
 
 
-def _in_layers(
-    forms: Mapping[int, NativeStatic],
-    with_kernels: Callable[[NativeStatic], NativeStatic],
-    graph_slots: GraphSlots,
-    context: int,
-) -> _InLayers | None:
-    """Tries a kernel in the layers of these forms of a model, which are for passes of these numbers of rows; None if
-    the kernel can compute nothing in them.
+def _possible(
+    forms: Mapping[int, NativeStatic], with_kernels: Callable[[NativeStatic], NativeStatic]
+) -> Mapping[int, NativeStatic]:
+    """Forms of a model with a kernel in its layers, for each number of rows, without those in which the kernel can
+    compute nothing.
     """
     made = {form: with_kernels(form) for form in dict.fromkeys(forms.values())}
-    tried = {rows: made[form] for rows, form in forms.items() if made[form] is not form}
-    if not tried:
-        return None
+    return {rows: made[form] for rows, form in forms.items() if made[form] is not form}
+
+
+def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeStatic]) -> _InLayers:
+    rows = verdict.rows or tuple(possible) if verdict.used else ()
+    return _InLayers(verdict.words, {each: possible[each] for each in rows})
+
+
+def _in_layers(
+    forms: Mapping[int, NativeStatic], possible: Mapping[int, NativeStatic], graph_slots: GraphSlots, context: int
+) -> _InLayers:
+    """Tries a kernel in the layers of these forms, which are for passes of these numbers of rows."""
     texts = (TEXT, LONG_TEXT) if context > LONG_TEXT else (TEXT,)
     found = {
-        rows: [compared(forms[rows], form, [rows], graph_slots, text) for text in texts] for rows, form in tried.items()
+        rows: [compared(forms[rows], form, [rows], graph_slots, text) for text in texts]
+        for rows, form in possible.items()
     }
     if not all(result.right for results in found.values() for result in results):
         return _InLayers(OTHER, {})
     shares = {rows: [result.share for result in results] for rows, results in found.items()}
     times, sizes = ", ".join(f"{_slowest(each):.2f}" for each in shares.values()), ", ".join(map(str, shares))
     verdict = f"takes {times} x the time in passes of {sizes} rows"
-    return _InLayers(verdict, {rows: tried[rows] for rows, each in shares.items() if _used(each)})
+    return _InLayers(verdict, {rows: possible[rows] for rows, each in shares.items() if _used(each)})
 
 
 def _used(shares: Sequence[Share]) -> bool:
