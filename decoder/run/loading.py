@@ -373,10 +373,11 @@ def try_rounds(engine: Engine, report: Report) -> None:
     slots = engine.slots
     if slots is None or slots.refused:
         return
+    from decoder.session.cuda_graph.kept_verdicts import verdicts_folder
     from decoder.session.cuda_graph.self_test import prepare_rounds
 
     report("testing rounds on the device")
-    slots.refused = prepare_rounds(engine.pair, slots, TRIED)
+    slots.refused = prepare_rounds(engine.pair, slots, TRIED, report, verdicts_folder())
     path = decoding_path(engine)
     if slots.refused:
         report(f"rounds are driven by the host, which is slower; rounds on the device failed: {slots.refused}")

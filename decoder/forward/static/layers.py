@@ -66,7 +66,7 @@ class NativeStatic:
 
     def for_a_compiler(self) -> "NativeStatic":
         """The same model with layers that torch.compile can compile; it shares the weights and stores."""
-        return self.with_layers(lambda layer: Fused(layer) if isinstance(layer, Parallel | Sequential) else layer)
+        return self.with_layers(_fused)
 
     def with_layers(self, changed: Callable[[Layer], Layer]) -> "NativeStatic":
         """The same model with each layer changed by `changed`, which shares the weights; this form itself if no layer
@@ -76,6 +76,17 @@ class NativeStatic:
         if all(after is before for after, before in zip(layers, self._model.layers, strict=True)):
             return self
         return NativeStatic(replace(self._model, layers=layers), self._context)
+
+    def by_size(self, forms: Mapping[int, "NativeStatic"]) -> "NativeStatic":
+        """The same model, whose passes are computed by the layers of these forms of it. A pass has the form of the
+        least number of rows that is not below its own, or else of the largest number.
+        """
+        if len(set(forms.values())) == 1:
+            return next(iter(forms.values()))
+        models = [forms[rows]._model for rows in sorted(forms)]  # noqa: SLF001 - of the same class
+        layers = zip(*(model.layers for model in models), strict=True)
+        each = [LayerBySize(dict(zip(sorted(forms), of_one, strict=True))) for of_one in layers]
+        return NativeStatic(replace(self._model, layers=each), self._context)
 
     @property
     def width(self) -> int:
@@ -244,6 +255,31 @@ def windowed_by_slot(
 def aligned(rows: int) -> int:
     """The number of rows, rounded up to a multiple of `ALIGNED`."""
     return -(-rows // ALIGNED) * ALIGNED
+
+
+@dataclass(frozen=True)
+class LayerBySize:
+    """A layer that computes passes of different numbers of rows in different forms."""
+
+    forms: Mapping[int, Layer]
+    """For each number of rows, in ascending order: the form for passes of at most this number of rows; the last form
+    computes all larger passes too.
+    """
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        """See `decoder.forward.families.model.Layer`."""
+        fitting = (form for most, form in self.forms.items() if most >= len(rows))
+        return next(fitting, self.last)(rows, given, index)
+
+    @property
+    def last(self) -> Layer:
+        """The form for the largest passes."""
+        return list(self.forms.values())[-1]
+
+
+def _fused(layer: Layer) -> Layer:
+    one = layer.last if isinstance(layer, LayerBySize) else layer
+    return Fused(one) if isinstance(one, Parallel | Sequential) else one
 
 
 @dataclass(frozen=True)

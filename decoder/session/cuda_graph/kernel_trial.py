@@ -1,13 +1,14 @@
 """Choice between kernels and plain functions by a trial on the device.
 
 The trial runs drafts and verifications of the pair's sizes without the models' passes: a table takes the place of both
-models. A kernel is used if it leaves the same state as the plain function, and is faster in a CUDA graph. If anything
-fails, for example because triton is not installed, the plain function is used, with the reason.
+models. A kernel is used if it leaves the same state as the plain function, and is faster in a CUDA graph: at one size
+at least, and slower at none. A kernel of the models' layers is tried in whole passes, after a short and a long text,
+and used in passes of those numbers of rows that it makes faster. If anything fails, for example because triton is not
+installed, the plain function is used, with the reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,15 +22,16 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
+from decoder.session.cuda_graph.kept_verdicts import KeptVerdict
 from decoder.session.cuda_graph.operators import PLAIN, Operators, part_of
-from decoder.session.cuda_graph.pass_comparison import compared
-from decoder.session.cuda_graph.relative_time import relative_time
+from decoder.session.cuda_graph.pass_comparison import LONG_TEXT, TEXT, compared
+from decoder.session.cuda_graph.relative_time import Share, relative_time
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
 from decoder.session.cuda_graph.static_shapes import (
+    BUCKETS,
     DEEPEST,
     MOST_NODES,
     MOST_USUAL,
-    Passes,
     beam,
     bucket,
     fits,
@@ -43,8 +45,6 @@ from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules, TreeRule, tree_rule
 from decoder.verify.greedy import GreedyVerifier
 
-FASTER = 0.99
-"""A kernel is used if the time with it is less than this share of the time without it."""
 FAR = 1e-4
 """Largest difference of log-probabilities: sums of float32 numbers in another order."""
 OTHER = "gives other results"
@@ -52,6 +52,10 @@ TRUNCATIONS = Sampling(1.0, 50, 0.95), Sampling(0.7, top_p=0.9), Sampling(1.3, 4
 """Sampling settings of the trial's truncations."""
 LENGTH = 100
 """Length of the text before each draft of the trial, in tokens."""
+ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
+"""Numbers of rows of the passes in which kernels of layers are tried."""
+NOTHING: Mapping[str, KeptVerdict] = {}
+Report = Callable[[str], None]
 STATES = 64
 """Number of rows of the table that takes the place of a model."""
 
@@ -216,84 +220,158 @@ def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
 
 
 @without_gradients()
-def chosen_operators(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> Operators:
-    """The plain functions, with each kernel that gives equal results and is faster, and the verdict on every kernel."""
+def chosen_operators(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    tried: Sequence[Rules | None],
+    known: Mapping[str, KeptVerdict] = NOTHING,
+    report: Report = lambda _: None,
+) -> Operators:
+    """The plain functions, with each kernel that gives equal results and is faster, and the verdict on every kernel.
+
+    Kernels with a verdict in `known` are not tried. `report` is called after each trial, with its result in words.
+    """
+    operators = replace(PLAIN, earlier=frozenset(known))
     try:
-        candidates, examples = kernels(), rehearsals(pair, tried)
+        candidates = {
+            name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))
+        }
+        examples = rehearsals(pair, tried) if candidates.keys() - known.keys() else []
         plain = [example.results(PLAIN) for example in examples]
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain functions are used
-        return Operators(verdicts={"all parts": f"are plain functions: {first_line(error)}"})
-    verdicts = dict[str, str]()
-    kept: dict[str, Any] = {"verdicts": verdicts}
+        return _all_plain(operators, error)
     for name, kernel in candidates.items():
-        if pair.looks_up and hasattr(DraftOperators, name):
-            continue
-        try:
-            tried_kernel: dict[str, Any] = {name: kernel}
-            share = _share(name, replace(PLAIN, **tried_kernel), graph_slots, examples, plain)
-        except Exception as error:  # noqa: BLE001 - as above
-            verdicts[name] = f"failed: {first_line(error)}"
-            continue
-        if share is None:
-            verdicts[name] = OTHER
+        if earlier := known.get(name):
+            used, operators = earlier.used, operators.told(name, earlier.words)
         else:
-            verdicts[name] = f"takes {share:.2f} x the time"
-            if share < FASTER:
-                kept[name] = kernel
-    return replace(PLAIN, **kept)
-
-
-@without_gradients()
-def with_layer_kernels(pair: Pair, graph_slots: GraphSlots, sizes: Passes) -> Operators:
-    """The slots' operators, after kernels have replaced plain operators in the layers of each model whose passes they
-    make faster, with equal logits.
-    """
-    operators = graph_slots.operators
-    rows = {"draft": sizes.draft, "target": sizes.target}
-    try:
-        candidates = layer_kernels()
-    except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
-        return operators.told("all parts", f"are plain functions: {first_line(error)}")
-    for (role, model), (part, with_kernels) in product(pair.models.items(), candidates.items()):
-        plain, name = graph_slots.forward(model), part_of(role, part)
-        if not isinstance(plain, NativeStatic) or not rows[role]:
-            continue
-        try:
-            if (form := with_kernels(plain)) is plain:
-                continue
-            result = compared(plain, form, sorted({rows[role][0], rows[role][-1]}), graph_slots)
-        except Exception as error:  # noqa: BLE001 - as above
-            operators = operators.told(name, f"failed: {first_line(error)}")
-            continue
-        operators = operators.told(name, f"takes {result.share:.2f} x the time" if result.right else OTHER)
-        if result.right and result.share < FASTER:
-            graph_slots.run(model, form)
-            operators = replace(operators, in_layers=(*operators.in_layers, name))
+            try:
+                shares = _shares(name, PLAIN.with_part(name, kernel), graph_slots, examples, plain)
+                verdict = f"takes {_slowest(shares):.2f} x the time" if shares else OTHER
+                used, operators = _used(shares), operators.told(name, verdict)
+            except Exception as error:  # noqa: BLE001 - as above
+                used, operators = False, operators.told(name, f"failed: {first_line(error)}", settled=False)
+            report(f"kernels of rounds: {len(operators.verdicts)} of {len(candidates)} tried")
+        if used:
+            operators = operators.with_part(name, kernel)
     return operators
 
 
-def _share(
+@without_gradients()
+def with_layer_kernels(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    known: Mapping[str, KeptVerdict] = NOTHING,
+    report: Report = lambda _: None,
+) -> Operators:
+    """The slots' operators, after kernels have replaced plain operators in the layers of each model, in passes of those
+    numbers of rows that they make faster, with equal logits. For the last two arguments see `chosen_operators`.
+    """
+    operators = graph_slots.operators
+    try:
+        candidates = layer_kernels()
+    except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
+        return _all_plain(operators, error)
+    for role, model in pair.models.items():
+        plain = graph_slots.forward(model)
+        if not isinstance(plain, NativeStatic):
+            continue
+        forms = dict.fromkeys(ROWS, plain)
+        for number, (part, with_kernels) in enumerate(candidates.items(), 1):
+            name = part_of(role, part)
+            try:
+                possible = _possible(forms, with_kernels)
+                if not possible:
+                    continue
+                found = _earlier(known[name], possible) if name in known else None
+                found = found or _in_layers(forms, possible, graph_slots, pair.context)
+            except Exception as error:  # noqa: BLE001 - as above
+                operators = operators.told(name, f"failed: {first_line(error)}", settled=False)
+            else:
+                operators, forms = operators.told(name, found.verdict), {**forms, **found.faster}
+                if found.faster:
+                    rows = () if len(found.faster) == len(ROWS) else tuple(found.faster)
+                    operators = replace(operators, in_layers={**operators.in_layers, name: rows})
+            if name not in known:
+                report(f"kernels of the {role}'s layers: {number} of {len(candidates)} tried")
+        graph_slots.run(model, plain.by_size(forms))
+    return operators
+
+
+def _all_plain(operators: Operators, error: Exception) -> Operators:
+    return operators.told("all parts", f"are plain functions: {first_line(error)}", settled=False)
+
+
+@dataclass(frozen=True)
+class _InLayers:
+    """Result of the trial of a kernel in a model's layers."""
+
+    verdict: str
+    faster: Mapping[int, NativeStatic]
+    """The form with the kernel, for each number of rows of the passes that the kernel makes faster."""
+
+
+def _possible(
+    forms: Mapping[int, NativeStatic], with_kernels: Callable[[NativeStatic], NativeStatic]
+) -> Mapping[int, NativeStatic]:
+    """Forms of a model with a kernel in its layers, for each number of rows, without those in which the kernel can
+    compute nothing.
+    """
+    made = {form: with_kernels(form) for form in dict.fromkeys(forms.values())}
+    return {rows: made[form] for rows, form in forms.items() if made[form] is not form}
+
+
+def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeStatic]) -> _InLayers:
+    rows = verdict.rows or tuple(possible) if verdict.used else ()
+    return _InLayers(verdict.words, {each: possible[each] for each in rows})
+
+
+def _in_layers(
+    forms: Mapping[int, NativeStatic], possible: Mapping[int, NativeStatic], graph_slots: GraphSlots, context: int
+) -> _InLayers:
+    """Tries a kernel in the layers of these forms, which are for passes of these numbers of rows."""
+    texts = (TEXT, LONG_TEXT) if context > LONG_TEXT else (TEXT,)
+    found = {
+        rows: [compared(forms[rows], form, [rows], graph_slots, text) for text in texts]
+        for rows, form in possible.items()
+    }
+    if not all(result.right for results in found.values() for result in results):
+        return _InLayers(OTHER, {})
+    shares = {rows: [result.share for result in results] for rows, results in found.items()}
+    times, sizes = ", ".join(f"{_slowest(each):.2f}" for each in shares.values()), ", ".join(map(str, shares))
+    verdict = f"takes {times} x the time in passes of {sizes} rows"
+    return _InLayers(verdict, {rows: possible[rows] for rows, each in shares.items() if _used(each)})
+
+
+def _used(shares: Sequence[Share]) -> bool:
+    """Whether a kernel with these times is used: somewhere it is faster, and nowhere slower."""
+    return any(share.pays for share in shares) and not any(share.costs for share in shares)
+
+
+def _slowest(shares: Sequence[Share]) -> float:
+    return max(share.median for share in shares)
+
+
+def _shares(
     name: str,
     operators: Operators,
     graph_slots: GraphSlots,
     examples: Sequence[Rehearsal],
     plain: Sequence[Sequence[Tensor]],
-) -> float | None:
-    """Time with one kernel as a share of the time without; None if the results differ."""
+) -> list[Share]:
+    """Time with one kernel as a share of the time without, for each example; empty if any results differ."""
     for example, expected in zip(examples, plain, strict=True):
         if not all(map(_equal, example.results(operators), expected)):
-            return None
+            return []
     part = next(run for operators_of, run in PARTS.items() if hasattr(operators_of, name))
     device = plain[0][0].device
 
-    def repeatable(used: Operators) -> Work:
+    def repeatable(example: Rehearsal, used: Operators) -> Work:
         def work() -> None:
-            for example in examples:
-                part(example, used)
+            part(example, used)
 
         return graph_slots.repeatable(work, device)
 
-    return relative_time(repeatable(operators), repeatable(PLAIN), device)
+    return [relative_time(repeatable(each, operators), repeatable(each, PLAIN), device) for each in examples]
 
 
 def _truncations(device: torch.device) -> Float[Tensor, "N 3"]:

@@ -3,12 +3,17 @@
 This module knows neither the kernels nor the trial (`kernel_trial.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from decoder.sampling.device_truncation import DeviceTruncation, Truncating
 from decoder.session.cuda_graph.draft import DraftOperators
+from decoder.session.cuda_graph.kept_verdicts import KeptVerdict
 from decoder.session.cuda_graph.verify import VerificationOperators
+
+ABOUT = frozenset({"in_layers", "verdicts", "earlier", "unsettled"})
+"""Fields of `Operators` that are not functions."""
 
 
 @dataclass(frozen=True)
@@ -17,21 +22,42 @@ class Operators(VerificationOperators, DraftOperators):
 
     truncating: Truncating = DeviceTruncation.of
     """Makes the truncation of both drafts and verifications."""
-    in_layers: tuple[str, ...] = ()
-    """Names of the parts of the models' layers that kernels compute; see `part_of`."""
+    in_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """For each part of the models' layers that kernels compute (see `part_of`): the numbers of rows of the passes in
+    which they do; empty for all passes.
+    """
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """For each part that was tried as a kernel: the result in words."""
+    earlier: frozenset[str] = frozenset()
+    """Parts whose verdict is that of an earlier start."""
+    unsettled: frozenset[str] = frozenset()
+    """Parts whose trial gave no result, so that the next start tries them again."""
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the parts that kernels compute."""
-        names = (part.name for part in fields(self) if part.name not in ("in_layers", "verdicts"))
+        names = (part.name for part in fields(self) if part.name not in ABOUT)
         parts = (name for name in names if getattr(self, name) is not getattr(PLAIN, name))
         return *parts, *self.in_layers
 
-    def told(self, name: str, verdict: str) -> "Operators":
-        """The same functions, with the verdict on a part."""
-        return replace(self, verdicts={**self.verdicts, name: verdict})
+    def told(self, name: str, verdict: str, *, settled: bool = True) -> "Operators":
+        """The same functions, with the verdict on a part; `settled`: whether the next start needs no trial."""
+        unsettled = self.unsettled if settled else self.unsettled | {name}
+        return replace(self, verdicts={**self.verdicts, name: verdict}, unsettled=unsettled)
+
+    def with_part(self, name: str, kernel: Callable[..., object]) -> "Operators":
+        """The same functions, but for one part."""
+        part: dict[str, Any] = {name: kernel}
+        return replace(self, **part)
+
+    @property
+    def settled(self) -> dict[str, KeptVerdict]:
+        """The verdicts that the next start needs no trial for."""
+        return {
+            name: KeptVerdict(verdict, name in self.kernels, self.in_layers.get(name, ()))
+            for name, verdict in self.verdicts.items()
+            if name not in self.unsettled
+        }
 
     def without_kernels(self, reason: str) -> "Operators":
         """The plain functions, because of this reason."""
@@ -42,8 +68,11 @@ class Operators(VerificationOperators, DraftOperators):
         """The parts that kernels compute, and why kernels do not compute the other parts; empty if none was tried."""
         if not self.verdicts:
             return ""
-        plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in self.kernels]
-        return "; ".join([f"kernels: {', '.join(self.kernels) or 'none'}", *plain])
+        some = {name: f"{name} ({', '.join(map(str, rows))} rows)" for name, rows in self.in_layers.items() if rows}
+        whole = [name for name in self.kernels if name not in some]
+        kernels = "kernels, tried at an earlier start" if self.verdicts.keys() <= self.earlier else "kernels"
+        plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in whole]
+        return "; ".join([f"{kernels}: {', '.join([*whole, *some.values()]) or 'none'}", *plain])
 
 
 def part_of(role: str, part: str) -> str:

@@ -8,20 +8,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.static.static_forward import StaticForward
-from decoder.session.cuda_graph.relative_time import relative_time
+from decoder.session.cuda_graph.relative_time import Share, relative_time
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import slots
 from decoder.system.device import without_gradients
 
-TEXT = 100
-"""Text length of the timed passes, in tokens."""
-PAYS = 0.97
-"""Another form is used if its time is at most this share of the plain form's time."""
+TEXT, LONG_TEXT = 100, 1900
+"""Lengths of a short and of a long text before the timed passes, in tokens."""
 ROUNDING = 32.0
 """Largest allowed error of another form's logits, as a multiple of the dtype's epsilon times the largest logit."""
 
 
-def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Arguments of `StaticForward.computed`."""
+
+
+def example(forward: StaticForward, rows: int, length: int) -> Inputs:
     """Inputs of a pass of `rows` rows after a text of `length` tokens."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
@@ -34,7 +36,7 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
 class Comparison:
     """Time and error of another form relative to the plain form."""
 
-    share: float
+    share: Share
     """Time of the other form as a share of the plain form's time."""
     difference: float
     """Largest error of the logits, as a share of the largest logit."""
@@ -47,18 +49,25 @@ class Comparison:
 
     @property
     def pays(self) -> bool:
-        """Whether the other form is correct, and so much faster that it is used (`PAYS`)."""
-        return self.right and self.share < PAYS
+        """Whether the other form is correct, and so much faster that it is used."""
+        return self.right and self.share.pays
 
     def __str__(self) -> str:
         if not self.right:
             return f"not kept, since its logits differ from uncompiled ones by {self.difference:.1%}"
-        return f"takes {self.share:.2f} x the time of uncompiled passes, so it is {'kept' if self.pays else 'not kept'}"
+        kept = "kept" if self.pays else "not kept"
+        return f"takes {self.share.median:.2f} x the time of uncompiled passes, so it is {kept}"
 
 
-def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Comparison:
-    """Compares another form of a model with its plain form, by time and logits, in passes of these sizes."""
-    both = [_Passes(model_form, sizes) for model_form in (plain, form)]
+def compared(
+    plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots, text: int = TEXT
+) -> Comparison:
+    """Compares another form of a model with its plain form, by time and logits, in passes of these sizes after a text
+    of `text` tokens.
+    """
+    # Both forms write the same keys and values to the same slots, so one store is enough.
+    inputs = [example(plain, rows, text) for rows in sizes]
+    both = [_Passes(model_form, inputs) for model_form in (plain, form)]
     device = both[0].logits[0].device
     with without_gradients():
         plain_work, other_work = (graph_slots.repeatable(passes, device) for passes in both)
@@ -79,12 +88,11 @@ def _difference(plain_logits: Tensor, other_logits: Tensor) -> float:
 class _Passes:
     """Runs several passes one after the other; their logits stay on the device."""
 
-    def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
-        self._forward = forward
-        self._inputs = [example(forward, rows, TEXT) for rows in sizes]
+    def __init__(self, forward: StaticForward, inputs: Sequence[Inputs]) -> None:
+        self._forward, self._inputs = forward, inputs
         with without_gradients():
-            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*inputs).clone() for inputs in self._inputs]
+            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*given).clone() for given in inputs]
 
     def __call__(self) -> None:
-        for inputs, logits in zip(self._inputs, self.logits, strict=True):
-            logits.copy_(self._forward.computed(*inputs))
+        for given, logits in zip(self._inputs, self.logits, strict=True):
+            logits.copy_(self._forward.computed(*given))

@@ -1,5 +1,13 @@
-"""Time of one form of some work relative to another form, on the device."""
+"""Time of one form of some work relative to another form, on the device, with a confidence interval.
 
+Times of single repeats differ by a few percent. So the two forms are repeated in turn until the interval is on one side
+of each limit, and a form pays only if its whole interval is below `PAYS`: the choice between forms that take about as
+long is then the same in each trial. This module knows neither kernels nor passes.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
 import torch
@@ -7,17 +15,75 @@ import torch
 from decoder.session.cuda_graph.slots import Work
 from decoder.system.device import Mark
 
-REPEATS = 30
+PAYS = 0.97
+"""Another form is used if it takes less than this share of the plain form's time."""
+LEAST, MOST, AT_ONCE = 12, 60, 4
+"""Least and largest number of repeats, and number of repeats between two looks at the interval."""
+DOUBT = 0.01
+"""Probability that the interval does not contain the true median."""
 
 
-def relative_time(work: Work, plain: Work, device: torch.device) -> float:
-    """Median time of `work` as a share of the median time of `plain`; both run in turn."""
-    seconds: tuple[list[float], list[float]] = [], []
-    for _ in range(REPEATS):
-        for repeated, times in zip((plain, work), seconds, strict=True):
-            begun = Mark(device)
-            repeated()
-            end = Mark(device)
-            end.wait()
-            times.append(end.seconds_since(begun))
-    return median(seconds[1]) / median(seconds[0])
+@dataclass(frozen=True)
+class Share:
+    """Median time of some work as a share of the time of other work, and the interval of this share."""
+
+    low: float
+    median: float
+    high: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the work is so much faster than the other work that it is used."""
+        return self.high < PAYS
+
+    @property
+    def costs(self) -> bool:
+        """Whether the work is so much slower than the other work that the other work is used."""
+        return self.low > 1 / PAYS
+
+    @property
+    def decided(self) -> bool:
+        """Whether more repeats would hardly change that the work pays, costs, or takes about as long."""
+        return self.pays or self.costs or (self.low >= PAYS and self.high <= 1 / PAYS)
+
+
+def relative_time(work: Work, plain: Work, device: torch.device) -> Share:
+    """Time of `work` as a share of the time of `plain`; both run in turn."""
+    ratios: list[float] = []
+    while True:
+        plain_s, work_s = _seconds(plain, device), _seconds(work, device)
+        ratios.append(work_s / plain_s)
+        if len(ratios) < LEAST or len(ratios) % AT_ONCE:
+            continue
+        share = interval(ratios)
+        if share.decided or len(ratios) >= MOST:
+            return share
+
+
+def interval(ratios: list[float]) -> Share:
+    """Median of at least `LEAST` ratios, with its interval by order statistics, for which no law of the times is
+    assumed.
+    """
+    ordered, rank = sorted(ratios), _rank(len(ratios))
+    return Share(ordered[rank], median(ordered), ordered[-1 - rank])
+
+
+@cache
+def _rank(count: int) -> int:
+    """Index of the interval's lower end in ascending order: the number of ratios below the true median has a binomial
+    law.
+    """
+    outside = 0.0
+    for rank in range(count):
+        outside += 2 * math.comb(count, rank) / 2**count
+        if outside > DOUBT:
+            return rank - 1
+    return 0
+
+
+def _seconds(work: Work, device: torch.device) -> float:
+    begun = Mark(device)
+    work()
+    end = Mark(device)
+    end.wait()
+    return end.seconds_since(begun)

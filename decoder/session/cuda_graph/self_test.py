@@ -9,6 +9,7 @@ drives all rounds of the pair, and the reason is reported.
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -28,14 +29,15 @@ from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import side_of
-from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
+from decoder.session.cuda_graph.kept_verdicts import VerdictFile, releases, source_digest
+from decoder.session.cuda_graph.kernel_trial import Report, chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
-from decoder.session.cuda_graph.static_shapes import passes, slots, uncaptured
+from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Prepares, Session
-from decoder.system.device import release_memory, require_working, without_gradients
+from decoder.system.device import device_name, release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
@@ -84,9 +86,17 @@ class Reference:
         return False
 
 
-def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
+def prepare_rounds(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    tried: Sequence[Rules | None],
+    report: Report = lambda _: None,
+    folder: Path | None = None,
+) -> str | None:
     """Makes the static forward forms of both models for rounds on the device, chooses the rounds' operators, and tests
     rounds with them.
+
+    `report` is called after each trial of a kernel. The verdicts of trials are kept in `folder`; None: nowhere.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
     returns the reason why rounds cannot run on the device.
@@ -100,7 +110,9 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
             if graph_slots.form(model) is None:
                 graph_slots.run(model, static_in_place(model))
         reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
-        refused = next(filter(None, reasons), None) or _refusal_with_kernels(pair, graph_slots, tried, right)
+        refused = next(filter(None, reasons), None) or _refusal_with_kernels(
+            pair, graph_slots, tried, right, report, _verdict_file(pair, tried, folder)
+        )
     except LostDeviceError:
         raise
     except Exception as error:  # noqa: BLE001 - if anything fails on the device, the host drives the rounds
@@ -118,21 +130,44 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 
 
 def _refusal_with_kernels(
-    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference]
+    pair: Pair,
+    graph_slots: GraphSlots,
+    tried: Sequence[Rules | None],
+    right: Sequence[Reference],
+    report: Report,
+    file: VerdictFile,
 ) -> str | None:
-    """`refusal` of rounds with kernels that a trial has chosen; if rounds fail with kernels, rounds without kernels."""
+    """`refusal` of rounds with kernels that a trial has chosen, now or at an earlier start; if rounds fail with
+    kernels, rounds without kernels.
+    """
     plain = {model: graph_slots.forward(model) for model in pair.models.values()}
+    known = file.read() if graph_slots.kernels else {}
     if graph_slots.kernels:
-        graph_slots.operators = chosen_operators(pair, graph_slots, tried)
-        graph_slots.operators = with_layer_kernels(pair, graph_slots, passes(map(tree_rule, tried)))
+        graph_slots.operators = chosen_operators(pair, graph_slots, tried, known, report)
+        graph_slots.operators = with_layer_kernels(pair, graph_slots, known, report)
     refused = refusal(pair, graph_slots, tried, right)
     if refused and graph_slots.operators.kernels:
         require_working(pair.target.device)
+        file.write({})
         graph_slots.operators = graph_slots.operators.without_kernels(refused)
         for model, form in plain.items():
             graph_slots.run(model, form)
         refused = refusal(pair, graph_slots, tried, right)
+    elif graph_slots.kernels and graph_slots.operators.settled != known:
+        file.write(graph_slots.operators.settled)
     return refused
+
+
+def _verdict_file(pair: Pair, tried: Sequence[Rules | None], folder: Path | None) -> VerdictFile:
+    """The file of verdicts on kernels for this pair on this device and with these libraries."""
+    models = (
+        f"{role}: {model.architecture}, {model.layers} layers, {model.width} tokens, {model.context} positions, "
+        f"{model.precision}, {model.dtype}"
+        for role, model in pair.models.items()
+    )
+    drafting = f"draft: {pair.head.kind if pair.head else pair.looks_up}, {pair.draft_dtype}"
+    device = str(device_name(pair.target.device))
+    return VerdictFile(folder, (device, *releases(), *models, drafting, repr(tried), source_digest()))
 
 
 @torch.inference_mode()

@@ -286,7 +286,7 @@ def test_compiled_passes_are_captured_too(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
 ) -> None:
     """Compiled forms are kept at any speed. In half precision they round differently, so only float64 is compared."""
-    monkeypatch.setattr("decoder.session.cuda_graph.pass_comparison.PAYS", float("inf"))
+    monkeypatch.setattr("decoder.session.cuda_graph.relative_time.PAYS", float("inf"))
     pair, lines = on_gpu(tiny_models, family, dtype), list[str]()
     compiled(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time of uncompiled passes, so it is kept" in line] == [

@@ -6,6 +6,7 @@ The kernels of these tests are plain functions, so that triton is not needed.
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,12 +20,13 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.session.cuda_graph import draft, kernel_trial, pass_comparison, self_test, verify
+from decoder.session.cuda_graph import relative_time as timing
 from decoder.session.cuda_graph.device_state import PARENT
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.operators import PLAIN, Operators
-from decoder.session.cuda_graph.relative_time import relative_time
-from decoder.session.cuda_graph.static_shapes import passes
-from decoder.tree_rules import tree_rule
+from decoder.session.cuda_graph.pass_comparison import LONG_TEXT
+from decoder.session.cuda_graph.relative_time import LEAST, MOST, Share, relative_time
+from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import prepared, with_slots
 
@@ -36,6 +38,10 @@ def engine(tiny_models: TinyModels) -> Engine:
     return with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
 
 
+def exactly(share: float) -> Share:
+    return Share(share, share, share)
+
+
 def chosen(
     tiny_models: TinyModels,
     patch: pytest.MonkeyPatch,
@@ -44,7 +50,7 @@ def chosen(
 ) -> Operators:
     """The choice among these kernels, which take this share of the plain functions' time."""
     patch.setattr(kernel_trial, "kernels", kernels)
-    patch.setattr(kernel_trial, "relative_time", lambda *_: share)
+    patch.setattr(kernel_trial, "relative_time", lambda *_: exactly(share))
     tried = engine(tiny_models)
     return chosen_operators(tried.pair, graph_slots(tried), TRIED)
 
@@ -180,13 +186,11 @@ Kernels = Callable[[NativeStatic], NativeStatic]
 def in_layers(
     tiny_models: TinyModels, patch: pytest.MonkeyPatch, kernels: dict[str, Kernels], share: float = 0.5
 ) -> tuple[Engine, Operators]:
-    """The choice among these kernels of layers, which take this share of the plain operators' time, for rounds with a
-    chain of two tokens.
-    """
+    """The choice among these kernels of layers, which take this share of the plain operators' time."""
     patch.setattr(kernel_trial, "layer_kernels", lambda: kernels)
-    patch.setattr(pass_comparison, "relative_time", lambda *_: share)
+    patch.setattr(pass_comparison, "relative_time", lambda *_: exactly(share))
     tried = engine(tiny_models)
-    return tried, with_layer_kernels(tried.pair, graph_slots(tried), passes([tree_rule(Linear(2))]))
+    return tried, with_layer_kernels(tried.pair, graph_slots(tried))
 
 
 def times(factor: float) -> Kernels:
@@ -211,8 +215,73 @@ def test_kernels_of_layers_that_are_not_faster_are_not_used(
     _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1)}, share=1.5)
     assert found.kernels == ()
     assert str(found) == (
-        "kernels: none; attention of the target takes 1.50 x the time; attention of the draft takes 1.50 x the time"
+        "kernels: none; "
+        "attention of the target takes 1.50, 1.50, 1.50, 1.50 x the time in passes of 1, 8, 32, 64 rows; "
+        "attention of the draft takes 1.50, 1.50, 1.50, 1.50 x the time in passes of 1, 8, 32, 64 rows"
     )
+
+
+def by_rows(patch: pytest.MonkeyPatch, share_of: Callable[[int, int], float]) -> None:
+    """Gives kernels of layers a share of the plain operators' time by numbers of rows and of the text's tokens."""
+
+    def compared(plain: Any, form: Any, sizes: Any, slots: GraphSlots, text: int) -> pass_comparison.Comparison:
+        del plain, form, slots
+        return pass_comparison.Comparison(exactly(share_of(sizes[0], text)), difference=0.0, allowed=1.0)
+
+    patch.setattr(kernel_trial, "compared", compared)
+
+
+def with_marked_layers(form: NativeStatic) -> NativeStatic:
+    """Kernels of layers whose passes end with the same large number in all rows."""
+    return form.with_layers(lambda layer: lambda *given: layer(*given) * 0 + 7)
+
+
+def test_kernels_of_layers_are_used_in_passes_of_those_sizes_alone_that_they_make_faster(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_rows(monkeypatch, lambda rows, _: 0.5 if rows in (8, 32) else 1.2)
+    tried, found = in_layers(tiny_models, monkeypatch, {"attention": with_marked_layers})
+    assert found.in_layers == {f"attention of the {role}": (8, 32) for role in ("target", "draft")}
+    assert str(found).startswith(
+        "kernels: attention of the target (8, 32 rows), attention of the draft (8, 32 rows); attention of the target "
+        "takes 1.20, 0.50, 0.50, 1.20 x the time in passes of 1, 8, 32, 64 rows; "
+    )
+    form = graph_slots(tried).forward(tried.pair.target)
+    plain = static_forward(tried.pair.target)
+    assert isinstance(plain, NativeStatic)
+    marked = with_marked_layers(plain).computed
+    for rows in (1, 2, 8, 20, 64, 100):
+        given = pass_comparison.example(form, rows, 3)
+        with torch.no_grad():
+            assert torch.equal(form.computed(*given), marked(*given)) == (rows in (2, 8, 20))
+
+
+def test_kernels_of_layers_that_slow_down_long_texts_are_not_used(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_rows(monkeypatch, lambda rows, text: 1.1 if text == LONG_TEXT and rows == 64 else 0.9)
+    tried = engine(tiny_models)
+    monkeypatch.setattr(kernel_trial, "layer_kernels", lambda: {"attention": times(1)})
+    long = replace(tried.pair, context=LONG_TEXT + 1)
+    assert with_layer_kernels(long, graph_slots(tried)).in_layers["attention of the target"] == (1, 8, 32)
+
+
+def test_a_short_context_has_no_long_texts(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_rows(monkeypatch, lambda _, text: 1.1 if text == LONG_TEXT else 0.9)
+    _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1)})
+    assert found.in_layers == {f"attention of the {role}": () for role in ("target", "draft")}
+
+
+def test_a_compiler_sees_the_layers_behind_those_of_each_size(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_rows(monkeypatch, lambda rows, _: 0.5 if rows == 1 else 1.2)
+    tried, _ = in_layers(tiny_models, monkeypatch, {"attention": with_marked_layers})
+    form, plain = graph_slots(tried).forward(tried.pair.target), static_forward(tried.pair.target)
+    assert isinstance(form, NativeStatic)
+    given = pass_comparison.example(form, 8, 3)
+    with torch.no_grad():
+        assert torch.allclose(form.for_a_compiler().computed(*given), plain.computed(*given), atol=1e-4)
 
 
 def test_kernels_of_layers_with_other_logits_are_not_used(
@@ -253,4 +322,36 @@ def test_two_graphs_of_one_kind_are_measured_in_turn() -> None:
     done: list[str] = []
     share = relative_time(lambda: done.append("kernel"), lambda: done.append("plain"), torch.device("cpu"))
     assert done[:4] == ["plain", "kernel", "plain", "kernel"]
-    assert share > 0
+    assert share.low <= share.median <= share.high
+
+
+def trials(patch: pytest.MonkeyPatch, share: float) -> list[Share]:
+    """Results of 200 trials of work that takes this share of the time, where each time varies by 2 %."""
+    random, repeats = Random(0), {"kernel": share, "plain": 1.0}
+    patch.setattr(timing, "_seconds", lambda work, _: repeats[work] * random.gauss(1, 0.02))
+    works: tuple[Any, Any] = ("kernel", "plain")
+    return [relative_time(*works, torch.device("cpu")) for _ in range(200)]
+
+
+@pytest.mark.parametrize(("share", "pays"), [(0.9, True), (0.94, True), (1.0, False), (1.1, False)])
+def test_noise_does_not_turn_a_verdict(monkeypatch: pytest.MonkeyPatch, share: float, *, pays: bool) -> None:
+    assert {each.pays for each in trials(monkeypatch, share)} == {pays}
+
+
+@pytest.mark.parametrize(("share", "costs"), [(0.97, False), (1.0, False), (1.1, True)])
+def test_only_work_that_is_surely_slower_costs(monkeypatch: pytest.MonkeyPatch, share: float, *, costs: bool) -> None:
+    assert {each.costs for each in trials(monkeypatch, share)} == {costs}
+
+
+@pytest.mark.parametrize(("share", "repeats"), [(0.5, LEAST), (timing.PAYS, MOST)])
+def test_a_clear_difference_needs_few_repeats(share: float, repeats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, seconds = Random(1), list[float]()
+
+    def timed(work: Any, _: torch.device) -> float:
+        seconds.append((share if work == "kernel" else 1.0) * random.gauss(1, 0.01))
+        return seconds[-1]
+
+    monkeypatch.setattr(timing, "_seconds", timed)
+    works: tuple[Any, Any] = ("kernel", "plain")
+    relative_time(*works, torch.device("cpu"))
+    assert len(seconds) == 2 * repeats

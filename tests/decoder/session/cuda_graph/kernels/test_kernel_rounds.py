@@ -12,6 +12,7 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, kernels
 from decoder.session.cuda_graph.operators import PLAIN
+from decoder.session.cuda_graph.relative_time import Share
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import match, with_slots
@@ -40,7 +41,8 @@ def test_every_round_is_that_of_the_host(tiny_models: TinyModels, rules: str, dt
 
 
 def test_the_trial_finds_the_kernels_results_equal(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: 0.5)
+    faster = Share(0.5, 0.5, 0.5)
+    monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: faster)
     engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     found = chosen_operators(engine.pair, graph_slots(engine), [Linear(2), RULES["best"]])
     assert found.kernels == tuple(kernels())
