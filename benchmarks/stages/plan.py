@@ -86,8 +86,8 @@ DRY = Setting(
     app_s=300.0,
 )
 """The fake CUDA device of the tests, whose work the CPU does."""
-ENGINE = ("torch", "transformers", "safetensors", "huggingface-hub", "numpy", "msgspec", "jaxtyping")
-SCREEN = (*ENGINE, "textual", "rich", "typer", "platformdirs", "loky", "pyte")
+ENGINE = ("torch", "transformers", "safetensors", "huggingface-hub", "numpy", "msgspec", "jaxtyping", "platformdirs")
+SCREEN = (*ENGINE, "textual", "rich", "typer", "loky", "pyte")
 TESTS = (*ENGINE, "pytest", "hypothesis")
 STAGES = (
     Stage("machine", "versions and memory", f"{HERE}.machine:machine", 40, 5, ENGINE),
