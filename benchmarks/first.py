@@ -11,10 +11,9 @@ with small models on the fake CUDA device of the tests: it shows that every stag
 a GPU ignores its results.
 
 Each result is written to DIR/first.jsonl as soon as it is known, one line each. DIR/log.txt has all output,
-DIR/profile.txt the kernels of rounds, DIR/app.txt the screens of the app. If the machine keeps no files, copy
-DIR/first.jsonl to the next machine and name it with `--earlier`: stages that are done are left out. The exit code is 0
-if all chosen stages are done, 1 if some are not, and 2 if the program cannot begin; in the last case the reason is
-printed. dynatui need not be installed.
+DIR/profile.txt the kernels of rounds, DIR/app.txt the screens of the app. On a machine that keeps no files, start with
+an earlier DIR/first.jsonl: stages that are done are left out. The exit code is 0 if all chosen stages are done, 1 if
+some are not, and 2 if the program cannot begin; in the last case the reason is printed. dynatui need not be installed.
 """
 
 import argparse
@@ -68,8 +67,6 @@ def _run(chosen: Sequence[Stage], arguments: argparse.Namespace, journal: Journa
         ConfigError: No stage can run, since packages are missing, or a file cannot be read or written.
     """
     made_folder(arguments.output)
-    if arguments.earlier:
-        journal.append(Journal(arguments.earlier, 0, arguments.dry))
     journal.repair()
     states = journal.states()
     todo = [stage for stage in chosen if arguments.only or states.get(stage.name) != "done"]
@@ -110,7 +107,6 @@ def show(line: Line) -> None:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--earlier", type=Path, help="first.jsonl of an earlier run, whose stages are not repeated")
     parser.add_argument("--only", metavar="STAGE", nargs="+", help="run these stages, even if they are done")
     parser.add_argument("--minutes", type=float, help=f"time limit of this run (default: {MINUTES:g}; none with --dry)")
     parser.add_argument("--list", action="store_true", help="list the stages without running any")

@@ -35,28 +35,12 @@ class Journal:
         """Time of the session."""
         return time.monotonic() - self.began_s
 
-    def write(self, stage: str, text: str, **figures: object) -> None:
-        """Appends a line."""
+    def write(self, stage: str, text: str = "", **figures: object) -> None:
+        """Appends a line; the figure `state` says how a stage began or ended."""
         at = {"stage": stage, "at_s": round(self.now_s(), 2), "text": text}
         line = json.dumps(at | ({"dry": True} if self.dry else {}) | figures)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-
-    def note(self, stage: str, state: State, text: str = "", **figures: object) -> None:
-        """Appends a line that says how a stage began or ended."""
-        self.write(stage, text, state=state, **figures)
-
-    def append(self, other: "Journal") -> None:
-        """Appends the lines of another journal that are not in this one.
-
-        Raises:
-            ConfigError: There is no other journal, or it is damaged.
-        """
-        if not other.path.exists():
-            raise ConfigError(f"there is no {shortened(other.path)}; name the journal of an earlier run")
-        known = [*self.lines()]
-        with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps(line)}\n" for line in other.lines() if line not in known)
 
     def repair(self) -> None:
         """Removes an incomplete last line, which a process has left that was killed while it wrote."""

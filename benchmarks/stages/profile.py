@@ -125,20 +125,16 @@ def _busy(ordered: Sequence[Kernel]) -> float:
 
 def page(result: Profile) -> str:
     """The profile as text: a summary line, launches by number of nodes, and kernels by time."""
-    lines = [
+    summary = (
         f"means over {result.rounds} rounds: {result.nodes:.0f} nodes per round, {result.busy_us:.0f} us in kernels, "
-        f"{result.gap_us:.0f} us in gaps between launches (longest gap: {result.longest_gap_us:.0f} us)",
-        "",
-        f"{'nodes':>7} {'a round':>8} {'span us':>9} {'busy us':>9} {'us/node':>8}",
+        f"{result.gap_us:.0f} us in gaps between launches (longest gap: {result.longest_gap_us:.0f} us)"
+    )
+    launches = [
+        f"{each.a_round:6.2f} a round of {each.nodes} nodes: {each.span_us:.1f} us, {each.busy_us:.1f} busy"
+        for each in result.replays
     ]
-    for replays in result.replays[:MOST_SHOWN]:
-        row = f"{replays.nodes:>7} {replays.a_round:>8.2f} {replays.span_us:>9.1f} {replays.busy_us:>9.1f}"
-        lines.append(f"{row} {replays.span_us / replays.nodes:>8.2f}")
-    lines += ["", f"{'us a round':>10} {'runs':>7} {'us each':>8}  kernel"]
-    for share in result.kernels[:MOST_SHOWN]:
-        row = f"{share.us:>10.1f} {share.runs:>7.1f} {share.us / share.runs:>8.2f}  {share.name}"
-        lines.append(row[:WIDTH])
-    return "\n".join(lines) + "\n"
+    kernels = [f"{each.us:8.1f} us a round in {each.runs:.1f} runs: {each.name}"[:WIDTH] for each in result.kernels]
+    return "\n".join([summary, *launches, *kernels[:MOST_SHOWN], ""])
 
 
 def kernels_of(events: Iterable[Any]) -> list[Kernel]:

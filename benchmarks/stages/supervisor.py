@@ -38,7 +38,7 @@ def supervise(stages: Sequence[Stage], journal: Journal, end_s: float, start: St
             return
         running = journal.running()
         dead = next((stage for stage in todo if running and stage.name == running[0]), todo[0])
-        journal.note(dead.name, state, "the end of log.txt says more")
+        journal.write(dead.name, "the end of log.txt says more", state=state)
         show([*journal.lines()][-1])
         kernels = False
         attempts[dead] += 1

@@ -4,14 +4,14 @@ A stage that fails is recorded, and the next one begins; if it has left the devi
 """
 
 import ctypes
-import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,11 @@ class Order:
     """Whether Triton kernels are tried."""
     end_s: float
     """Time of the session at which the worker is killed."""
+
+    @property
+    def setting(self) -> Setting:
+        """Device and sizes of the measurements."""
+        return DRY if self.journal.dry else REAL
 
 
 @dataclass
@@ -88,39 +93,23 @@ def start(journal: Journal, stages: Sequence[Stage], kernels: bool, end_s: float
     order = Order(stages, replace(journal, path=journal.path.resolve()), kernels, end_s)
     own = {"DYNATUI_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": "1"} if journal.dry else {})
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    program = (DRY if journal.dry else REAL).program
-    command = [sys.executable, *program, "-m", "benchmarks.stages.worker", json.dumps(asdict(order), default=str)]
+    command = [sys.executable, *order.setting.program, "-m", "benchmarks.stages.worker", pickle.dumps(order).hex()]
     with journal.path.with_name("log.txt").open("ab") as log:
-        return subprocess.Popen(  # noqa: S603 - this module
-            command,
-            cwd=ROOT,
-            env=os.environ | own | {"PYTHONPATH": paths},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Carries out the order that the argument holds; returns the exit code of the process."""
-    _end_with_parent()
-    given = json.loads(arguments[0])
-    journal = Journal(**given["journal"] | {"path": Path(given["journal"]["path"])})
-    stages = [Stage(**each) for each in given["stages"]]
-    return run_stages(Order(stages, journal, given["kernels"], given["end_s"]))
+        output: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        environment = os.environ | own | {"PYTHONPATH": paths}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **output)  # noqa: S603
 
 
 def run_stages(order: Order) -> int:
     """Runs stages for which time is left; returns `LOST` if the device has failed, else 0."""
     journal = order.journal
-    work = Work("", journal, DRY if journal.dry else REAL, order.kernels)
+    work = Work("", journal, order.setting, order.kernels)
     for stage in order.stages:
         work.stage, left_s = stage.name, order.end_s - journal.now_s()
         if left_s < stage.least_s:
             work.report(f"left out: {left_s:.0f} s are left, and it needs {stage.least_s:.0f}")
             continue
-        journal.note(stage.name, "began", stage.about, kernels=order.kernels)
+        journal.write(stage.name, stage.about, state="began", kernels=order.kernels)
         try:
             resolve_name(stage.work)(work)
         except Exception as error:  # noqa: BLE001 - the other stages are run whatever happens in one
@@ -129,9 +118,9 @@ def run_stages(order: Order) -> int:
             if not _device_works():
                 work.report(f"the device has failed: {text}")
                 return LOST
-            journal.note(stage.name, "failed", text)
+            journal.write(stage.name, text, state="failed")
         else:
-            journal.note(stage.name, "done")
+            journal.write(stage.name, state="done")
     return 0
 
 
@@ -155,4 +144,5 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _end_with_parent()
+    sys.exit(run_stages(pickle.loads(bytes.fromhex(sys.argv[1]))))  # noqa: S301 - from `start`

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,29 +118,31 @@ def test_a_stage_that_is_done_is_not_run_again_unless_it_is_named(session: Sessi
 def test_another_machine_goes_on_from_the_journal_of_the_last_one(session: Session, tmp_path: Path) -> None:
     assert session.run([GOOD]) == 0
     other = Session(tmp_path / "other")
-    assert other.run([GOOD, stage("later", "works")], "--earlier", str(session.folder / JOURNAL)) == 0
+    other.folder.mkdir()
+    shutil.copy(session.folder / JOURNAL, other.folder)
+    assert other.run([GOOD, stage("later", "works")]) == 0
     assert other.states("good") == ["began", "done"]
     assert [line["answer"] for line in other.lines() if "answer" in line] == [42, 42]
 
 
 def test_a_dry_run_and_a_run_on_a_gpu_ignore_each_other_s_results(tmp_path: Path) -> None:
     real, dry = (Journal(tmp_path / JOURNAL, 0.0, dry) for dry in (False, True))
-    dry.note("good", "done")
+    dry.write("good", state="done")
     assert (real.states(), dry.states()) == ({}, {"good": "done"})
-    real.note("good", "failed")
+    real.write("good", state="failed")
     assert (real.states(), dry.states()) == ({"good": "failed"}, {"good": "done"})
 
 
-@pytest.mark.parametrize("content", [b"\x00\xff\n", b"[1]\n", b'{"a": 1}\n', None])
+@pytest.mark.parametrize("content", [b"\x00\xff\n", b"[1]\n", b'{"a": 1}\n'])
 def test_a_journal_that_is_none_is_refused_in_one_line(
-    session: Session, content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: Session, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    earlier = tmp_path / "earlier.jsonl"
-    if content is not None:
-        earlier.write_bytes(content)
-    assert session.run([GOOD], "--earlier", str(earlier)) == 2
+    session.folder.mkdir()
+    (session.folder / JOURNAL).write_bytes(content)
+    assert session.run([GOOD]) == 2
     (line,) = capsys.readouterr().out.splitlines()
-    assert "earlier.jsonl" in line
+    assert JOURNAL in line
+    assert (session.folder / JOURNAL).read_bytes() == content
 
 
 def test_an_unknown_stage_is_refused_with_the_known_ones(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
