@@ -19,6 +19,7 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.near_tie import Scorer
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
 from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
@@ -58,6 +59,8 @@ class Engine:
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
     """Acceptance model for sampling if the draft does not know the target's sampling noise."""
+    scorer: Scorer = field(default_factory=Scorer, compare=False, repr=False)
+    """Copy of the target's module that judges near ties, kept between texts while memory has room."""
     draft_knows_noise: bool = True
     """Whether the growth of draft trees uses probabilities that include the target's sampling noise; False for verifier
     `nss`.

@@ -9,7 +9,7 @@ not fit, the CPU computes the scores.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.sampling.gumbel_noise import GumbelNoise, truncation_mask
 from decoder.sampling.settings import Sampling
 from decoder.system.deferred import imported
-from decoder.system.device import has_room, memory_is_full
+from decoder.system.device import free_bytes, has_room, memory_is_full
 
 CHUNK = 512
 """Number of tokens in one pass. A model with states reads a text in one pass, because in several families
@@ -48,16 +48,42 @@ class Verdict:
     """Absolute difference of the two scores."""
 
 
-class Judge:
-    """Judges near ties of one model; a module that the judge has loaded is freed together with the judge."""
+@dataclass
+class Scorer:
+    """What the judges of one model's texts share, so that not every text loads the module again."""
 
-    def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None) -> None:
-        """Makes a judge of a model's text; `noise` is the text's sampling noise, None for greedy decoding."""
+    module: Any = None
+    """Copy of the model's Hugging Face module that a judge has loaded; None if there is none."""
+    full: set[torch.device] = field(default_factory=set)
+    """Devices with too little memory for the float32 passes."""
+
+    def give_way(self) -> None:
+        """Frees the copy, unless its device has as much free memory as another copy would need; called between texts,
+        whose caches need memory.
+        """
+        if self.module is None:
+            return
+        needed = sum(weight.nbytes for weight in self.module.parameters())
+        free = free_bytes(next(self.module.parameters()).device)
+        if free is not None and free < MARGIN * needed:
+            self.module = None
+
+
+class Judge:
+    """Judges near ties of one model's text."""
+
+    def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None, scorer: Scorer | None = None) -> None:
+        """Makes a judge.
+
+        Args:
+            model: The model.
+            noise: Sampling noise of the text; None for greedy decoding.
+            scorer: What earlier judges of the model have loaded; None: nothing, and what this judge loads is freed
+                together with it.
+        """
         self._model = model
         self._noise = noise
-        self._loaded: Any = None
-        self._places = list(dict.fromkeys((model.device, CPU)))
-        """Devices for the float32 passes, in order of preference; a device with too little memory is removed."""
+        self._scorer = scorer or Scorer()
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
@@ -72,27 +98,32 @@ class Judge:
         Raises:
             DeviceError: Neither the model's device nor the CPU has enough memory.
         """
-        while self._places:
+        for place in dict.fromkeys((self._model.device, CPU)):
+            if place in self._scorer.full:
+                continue
             try:
-                return self._verdict(prefix, rivals, by_module=by_module)
+                return self._verdict(prefix, rivals, place, by_module=by_module)
             except (RuntimeError, MemoryError, DeviceError) as error:
                 if not (isinstance(error, DeviceError) or memory_is_full(error)):
                     raise
-                self._loaded = None
-                del self._places[0]
+                self._scorer.module = None
+                self._scorer.full.add(place)
         raise DeviceError(
             f"the memory does not suffice to score tokens of {self._model.name} in float32, as the check for near ties "
             "requires; choose a smaller model or fewer --max-new-tokens"
         )
 
-    def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
+    def _verdict(
+        self, prefix: Sequence[int], rivals: tuple[int, int], place: torch.device, *, by_module: bool
+    ) -> Verdict:
+        """The verdict, with float32 passes on the device `place`."""
         if self._model.computed_by or self._model.hf.quantised:
             # There are no weights for a float32 pass, so plain decoding, token by token, is the reference.
             plain, *own = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
             if by_module:
                 own.append(_by_module(self._model.hf.loaded, [prefix], self._model.device))
             return self._compared(prefix, rivals, _joined(plain), [_joined(logits) for logits in own])
-        module, place = self._module(), self._places[0]
+        module = self._module(place)
         parts = _parts(prefix, len(prefix) if self._model.hf.by_paths or keeps_states(module.config) else CHUNK)
         own = [_logits(self._model, parts)]
         if by_module:
@@ -116,15 +147,17 @@ class Judge:
             scores = exact[-1]
         return verdict(scores, rivals, error, len(prefix), self._noise)
 
-    def _module(self) -> Any:
-        """The model's Hugging Face module, or a copy that is loaded on the first device with enough memory."""
+    def _module(self, place: torch.device) -> Any:
+        """The model's Hugging Face module, or a copy that is loaded on `place` if this has enough memory, else on the
+        CPU.
+        """
         if self._model.hf.loaded is not None:
             return self._model.hf.loaded
-        if self._loaded is None:
+        if self._scorer.module is None:
             needed = sum(weight.nbytes for weight in self._model.hf.skeleton.parameters())
-            fits = has_room(self._places[0], int(MARGIN * needed))
-            self._loaded = self._model.hf.load(self._places[0] if fits else CPU)
-        return self._loaded
+            fits = has_room(place, int(MARGIN * needed))
+            self._scorer.module = self._model.hf.load(place if fits else CPU)
+        return self._scorer.module
 
 
 def verdict(

@@ -435,7 +435,7 @@ def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figu
     """The final figures of each method. If a method's text differs from the text of `ar`, its figures include the logit
     gap at the first difference and whether this difference is a near tie.
     """
-    final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise())
+    final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
     for name, figures in final.items():
         index = figures.first_difference
         if index is not None and engine.pair.target.judgeable and not differs_by_design(figures):
@@ -444,4 +444,5 @@ def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figu
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
             gap = verdict.gap if math.isfinite(verdict.gap) else None
             final[name] = msgspec.structs.replace(figures, near_tie=verdict.near_tie, first_difference_gap=gap)
+    engine.scorer.give_way()
     return final

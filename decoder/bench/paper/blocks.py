@@ -26,8 +26,8 @@ def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples:
     """
     results = {sample.contender: sample for sample in samples}
     ar = results[BASELINE]
-    judge = Judge(engine.pair.target, engine.gumbel_noise())
-    return tuple(
+    judge = Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
+    found = tuple(
         Turn(
             lane=lane.name,
             at=_judged(judge, lane, prompt, results[lane.name].at, ar.at),
@@ -37,6 +37,8 @@ def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples:
         for lane in request.lanes
         if lane.name in results
     )
+    engine.scorer.give_way()
+    return found
 
 
 def _judged(

@@ -1,19 +1,22 @@
 """Near ties are judged by float32 logits, computed layer by layer on a device with enough memory."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 
 from decoder import RunConfig, decode
+from decoder.analysis.metrics import Race
 from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.near_tie import Judge, in_float32_by_layer
+from decoder.forward.near_tie import Judge, Scorer, in_float32_by_layer
 from decoder.methods.dynatree import DynaTree
 from decoder.run import race
 from decoder.sampling.gumbel_noise import GumbelNoise
@@ -179,6 +182,55 @@ def test_a_module_that_was_let_go_of_is_loaded_to_the_model_s_device_once_a_judg
     assert loads.model.hf.loaded is None
 
 
+@pytest.mark.parametrize(("free_bytes", "count"), [(1 << 40, 1), (0, 3), (None, 1)], ids=["room", "full", "unknown"])
+def test_judges_of_several_texts_load_the_module_once_where_memory_has_room_beside_it(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch, free_bytes: int | None, count: int
+) -> None:
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    monkeypatch.setattr(neartie, "free_bytes", lambda _: free_bytes)
+    scorer = Scorer()
+    for _ in range(3):
+        Judge(loads.model, None, scorer)([1, 2, 3], (4, 5))
+        scorer.give_way()
+    assert loads.asked == [CUDA] * count
+
+
+def test_a_device_that_was_too_small_for_one_text_is_not_tried_for_the_next(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    loads.full.add(CUDA)
+    scorer = Scorer()
+    for _ in range(2):
+        Judge(loads.model, None, scorer)([1, 2, 3], (4, 5))
+    assert loads.asked == [CUDA, CPU]
+
+
+def test_the_prompts_of_an_engine_share_the_module_that_judges(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, loaded = tiny_models.loaded(tiny_models.pair("neox"), "bfloat16"), list[torch.device]()
+    model = copy.copy(engine.pair.target)
+    model.hf = copy.copy(model.hf)
+    engine = replace(engine, pair=replace(engine.pair, target=model))
+    model.slim()
+    right = model.hf.load
+
+    def load(device: torch.device) -> Any:
+        loaded.append(device)
+        return right(device)
+
+    def differing(figures: Any) -> Any:
+        return {name: structs.replace(each, first_difference=0) for name, each in right_figures(figures).items()}
+
+    right_figures = Race.figures
+    monkeypatch.setattr(model.hf, "load", load)
+    monkeypatch.setattr(Race, "figures", differing)
+    for prompt in ("The tree grows", "It was late"):
+        list(decode(engine, prompt, RunConfig(("dynatree", "ar"), 4)))
+    assert loaded == [CPU]
+
+
 def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr(neartie, "has_room", lambda *given: asked.append(given))
@@ -249,9 +301,9 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
     made: list[LanguageModel] = []
 
     class Counted(Judge):
-        def __init__(self, model: LanguageModel, noise: GumbelNoise) -> None:
+        def __init__(self, model: LanguageModel, noise: GumbelNoise, scorer: Scorer) -> None:
             made.append(model)
-            super().__init__(model, noise)
+            super().__init__(model, noise, scorer)
 
     monkeypatch.setattr(race, "Judge", Counted)
     engine = tiny_models.loaded(tiny_models.pair("qwen3"), "bfloat16")
