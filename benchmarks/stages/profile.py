@@ -1,4 +1,4 @@
-"""GPU time of rounds with one tree size: by kernel, by CUDA graph, and in gaps between graph replays.
+"""GPU time of rounds with one tree size: by kernel, and in gaps between graph replays.
 
 A few rounds are recorded with torch's profiler, which slows these rounds a little.
 """
@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import torch
@@ -45,18 +44,6 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Replays:
-    """Launches with the same number of nodes, which are normally replays of one CUDA graph."""
-
-    nodes: int
-    a_round: float
-    span_us: float
-    """Median over the launches of the time from the start of the first node to the end of the last node."""
-    busy_us: float
-    """Median over the launches of the time during which at least one node ran."""
-
-
-@dataclass(frozen=True)
 class Profile:
     """Device activity of the profiled rounds; all figures except `rounds` and `longest_gap_us` are means per round."""
 
@@ -66,7 +53,6 @@ class Profile:
     gap_us: float
     """Idle time between launches, from the end of each launch to the start of the next launch."""
     longest_gap_us: float
-    replays: list[Replays]
     kernels: list[Share]
 
 
@@ -79,39 +65,22 @@ def profile(kernels: Iterable[Kernel], rounds: int) -> Profile:
         by_name[kernel.name].append(kernel)
     launches = sorted(by_launch.values(), key=lambda nodes: nodes[0].start_us)
     gaps = [max(0.0, after[0].start_us - _end(before)) for before, after in pairwise(launches)]
-    shares = [Share(name, len(runs) / rounds, _total(runs) / rounds) for name, runs in by_name.items()]
+    shares = [
+        Share(name, len(runs) / rounds, sum(run.end_us - run.start_us for run in runs) / rounds)
+        for name, runs in by_name.items()
+    ]
     return Profile(
         rounds=rounds,
         nodes=len(ordered) / rounds,
         busy_us=_busy(ordered) / rounds,
         gap_us=sum(gaps) / rounds,
         longest_gap_us=max(gaps, default=0.0),
-        replays=_replays(launches, rounds),
         kernels=sorted(shares, key=lambda share: -share.us),
     )
 
 
-def _replays(launches: Sequence[Sequence[Kernel]], rounds: int) -> list[Replays]:
-    by_size = defaultdict[int, list[Sequence[Kernel]]](list)
-    for nodes in launches:
-        by_size[len(nodes)].append(nodes)
-    return [
-        Replays(
-            nodes=size,
-            a_round=len(launches_of_size) / rounds,
-            span_us=median(_end(nodes) - nodes[0].start_us for nodes in launches_of_size),
-            busy_us=median(map(_busy, launches_of_size)),
-        )
-        for size, launches_of_size in sorted(by_size.items(), reverse=True)
-    ]
-
-
 def _end(nodes: Iterable[Kernel]) -> float:
     return max(node.end_us for node in nodes)
-
-
-def _total(nodes: Iterable[Kernel]) -> float:
-    return sum(node.end_us - node.start_us for node in nodes)
 
 
 def _busy(ordered: Sequence[Kernel]) -> float:
@@ -124,17 +93,13 @@ def _busy(ordered: Sequence[Kernel]) -> float:
 
 
 def page(result: Profile) -> str:
-    """The profile as text: a summary line, launches by number of nodes, and kernels by time."""
+    """The profile as text: a summary line, and kernels by time."""
     summary = (
         f"means over {result.rounds} rounds: {result.nodes:.0f} nodes per round, {result.busy_us:.0f} us in kernels, "
         f"{result.gap_us:.0f} us in gaps between launches (longest gap: {result.longest_gap_us:.0f} us)"
     )
-    launches = [
-        f"{each.a_round:6.2f} a round of {each.nodes} nodes: {each.span_us:.1f} us, {each.busy_us:.1f} busy"
-        for each in result.replays
-    ]
     kernels = [f"{each.us:8.1f} us a round in {each.runs:.1f} runs: {each.name}"[:WIDTH] for each in result.kernels]
-    return "\n".join([summary, *launches, *kernels[:MOST_SHOWN], ""])
+    return "\n".join([summary, *kernels[:MOST_SHOWN], ""])
 
 
 def kernels_of(events: Iterable[Any]) -> list[Kernel]:
