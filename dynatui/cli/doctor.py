@@ -28,6 +28,7 @@ from decoder.system.openmp import waiting_words
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
 from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, size
+from dynatui.cli.doctor_kernels import kernels
 from dynatui.cli.doctor_models import gpu_layers_words, lacks_target, models, names_of, place_of
 from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.doctor_times import times
@@ -299,7 +300,7 @@ def recordings(_case: Case) -> Iterator[Finding]:
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
-    for probe in (terminal, versions, devices, models, processes, rounds, times, settings, log, recordings)
+    for probe in (terminal, versions, devices, kernels, models, processes, rounds, times, settings, log, recordings)
 }
 
 
