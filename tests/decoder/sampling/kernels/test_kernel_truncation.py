@@ -3,43 +3,24 @@
 Masks may differ only where the probability of the tokens before one equals the share but for rounding: 1e-12 of it.
 """
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from triton.runtime.interpreter import InterpreterBuilder
 
 from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.kernels import searched_truncation
 from decoder.sampling.kernels.searched_truncation import SearchedTruncation
 from decoder.sampling.settings import Sampling
 from tests.decoder.sampling.truncated_rows import SETTINGS, kept_by_host, rows, truncation
-from tests.triton_tools import SHARED_LIMITS, recorded
+from tests.triton_tools import SHARED_LIMITS, loads_of, recorded
 
 BY_INTERPRETER = pytest.mark.usefixtures("by_interpreter")
 DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 WIDER = 5
 """Number of columns beyond the vocabulary, as the models' vocabularies may have."""
-
-
-def row_reads(logits: Tensor, sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Number of times that the kernel reads all logits of a row."""
-    reads: list[int] = []
-    first, last = logits.data_ptr(), logits.data_ptr() + logits.nbytes
-    load = InterpreterBuilder.create_masked_load
-
-    def counted(builder: Any, addresses: Any, mask: Any, *others: Any) -> Any:
-        of_row = mask.data & (first <= addresses.data) & (addresses.data < last)
-        reads.append(int(of_row.sum()))
-        return load(builder, addresses, mask, *others)
-
-    monkeypatch.setattr(InterpreterBuilder, "create_masked_load", counted)
-    truncation(SearchedTruncation.of, logits.shape[1], sampling).excluded(logits)
-    return sum(reads) / logits.numel()
 
 
 def kept(logits: Tensor, *each: Sampling) -> Tensor:
@@ -119,7 +100,9 @@ def test_a_row_is_read_as_often_as_is_said(
     said = searched_truncation.row_passes(
         8 * dtype.itemsize, top_k=sampling.top_k > 0, top_p=sampling.top_p < 1, listed=listed
     )
-    assert row_reads(logits, sampling, monkeypatch) == said
+    with loads_of(logits) as sizes:
+        truncation(SearchedTruncation.of, vocabulary, sampling).excluded(logits)
+    assert sum(sizes) == said * vocabulary
 
 
 def test_a_usual_row_is_read_two_or_three_times() -> None:
