@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime import interpreter
@@ -75,6 +76,22 @@ def _patched_tensor(tensor: Any, scope: Any) -> None:
     """
     _patch_lang_tensor(tensor, scope)
     tensor.__index__ = lambda number: number.handle.data.item()
+
+
+@contextmanager
+def loads_of(tensor: Tensor) -> Iterator[list[int]]:
+    """For each load of interpreted kernels in this context: how many of the tensor's numbers it reads, if any."""
+    sizes: list[int] = []
+    first, last = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+    load = interpreter.InterpreterBuilder.create_masked_load
+
+    def counted(builder: Any, addresses: Any, mask: Any, *others: Any) -> Any:
+        if size := int((mask.data & (first <= addresses.data) & (addresses.data < last)).sum()):
+            sizes.append(size)
+        return load(builder, addresses, mask, *others)
+
+    with patch.object(interpreter.InterpreterBuilder, "create_masked_load", counted):
+        yield sizes
 
 
 @dataclass(frozen=True)

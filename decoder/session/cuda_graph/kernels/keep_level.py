@@ -11,10 +11,15 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-RANKED, COMPARED = 32, 64
+RANKED, COMPARED = 16, 256
 """Numbers of candidates: ranked by one program, and compared with these at a time."""
 SCANNED, COLUMNS = 512, 1024
 """Numbers of candidates scanned at a time, and of cache slots of one program."""
+
+
+def iterations(candidates: int) -> tuple[int, int]:
+    """Number of blocks of candidates that a program of each kernel reads one after the other."""
+    return -(-candidates // COMPARED), -(-candidates // SCANNED)
 
 
 @triton.jit
@@ -24,7 +29,7 @@ def _value(paths, threshold, candidates, there, best: tl.constexpr):
 
 
 @triton.jit
-def choose(
+def choose_rows(
     paths,
     threshold,
     kept,
@@ -96,7 +101,7 @@ def keep_level(
     kept = lines.new_empty(count, dtype=torch.uint8)
     new_bias = bias.new_empty((width, columns))
     paths = lines[1].view(torch.float64)
-    choose[(triton.cdiv(count, RANKED),)](
+    choose_rows[(triton.cdiv(count, RANKED),)](
         paths, threshold, kept, count, width, best, RANKED, COMPARED, enable_fp_fusion=False
     )
     write_rows[(width, triton.cdiv(columns, COLUMNS))](

@@ -13,13 +13,18 @@ from torch import Tensor
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OWN_LOGPROB, PARENT, ROW, TOKEN, DeviceState
 from decoder.session.cuda_graph.draft import DraftRule, Grown, Layout
 
-RANKED, COMPARED = 32, 64
+RANKED, COMPARED = 16, 256
 """Numbers of candidates: ranked by one program, and compared with these at a time."""
-WRITTEN, SCANNED = 32, 128
+WRITTEN, SCANNED = 16, 256
 """Numbers of nodes written by one program, and of candidates compared with these at a time."""
 _TOKEN, _PARENT, _LEVEL, _ROW, _LOGPROB, _OWN_LOGPROB = map(
     tl.constexpr, (TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB)
 )
+
+
+def iterations(candidates: int, rows: int) -> tuple[int, int]:
+    """Number of blocks of candidates or rows that a program of each kernel reads one after the other."""
+    return -(-candidates // COMPARED), 2 * -(-candidates // SCANNED) + -(-(rows - 1) // SCANNED)
 
 
 @triton.jit
@@ -44,7 +49,7 @@ def _value(
 
 
 @triton.jit
-def choose(
+def choose_nodes(
     paths,
     row_paths,
     depths,
@@ -137,7 +142,7 @@ def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown,
     """See `draft.pack_tree`."""
     count, most = grown.lines.shape[1], len(places)
     kept = grown.lines.new_empty(count, dtype=torch.uint8)
-    choose[(triton.cdiv(count, RANKED),)](
+    choose_nodes[(triton.cdiv(count, RANKED),)](
         grown.lines[1].view(torch.float64),
         grown.paths,
         layout.depths,

@@ -24,10 +24,10 @@ VOCABULARY, SLOTS = 50304, 512
 MOST: Mapping[str, tuple[int, int]] = {
     "best_tokens.part_best": (64, 64),
     "best_tokens.best_of_parts": (40, 64),
-    "keep_level.choose": (128, 512),
+    "keep_level.choose_rows": (64, 2048),
     "keep_level.write_rows": (40, 64),
-    "pack_tree.choose": (128, 512),
-    "pack_tree.write_nodes": (128, 512),
+    "pack_tree.choose_nodes": (96, 2048),
+    "pack_tree.write_nodes": (96, 2048),
     "verify_tree.see_ancestors": (40, 2048),
     "verify_tree.commit_path": (128, 4096),
 }

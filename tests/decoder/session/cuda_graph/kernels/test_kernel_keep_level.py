@@ -8,6 +8,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.session.cuda_graph import draft
 from decoder.session.cuda_graph.kernels import keep_level
+from tests.triton_tools import loads_of
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 LEAST = torch.tensor(-1.0, dtype=torch.float64)
@@ -49,6 +50,15 @@ def test_levels_of_several_blocks_are_kept_too(monkeypatch: pytest.MonkeyPatch) 
     for name in ("RANKED", "COMPARED", "SCANNED", "COLUMNS"):
         monkeypatch.setattr(keep_level, name, 16)
     kept(-torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(1)), 9, best=True)
+
+
+def test_each_program_reads_all_candidates_in_as_many_blocks_as_is_said() -> None:
+    count = 600
+    lines, rows = torch.zeros((3, count), dtype=torch.int64), torch.zeros((4, 64), dtype=torch.int64)
+    with loads_of(lines[1]) as sizes:
+        keep_level.keep_level(lines, rows, LEAST, torch.zeros((1, 70)), torch.arange(64), best=True)
+    ranked, written = -(-count // keep_level.RANKED), 64  # one number a row is read to be written
+    assert len(sizes) == ranked * (1 + keep_level.iterations(count)[0]) + written
 
 
 def test_paths_that_differ_in_the_last_bits_of_a_float64_are_ranked() -> None:

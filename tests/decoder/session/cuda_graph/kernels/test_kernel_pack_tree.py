@@ -16,6 +16,7 @@ from decoder.session.cuda_graph.draft import PLACES, DraftRule, Grown, Layout
 from decoder.session.cuda_graph.kernels import pack_tree
 from decoder.session.cuda_graph.static_shapes import shape
 from decoder.tree_rules import Rules
+from tests.triton_tools import loads_of
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 CPU = torch.device("cpu")
@@ -102,6 +103,21 @@ def test_of_equally_probable_candidates_the_first_become_nodes(n_max: int) -> No
 def test_blocks_of_the_usual_sizes_make_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     packed(BEST, 3)
+
+
+def test_each_program_reads_all_candidates_in_as_many_blocks_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    layout, state = Layout(shape(BEST.rule()), VOCABULARY, CPU), DeviceState(CPU, 600)
+    candidates, places = grown(layout, 1, ties=False, own=False), torch.arange(PLACE, PLACE + PLACES)
+    state.begin([1, 2, 3], BEST.rule())
+    rule = DraftRule(layout.every_depth - 9, None)
+    with loads_of(layout.depths) as of_candidates, loads_of(layout.offsets) as of_rows:
+        pack_tree.pack_tree(state, layout, rule, candidates, places)
+    count = candidates.lines.shape[1]
+    choosing, writing = pack_tree.iterations(count, layout.rows)
+    assert len(of_candidates) == -(-count // pack_tree.RANKED) * (1 + choosing)
+    scanning = 2 * -(-count // pack_tree.SCANNED)
+    assert len(of_rows) == -(-PLACES // pack_tree.WRITTEN) * (1 + writing - scanning)
 
 
 def test_a_draft_without_nodes_is_its_root_alone() -> None:
