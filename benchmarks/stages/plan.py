@@ -50,7 +50,7 @@ class Setting:
     rounds: int
     """Rounds of each turn."""
     auto_tokens: int
-    """Length of the texts of method `auto`, in tokens."""
+    """New tokens of the texts of method `auto`."""
     app_s: float
     """Seconds within which the app must decode."""
 
@@ -67,7 +67,7 @@ REAL = Setting(
     contexts=(256, 1900),
     long_contexts=(256, 4096, 16384),
     rounds=96,
-    auto_tokens=1900,
+    auto_tokens=1800,
     app_s=70.0,
 )
 DRY = Setting(
@@ -82,7 +82,7 @@ DRY = Setting(
     contexts=(16, 32),
     long_contexts=(24, 64),
     rounds=6,
-    auto_tokens=72,
+    auto_tokens=24,
     app_s=300.0,
 )
 """The fake CUDA device of the tests, whose work the CPU does."""

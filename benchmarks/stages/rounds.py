@@ -2,23 +2,29 @@
 
 import os
 from collections.abc import Sequence
+from statistics import median
 
 import torch
 
-from benchmarks.stages import captures, profile
+from benchmarks.stages import profile
 from benchmarks.stages.texts import TRUNCATED, words
 from benchmarks.stages.worker import Work
 from decoder.bench.job import OnRounds, measure_rounds
-from decoder.bench.shapes import random_pair
+from decoder.bench.protocol import endless
+from decoder.bench.shapes import random_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.engine import Engine
+from decoder.methods import METHODS
+from decoder.methods.auto import Auto
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
-from decoder.system.device import CUDNN_RANK
+from decoder.session.protocol import Prepares
+from decoder.system.device import CUDNN_RANK, Stopwatch
 
 SMALL, LARGE = Size(4, 16), Size(8, 64)
 TREES = (Size(1, 2), SMALL, LARGE)
 REPEATS = 3
+PROMPT = 64
 GREEDY = Sampling()
 
 
@@ -43,11 +49,37 @@ def truncated(work: Work) -> None:
 
 
 def auto(work: Work) -> None:
-    """Captures of method `auto`, and its speed."""
-    found = captures.measured(_pythia(work), work.setting.auto_tokens, REPEATS)
-    for line in captures.by_kind(found.captures, found.reserved_bytes).splitlines():
-        work.report(line)
-    work.note(captures.texts(found), captures=found)
+    """Captures before the first text of method `auto`, and its speed beside that of `ar` on the same random texts."""
+    engine = endless(_pythia(work))
+    before = torch.cuda.memory_reserved()
+    graphs, captured_s, first_s = _text(work, engine, "auto")
+    reserved = torch.cuda.memory_reserved() - before
+    _text(work, engine, "ar")
+    later = [(_text(work, engine, "auto")[2], _text(work, engine, "ar")[2]) for _ in range(REPEATS)]
+    tokens = work.setting.auto_tokens
+    auto_rate, ar_rate = (tokens / median(seconds) for seconds in zip(*later, strict=True))
+    work.note(
+        f"{graphs} graphs captured in {captured_s:.2f} s, {reserved / 1e9:.2f} GB; then auto {tokens / first_s:.1f} "
+        f"tokens/s in the first text, {auto_rate:.1f} in later ones, ar {ar_rate:.1f}",
+        captured_s=captured_s,
+        first_s=first_s,
+        later_s=later,
+    )
+
+
+def _text(work: Work, engine: Engine, method: str) -> tuple[int, float, float]:
+    """Number and seconds of the captures before a text's first round, and seconds of all its rounds."""
+    config = RunConfig(max_new_tokens=work.setting.auto_tokens)
+    prompt = random_prompt(engine.pair, PROMPT, config.max_new_tokens + Auto().d_max)
+    session, clock = METHODS[method].open(engine, prompt, config), Stopwatch(engine.pair.target.device)
+    session.prefill()
+    started, graphs = clock.now(), 0
+    while isinstance(session, Prepares) and session.prepare():
+        graphs += 1
+    prepared = clock.now()
+    while not session.step(()).finished:
+        pass
+    return graphs, prepared - started, clock.now() - prepared
 
 
 def plain(work: Work) -> None:
