@@ -3,15 +3,18 @@
     python benchmarks/estimate.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64 --context 256
 
 Nothing is measured. The counts are exact for this code; all costs in `CARDS` and `Costs` are assumptions, of which the
-first is the optimistic and the second the pessimistic one. Times are of CUDA graphs, without the host.
+first is the optimistic and the second the pessimistic one. Triton kernels are assumed to be limited by what a program
+does one step after the other, which the kernels' modules count. Times are of CUDA graphs, without the host.
 """
 
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -29,8 +32,14 @@ PROCESSORS = 132
 """Multiprocessors of both cards."""
 THREADS = 2048
 """Threads that a multiprocessor runs at a time."""
+FEW = 128
+"""Threads of a program of Triton's usual 4 warps."""
 NORMED, BY_PARTS = "normed_columns", "attend_by_parts"
 """Triton kernels whose time depends on the shapes of certain operands."""
+IN_TURN = frozenset(
+    {BY_PARTS, "exclude", "part_best", "best_of_parts", "choose_rows", "write_rows", "choose_nodes", "write_nodes"}
+)
+"""Triton kernels whose time is that of the steps which a program takes one after the other."""
 PARTS = ("products", "attention", "top-k", "other")
 KERNELS = {"sort": 4, "topk": 2, "argmax": 2, "scatter": 2, "index_copy": 2}
 """Kernels of an operator that launches more than one, by torch's source."""
@@ -48,16 +57,35 @@ class Costs:
     """Shortest time of a matrix product."""
     bandwidth: float
     """Share of the card's bandwidth that kernels reach."""
+    l2: float
+    """Bytes per microsecond that all multiprocessors together read from the L2 cache."""
     keys: float
-    """Time in which a block of attention reads 64 keys and values."""
+    """Time in which a block of torch's attention reads 64 keys and values."""
+    key: float
+    """Time in which a program of `attend_by_parts` reads a key and its value. The pessimistic one is that of SGLang's
+    kernel on an H100: between 1,000 and 16,000 tokens in 8 parts, 36 layers take 6.4 ms longer (sglang #21775).
+    """
+    block: float
+    """Time in which a program reads a block of numbers and all its threads together reduce it."""
     selection: float
     """Time of one pass of a radix selection over at most 1024 numbers."""
 
 
 ASSUMED = (
-    Costs(kernel=1.5, product=2.6, bandwidth=0.88, keys=0.55, selection=0.16),
-    Costs(kernel=2.2, product=4.2, bandwidth=0.70, keys=1.1, selection=0.32),
+    Costs(kernel=1.5, product=2.6, bandwidth=0.88, l2=5.5e6, keys=0.55, key=0.045, block=0.17, selection=0.16),
+    Costs(kernel=2.2, product=4.2, bandwidth=0.70, l2=4e6, keys=1.1, key=0.09, block=0.23, selection=0.32),
 )
+
+
+@dataclass(frozen=True)
+class Given:
+    """What decides the work of kernels beside their operands' shapes."""
+
+    text: int = 0
+    """Number of tokens before the round."""
+    top_k: bool = False
+    top_p: bool = False
+    """Whether truncation by each is on."""
 
 
 def part(launch: Launch) -> str:
@@ -69,18 +97,46 @@ def part(launch: Launch) -> str:
     return "top-k" if launch.name in {"topk", "sort", "argmax", "max", "part_best", "best_of_parts"} else "other"
 
 
-def microseconds(launch: Launch, costs: Costs, bytes_per_s: float) -> float:
+def keys_in_turn(launch: Launch, text: int) -> int:
+    """Keys that a multiprocessor reads one after the other in `attend_by_parts`: of the text, or of the pass itself."""
+    from decoder.forward.static.kernels import tree_attention  # noqa: PLC0415 - Triton may be missing
+
+    (count, *_), (heads, parts, rows, _), dtype = launch.shapes[0], launch.shapes[5], launch.dtypes[0]
+    tile, step = tree_attention.TILE_OF_FLOAT32 if dtype is torch.float32 else tree_attention.TILE
+    waves = math.ceil(heads * parts * math.ceil(rows / tile) / PROCESSORS)
+    return waves * step * max(math.ceil(text / (parts - 1) / step), math.ceil(count / step))
+
+
+def in_turn(launch: Launch, costs: Costs, given: Given) -> float:
+    """Time of what a multiprocessor does one step after the other in a Triton kernel."""
+    from decoder.sampling.kernels import searched_truncation as truncation  # noqa: PLC0415 - as above
+    from decoder.session.cuda_graph.kernels import keep_level, pack_tree  # noqa: PLC0415 - as above
+
+    shapes, bits = launch.shapes, 8 * launch.dtypes[0].itemsize
+    blocks: Mapping[str, Callable[[], int]] = {
+        "exclude": lambda: truncation.blocks(shapes[0][1], bits, top_k=given.top_k, top_p=given.top_p)
+        * math.ceil(shapes[0][0] / PROCESSORS),
+        "part_best": lambda: math.ceil(math.prod(shapes[1]) * FEW / (PROCESSORS * THREADS)) * shapes[3][-1],
+        "best_of_parts": lambda: shapes[2][-1],
+        "choose_rows": lambda: keep_level.iterations(shapes[2][0])[0],
+        "write_rows": lambda: keep_level.iterations(shapes[0][0])[1],
+        "choose_nodes": lambda: pack_tree.iterations(shapes[5][0], shapes[1][0])[0],
+        "write_nodes": lambda: pack_tree.iterations(shapes[0][0], shapes[6][0])[1],
+    }
+    by_parts = launch.name == BY_PARTS
+    return keys_in_turn(launch, given.text) * costs.key if by_parts else blocks[launch.name]() * costs.block
+
+
+def microseconds(launch: Launch, costs: Costs, bytes_per_s: float, given: Given) -> float:
     """Estimated time of an operator."""
     rate = costs.bandwidth * bytes_per_s / 1e6
     shortest = costs.kernel * KERNELS.get(launch.name, 1)
-    read = sum(map(math.prod, _operands(launch))) * launch.dtypes[0].itemsize if launch.shapes else 0
+    read = sum(map(math.prod, _operands(launch, given.text))) * launch.dtypes[0].itemsize if launch.shapes else 0
+    if launch.name in IN_TURN:
+        return max(shortest + in_turn(launch, costs, given), read / rate)
     match part(launch):
         case "products":
-            return max(costs.product, (read + launch.result_bytes) / rate)
-        case "attention" if launch.name == BY_PARTS:
-            (*_, slots), (heads, parts, rows, _) = launch.shapes[4:6]
-            waves = math.ceil(heads * parts * math.ceil(rows / 64) / PROCESSORS)
-            return waves * (costs.kernel + math.ceil(slots / (parts - 1) / 64) * costs.keys)
+            return max(costs.product, (read + launch.result_bytes) / rate, _l2_bytes(launch) / costs.l2)
         case "attention" if launch.name != "merge_and_activate":
             (_, heads, queries, _), keys = launch.shapes[0], launch.shapes[1][-2]
             waves = math.ceil(heads * math.ceil(queries / 64) / PROCESSORS)
@@ -97,12 +153,26 @@ def microseconds(launch: Launch, costs: Costs, bytes_per_s: float) -> float:
             return max(shortest, (read + launch.result_bytes) / rate)
 
 
-def _operands(launch: Launch) -> Sequence[tuple[int, ...]]:
+def _operands(launch: Launch, text: int) -> Sequence[tuple[int, ...]]:
     """Shapes of what an operator reads or writes, besides its result."""
+    if launch.name == BY_PARTS:
+        product, (kinds, heads, _, width), *_, means, _, _ = launch.shapes
+        return product, (kinds, heads, text, width), means
+    if launch.name == NORMED:
+        rows, weight, _, columns = launch.shapes  # the bias is small
+        return rows, weight, columns
+    return launch.shapes
+
+
+def _l2_bytes(launch: Launch) -> int:
+    """Bytes that the programs of a product with its norm read, all rows in each; 0 for torch's products."""
     if launch.name != NORMED:
-        return launch.shapes
-    rows, weight, _, columns = launch.shapes  # the bias is small
-    return rows, weight, columns
+        return 0
+    from decoder.forward.static.kernels import normed_product  # noqa: PLC0415 - as above
+
+    rows, weight, _, (_, width) = launch.shapes
+    programs = math.ceil(width / normed_product.COLUMNS)
+    return (programs * math.prod(rows) + math.prod(weight)) * launch.dtypes[0].itemsize
 
 
 @dataclass(frozen=True)
@@ -111,6 +181,7 @@ class Trace:
 
     draft: Sequence[Launch]
     verify: Sequence[Launch]
+    given: Given
 
 
 def traced(arguments: argparse.Namespace) -> Trace:
@@ -133,25 +204,29 @@ def traced(arguments: argparse.Namespace) -> Trace:
         session.close()
         # In a round, the next draft is queued first, and its verification after the host has waited.
         drafting, verification = (graph.launches for graph in device.replayed)
-    return Trace(drafting, [*verification, *device.launches])
+    truncates = config.sampling.truncates
+    given = Given(arguments.context, truncates and arguments.top_k > 0, truncates and arguments.top_p < 1)
+    return Trace(drafting, [*verification, *device.launches], given)
 
 
 def page(trace: Trace) -> str:
     """Table of operators, kernels and estimated times by part, in milliseconds."""
     heading = f"{'':<18} {'operators':>9} {'kernels':>8}" + "".join(f" {name + ', ms':>13}" for name in CARDS)
     rows = [
-        _row(f"{name}: {each}", [launch for launch in launches if part(launch) == each])
+        _row(f"{name}: {each}", [launch for launch in launches if part(launch) == each], trace.given)
         for name, launches in (("draft", trace.draft), ("verify", trace.verify))
         for each in PARTS
     ]
-    return "\n".join([heading, *rows, _row("round", [*trace.draft, *trace.verify])])
+    return "\n".join([heading, *rows, _row("round", [*trace.draft, *trace.verify], trace.given)])
 
 
-def _row(name: str, launches: Sequence[Launch]) -> str:
+def _row(name: str, launches: Sequence[Launch], given: Given) -> str:
     kernels = sum(KERNELS.get(launch.name, 1) for launch in launches)
     row = f"{name:<18} {len(launches):>9} {kernels:>8}"
     for bytes_per_s in CARDS.values():
-        low, high = (sum(microseconds(each, costs, bytes_per_s) for each in launches) / 1000 for costs in ASSUMED)
+        low, high = (
+            sum(microseconds(each, costs, bytes_per_s, given) for each in launches) / 1000 for costs in ASSUMED
+        )
         row += f" {f'{low:.2f} to {high:.2f}':>13}"
     return row
 

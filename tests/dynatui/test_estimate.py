@@ -1,22 +1,31 @@
 """Estimates of a round on a GPU: costs of single operators, and a traced round of small models."""
 
+import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 import pytest
 import torch
 
 from benchmarks import estimate
-from benchmarks.estimate import Costs, microseconds
+from benchmarks.estimate import Costs, Given, microseconds
 from tests.fake_cuda.tensors import Launch
 
-COSTS = Costs(kernel=2.0, product=4.0, bandwidth=0.5, keys=1.0, selection=0.25)
+COSTS = Costs(kernel=2.0, product=4.0, bandwidth=0.5, l2=2e6, keys=1.0, key=0.1, block=0.5, selection=0.25)
+BY_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 BYTES_PER_S = 2e12
 """Beside a share of 0.5, a million bytes a microsecond."""
 
 
-def took(name: str, *shapes: Sequence[int], result: int = 0, dtype: torch.dtype = torch.float16) -> float:
+def took(
+    name: str,
+    *shapes: Sequence[int],
+    result: int = 0,
+    dtype: torch.dtype = torch.float16,
+    given: Given = Given(text=2048),  # noqa: B008 - frozen
+) -> float:
     launch = Launch(name, [tuple(shape) for shape in shapes], [dtype] * len(shapes), [], result)
-    return microseconds(launch, COSTS, BYTES_PER_S)
+    return microseconds(launch, COSTS, BYTES_PER_S, given)
 
 
 def test_a_product_takes_the_time_of_its_bytes_but_never_less_than_the_shortest_product() -> None:
@@ -45,16 +54,53 @@ def test_a_selection_takes_more_passes_for_wider_numbers_and_more_waves_for_more
     assert took("topk", (265, 1024)) == 4 + 2 * 8 * 0.25
 
 
-def test_attention_by_parts_takes_the_time_of_the_keys_of_one_part() -> None:
-    # 4 parts of the slots and one for the pass's own rows, for each of 32 heads: two waves.
-    operands = (64, 9000), (2, 32, 2048, 80), (64, 1, 10, 2), (64,), (64, 1024), (32, 5, 64, 80), (32, 5, 64)
-    assert took("attend_by_parts", *operands) == 2 * (2 + 4)
+@BY_TRITON
+def test_attention_by_parts_takes_the_time_of_the_keys_of_one_part_of_the_text() -> None:
+    # 4 parts of the text and one for the pass's own rows, for each of 32 heads: two waves.
+    operands = (64, 9000), (2, 32, 4096, 80), (64, 1, 10, 2), (64,), (64, 4096), (32, 5, 64, 80)
+    maxima, totals = (32, 5, 64), (32, 5, 64)
+    assert took("attend_by_parts", *operands, maxima, totals) == pytest.approx(2 + 2 * 512 * 0.1)
+    assert took("attend_by_parts", *operands, maxima, totals, given=Given(text=3)) == pytest.approx(2 + 2 * 64 * 0.1)
 
 
-def test_a_product_with_its_norm_takes_the_time_of_its_weights_once() -> None:
+@BY_TRITON
+def test_a_product_with_its_norm_takes_the_time_of_its_weights_or_of_the_rows_that_all_programs_read() -> None:
+    from decoder.forward.static.kernels.normed_product import COLUMNS  # noqa: PLC0415 - Triton may be missing
+
     weight = (1000, 1000)
     assert took("normed_columns", (4, 1000), weight, weight, (4, 1000)) == 4
-    assert took("normed_columns", (50, 1000), (10000, 1000), (10000, 1000), (50, 10000)) == pytest.approx(0.1 + 20 + 1)
+    wide = (10000, 1000), (10000, 1000)
+    assert took("normed_columns", (10, 1000), *wide, (10, 10000)) == pytest.approx(0.02 + 20 + 0.2)
+    programs = math.ceil(10000 / COLUMNS)
+    assert took("normed_columns", (64, 1000), *wide, (64, 10000)) == pytest.approx((programs * 0.128 + 20) / 2)
+
+
+@BY_TRITON
+def test_a_kernel_takes_the_time_of_the_blocks_that_a_program_reads_in_turn() -> None:
+    from decoder.sampling.kernels.searched_truncation import blocks  # noqa: PLC0415 - Triton may be missing
+
+    given = Given(top_k=True, top_p=True)
+    one_row = took("exclude", (1, 50304), (1, 3), given=given)
+    assert one_row == pytest.approx(2 + 0.5 * blocks(50304, 16, top_k=True, top_p=True))
+    assert took("exclude", (132, 50304), (1, 3), given=given) == one_row
+    assert took("exclude", (133, 50304), (1, 3), given=given) == pytest.approx(2 * one_row - 2)
+    assert took("part_best", (32, 50304), (32, 25), (32, 25), (32, 25, 8)) == pytest.approx(2 + 8 * 0.5)
+    assert took("best_of_parts", (64, 25), (64, 25), (64, 25, 8)) == pytest.approx(2 + 8 * 0.5)
+
+
+@BY_TRITON
+def test_a_tree_of_more_candidates_takes_longer_to_be_chosen_and_packed() -> None:
+    def of(candidates: int, rows: int) -> list[float]:
+        many = (candidates,)
+        return [
+            took("choose_rows", many, (), many),
+            took("write_rows", many),
+            took("choose_nodes", many, (rows,), (rows,), (8,), (), many),
+            took("write_nodes", *[many] * 6, (rows,)),
+        ]
+
+    assert of(256, 33) == pytest.approx([2.5, 2.5, 2.5, 2 + 3 * 0.5])
+    assert of(3144, 393) == pytest.approx([2 + 13 * 0.5, 2 + 7 * 0.5, 2 + 13 * 0.5, 2 + 28 * 0.5])
 
 
 def test_the_parts_of_a_traced_round_add_up_to_it(capsys: pytest.CaptureFixture[str]) -> None:
