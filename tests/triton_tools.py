@@ -130,15 +130,16 @@ class Launch:
 
     def compiled(self, capability: int) -> Any:
         """The kernel compiled for a compute capability as the launch would on such a device: dtypes, numbers that are
-        1, and numbers and addresses that 16 divides are known.
+        1, and numbers and addresses that 16 divides are known, unless the kernel does not specialise for them.
         """
         signature: dict[str, str] = {}
         divisible = []
         for place, parameter in enumerate(self.kernel.params):
             given = self.arguments[parameter.name]
-            known = parameter.is_constexpr or (isinstance(given, int) and given == 1)
+            general = parameter.do_not_specialize
+            known = parameter.is_constexpr or (isinstance(given, int) and given == 1 and not general)
             signature[parameter.name] = "constexpr" if known else mangle_type(given)
-            if not known and (given.data_ptr() if hasattr(given, "data_ptr") else given) % 16 == 0:
+            if not known and not general and (given.data_ptr() if hasattr(given, "data_ptr") else given) % 16 == 0:
                 divisible.append(place)
         constants = {name: self.arguments[name] for name, kind in signature.items() if kind == "constexpr"}
         attributes = {(place,): [["tt.divisibility", 16]] for place in divisible}

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from decoder.system.host_memory import host_memory
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
 """Number of warm-up runs before a capture; during these runs, libraries choose kernels and allocate workspace."""
+HOPPER = 9
+"""Major number of the compute capability of H100 and H200 (CUDA C++ Programming Guide)."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
@@ -367,6 +370,23 @@ def memory_is_full(error: Exception) -> bool:
     text is tested.
     """
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+@dataclass(frozen=True)
+class Multiprocessors:
+    """The multiprocessors of a device, among which the programs of a kernel are divided."""
+
+    count: int
+    generation: int
+    """Major number of the compute capability: 8 is Ampere, `HOPPER` Hopper."""
+
+
+def multiprocessors_of(device: torch.device) -> Multiprocessors:
+    """The multiprocessors of a device; a CPU counts as one of generation 0."""
+    if device.type != "cuda":
+        return Multiprocessors(1, 0)
+    properties = torch.cuda.get_device_properties(device)
+    return Multiprocessors(properties.multi_processor_count, properties.major)
 
 
 def device_name(device: torch.device) -> str | None:

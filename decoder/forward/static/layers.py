@@ -89,6 +89,11 @@ class NativeStatic:
         return NativeStatic(replace(self._model, layers=each), self._context)
 
     @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return self._model.embedding.device
+
+    @property
     def width(self) -> int:
         """Width of the layers' input rows."""
         return self._model.embedding.shape[1]

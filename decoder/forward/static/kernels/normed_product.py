@@ -10,6 +10,7 @@ sessions. It can be imported only where Triton is installed.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TypeGuard, cast
 
 import torch
@@ -31,13 +32,14 @@ from decoder.forward.families.model import (
     normed,
 )
 from decoder.forward.static.layers import NativeStatic
+from decoder.system.device import multiprocessors_of
 
 MOST_ROWS = 64
 """Largest number of rows for which the kernel is used: a program keeps its sums for all rows in registers."""
-COLUMNS = 32
-"""Number of columns of the product that one program computes."""
-DEPTH, DEPTH_OF_FLOAT32 = 128, 32
-"""Number of a row's values that a program multiplies at once."""
+COLUMNS, MOST_COLUMNS = 32, 128
+"""Least and largest number of columns of the weights that one program multiplies."""
+DEPTH, DEPTH_OF_MANY_COLUMNS, DEPTH_OF_FLOAT32 = 128, 64, 32
+"""Number of a row's values that a program multiplies at once; `DEPTH` is for `COLUMNS` columns."""
 DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
 LAUNCH = {"num_warps": 4, "num_stages": 4, "enable_fp_fusion": True}
 
@@ -104,19 +106,43 @@ def normed_columns(
     tl.store(out + r[:, None] * width + n[None, :], total.to(out.dtype.element_ty), live[:, None] & inside[None, :])
 
 
+def columns_of(tile: int, width: int, multiprocessors: int, dtype: torch.dtype, *, gated: bool) -> int:
+    """Number of the product's `width` columns that one program computes.
+
+    Every program reads all rows, from the L2 cache: tile / columns bytes for each byte of weights, half of that if
+    `gated`. So with 64 rows, a program computes as many columns as its registers hold sums for, unless more than half
+    of the multiprocessors would then have no program. With fewer rows it has `COLUMNS` columns, and in float32 too,
+    where a product takes longer than reading.
+    """
+    if tile < MOST_ROWS or dtype is torch.float32:
+        return COLUMNS
+    columns = MOST_COLUMNS // 2 if gated else MOST_COLUMNS
+    while columns > COLUMNS and 2 * triton.cdiv(width, columns) < multiprocessors:
+        columns //= 2
+    return columns
+
+
+def _depth(columns: int, dtype: torch.dtype) -> int:
+    if dtype is torch.float32:
+        return DEPTH_OF_FLOAT32
+    return DEPTH if columns == COLUMNS else DEPTH_OF_MANY_COLUMNS
+
+
 def normed_product(
-    rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
+    multiprocessors: int, rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
     """`normed` by the kernel, or by the plain function for many rows. The product must be a `PublicLinear` in the rows'
-    dtype. The only activation is `gated_silu`, after an `RmsNorm`.
+    dtype. The only activation is `gated_silu`, after an `RmsNorm`. `multiprocessors` is the device's number of them.
     """
     count, size = rows.shape
     if count > MOST_ROWS:
         return normed(rows, norm, linear, activation)
     weight, bias = cast(PublicLinear, linear).weight, cast(PublicLinear, linear).bias
-    width = len(weight) // 2 if activation else len(weight)
+    gated, tile = activation is not None, max(16, triton.next_power_of_2(count))
+    width = len(weight) // 2 if gated else len(weight)
+    columns = columns_of(tile, width, multiprocessors, rows.dtype, gated=gated)
     out = rows.new_empty((count, width))
-    normed_columns[(triton.cdiv(width, COLUMNS),)](
+    normed_columns[(triton.cdiv(width, columns),)](
         rows,
         rows.stride(0),
         weight,
@@ -127,11 +153,11 @@ def normed_product(
         width=width,
         epsilon=cast(LayerNorm | RmsNorm, norm).epsilon,
         centred=isinstance(norm, LayerNorm),
-        gated=activation is not None,
+        gated=gated,
         biased=bias is not None,
-        tile=max(16, triton.next_power_of_2(count)),
-        columns=COLUMNS,
-        depth=min(triton.next_power_of_2(size), DEPTH_OF_FLOAT32 if rows.dtype is torch.float32 else DEPTH),
+        tile=tile,
+        columns=columns,
+        depth=min(triton.next_power_of_2(size), _depth(columns, rows.dtype)),
         **LAUNCH,
     )
     return out
@@ -139,7 +165,8 @@ def normed_product(
 
 def with_kernels(form: NativeStatic) -> NativeStatic:
     """The same model, whose layers use the kernel where it can compute their products; it shares the weights."""
-    return form.with_layers(_with_kernels)
+    product = partial(normed_product, multiprocessors_of(form.device).count)
+    return form.with_layers(lambda layer: replace(layer, normed=product) if _computable(layer) else layer)
 
 
 def _computable(layer: Layer) -> TypeGuard[Parallel | Sequential]:
@@ -151,7 +178,3 @@ def _computable(layer: Layer) -> TypeGuard[Parallel | Sequential]:
     else:
         return False
     return known and all(isinstance(each, PublicLinear) and each.weight.dtype in DTYPES for each in products)
-
-
-def _with_kernels(layer: Layer) -> Layer:
-    return replace(layer, normed=normed_product) if _computable(layer) else layer

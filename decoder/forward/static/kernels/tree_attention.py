@@ -13,7 +13,9 @@ know nothing of trees, graphs or sessions: the mask is the bias of the plain fun
 Triton is installed.
 """
 
+import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import torch
@@ -25,22 +27,33 @@ from torch import Tensor
 from decoder.forward.families.attention import Pass
 from decoder.forward.families.model import Heads, Layer, Parallel, Sequential, attended, gelu
 from decoder.forward.static.layers import LayerSlots, NativeStatic
+from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 
 MOST_ROWS = 256
 """Largest number of rows for which the kernels are used; prompts have more rows."""
-TILE, TILE_OF_FLOAT32 = (64, 32), (16, 16)
-"""Largest numbers of queries and keys that a program multiplies at once: the largest without register spills for heads
-of 128 dimensions, which `LAUNCH` then computes by 8 warps.
+LEAST_TILE, TILE, TILE_OF_FLOAT32 = 16, 64, 32
+"""Least and largest number of queries of one program."""
+STEP, SCORES_OF_FLOAT32 = 64, 512
+"""Number of keys that a program multiplies at once; in float32, the number of scores that it computes at once. With
+these, no program for heads of 128 dimensions spills registers.
 """
-LAUNCH = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
+LEAST_PART = 4
+"""Least number of a part's slots, as a multiple of the queries of a program. Then in half precision, the result of a
+part, which is written and read in float32, has at most half as many bytes as the part's keys and values.
+"""
+MOST_PARTS = 64
+"""Largest number of parts whose results are merged."""
+PROGRAMS = 4
+"""Number of programs per multiprocessor up to which slots are divided into more parts. A multiprocessor of an H100 has
+registers and shared memory for 4 programs of the smallest tile in half precision, and for 2 of the others.
+"""
+REGISTERS = 128
+"""Largest number of registers of a thread in the smallest tile: `PROGRAMS` programs of 4 warps then have the 65,536
+registers of a multiprocessor.
+"""
 COLUMNS = 1024
 """Number of the MLP's columns that one program activates."""
-LEAST_PART = 128
-"""Least number of slots for which the slots are divided into one more part."""
-PROGRAMS = 128
-"""Number of programs up to which slots are divided into more parts. An H100 has 132 multiprocessors, each of which has
-the registers for one program of the largest tile.
-"""
+MERGE = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
 HIDDEN: tl.constexpr = tl.constexpr(torch.finfo(torch.float32).min)
 """Start of a running maximum; finite, so that no difference of two maxima is NaN."""
 
@@ -55,19 +68,19 @@ def _rotated(
     rotated: tl.constexpr,
 ) -> tl.tensor:
     """Heads at the addresses `rows`, with their first `rotated` dimensions rotated by the pairs (cosine, sine) at the
-    addresses `rotations`; rounded to the product's dtype.
+    addresses `rotations`; rounded to the product's dtype. A thread loads several adjacent numbers at once.
     """
     d = tl.arange(0, padded)
     there = live[:, None] & (d < width)[None, :]
     heads = tl.load(rows[:, None] + d[None, :], there, other=0.0)
     if rotated > 0:
-        turning = live[:, None] & (d < rotated)[None, :]
-        partners = tl.load(rows[:, None] + (d ^ 1)[None, :], turning, other=0.0).to(tl.float32)
-        pairs = rotations[:, None] + (d // 2 * 2)[None, :]
-        cosine = tl.load(pairs, turning, other=1.0).to(tl.float32)
-        sine = tl.load(pairs + 1, turning, other=0.0).to(tl.float32)
-        sign = tl.where(d % 2 == 0, -1.0, 1.0)[None, :]
-        heads = (heads.to(tl.float32) * cosine + partners * sine * sign).to(heads.dtype)
+        pairs: tl.constexpr = [rows.shape[0], padded // 2, 2]
+        turning = (d < rotated)[None, :]
+        numbers = tl.load(rotations[:, None] + d[None, :], live[:, None] & turning, other=0.0)
+        cosine, sine = tl.split(tl.reshape(numbers.to(tl.float32), pairs))
+        left, right = tl.split(tl.reshape(heads.to(tl.float32), pairs))
+        both = tl.join(left * cosine - right * sine, left * sine + right * cosine)
+        heads = tl.where(turning, tl.reshape(both, heads.shape).to(heads.dtype), heads)
     return heads
 
 
@@ -90,7 +103,7 @@ def _attended(
     return higher, total * kept + tl.sum(weights, 1), mean * kept[:, None] + added
 
 
-@triton.jit(do_not_specialize=["count", "visible"])
+@triton.jit(do_not_specialize=["count", "turn_stride"])
 def attend_by_parts(
     product: tl.tensor,
     row_stride: tl.tensor,
@@ -115,23 +128,27 @@ def attend_by_parts(
     rotated: tl.constexpr,
     tile: tl.constexpr,
     step: tl.constexpr,
+    own_step: tl.constexpr,
     most_rows: tl.constexpr,
+    aligned: tl.constexpr,
 ) -> None:
     """Attention of one head's `tile` rows to one part of the slots, `step` slots at a time; see `attend`. The last part
-    is the pass's own rows.
+    is the pass's own rows, `own_step` rows at a time.
 
-    The query heads of a key-value head are further rows: row r is token r % count.
+    The query heads of a key-value head are further rows: row r is token r % count. `aligned` divides the number of
+    rotated dimensions and `turn_stride`.
     """
     head, block, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     parts = tl.num_programs(2)
     rows = block * tile + tl.arange(0, tile)
     live = rows < count * groups
     token, group = rows % count, rows // count
-    d, s = tl.arange(0, padded), tl.arange(0, step)
+    d = tl.arange(0, padded)
     dense = (d < width)[None, :]
     # Columns are [queries | keys | values], each head after head.
     asking = product + token * row_stride + first + (head * groups + group) * width
-    queries = _rotated(asking, live, rotation + token * turn_stride, width, padded, rotated)
+    turns = rotation + tl.multiple_of(token * turn_stride, aligned)
+    queries = _rotated(asking, live, turns, width, padded, rotated)
     keys, values = store + head * head_stride, store + kind_stride + head * head_stride
     biases = bias + token * bias_stride
 
@@ -139,24 +156,28 @@ def attend_by_parts(
     total = tl.zeros([tile], tl.float32)
     mean = tl.zeros([tile, padded], tl.float32)
     if part < parts - 1:
-        n = tl.arange(0, most_rows)
-        own = tl.load(slots + n, n < count, other=visible).to(tl.int32)
+        all_rows = tl.arange(0, most_rows)
+        own = tl.load(slots + all_rows, all_rows < count, other=visible).to(tl.int32)
         end = tl.min(tl.minimum(own, visible), 0)
-        for start in range(part * step, end, (parts - 1) * step):
-            slot = start + s
+        # The next step's keys, values and biases are loaded during each step.
+        for start in tl.range(part * step, end, (parts - 1) * step, num_stages=2):
+            slot = start + tl.arange(0, step)
             there = (slot < end)[:, None] & dense
             key = tl.load(keys + slot[:, None] * width + d[None, :], there, other=0.0)
             value = tl.load(values + slot[:, None] * width + d[None, :], there, other=0.0)
-            read = live[:, None] & (slot < end)[None, :]
+            # A thread can load several biases at once where the mask ends at a multiple of 16, as `visible` usually is.
+            read = live[:, None] & (slot < visible)[None, :]
             added = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
+            added = tl.where((slot < end)[None, :], added, float("-inf"))
             most, total, mean = _attended(queries, key, value, added, most, total, mean)
     else:
-        for start in range(0, count, step):
-            n = start + s
+        for start in tl.range(0, count, own_step, num_stages=1):
+            n = start + tl.arange(0, own_step)
             new = n < count
             there = new[:, None] & dense
             kept = product + n * row_stride + first + (heads * groups + head) * width
-            key = _rotated(kept, new, rotation + n * turn_stride, width, padded, rotated)
+            key_turns = rotation + tl.multiple_of(n * turn_stride, aligned)
+            key = _rotated(kept, new, key_turns, width, padded, rotated)
             value = tl.load(kept[:, None] + heads * width + d[None, :], there, other=0.0)
             slot = tl.load(slots + n, new, other=0).to(tl.int32)
             if block == 0:
@@ -217,13 +238,63 @@ def merge_and_activate(
         tl.store(row + column, (x * gate).to(product.dtype.element_ty), inside)
 
 
-def divided(programs: int, slots: int) -> int:
-    """Number of parts into which `slots` slots are divided, if each part needs this number of programs."""
-    return max(1, min(slots // LEAST_PART, PROGRAMS // programs - 1))
+@dataclass(frozen=True)
+class Division:
+    """How the attention of a layer is divided among programs."""
+
+    tile: int
+    """Number of queries of one program."""
+    step: int
+    """Number of keys before the pass's own that a program multiplies at once."""
+    blocks: int
+    """Number of blocks of `tile` queries for each key-value head."""
+    parts: int
+    """Number of parts of the slots; the pass's own rows are one more part."""
+
+    @property
+    def own_step(self) -> int:
+        """Number of the pass's own keys that a program multiplies at once. Their rotation needs registers, and few rows
+        have no more keys than queries.
+        """
+        return min(self.tile, self.step)
+
+
+def division(heads: Heads, rows: int, visible: int, multiprocessors: int, dtype: torch.dtype) -> Division:
+    """Division of the attention of `rows` rows to `visible` slots on a GPU with this number of multiprocessors."""
+    float32, queries = dtype is torch.float32, rows * heads.groups
+    tile = min(TILE_OF_FLOAT32 if float32 else TILE, max(LEAST_TILE, triton.next_power_of_2(queries)))
+    blocks = triton.cdiv(queries, tile)
+    resident = PROGRAMS * multiprocessors // (heads.heads * blocks)
+    parts = max(1, min(visible // (LEAST_PART * tile), resident - 1, MOST_PARTS - 1))
+    return Division(tile, SCORES_OF_FLOAT32 // tile if float32 else STEP, blocks, parts)
+
+
+def iterations(heads: Heads, rows: int, visible: int, multiprocessors: int, dtype: torch.dtype) -> int:
+    """Largest number of steps that one program of `attend_by_parts` takes one after the other, if the text fills all
+    `visible` slots; see `division`.
+    """
+    divided = division(heads, rows, visible, multiprocessors, dtype)
+    return max(math.ceil(visible / (divided.step * divided.parts)), math.ceil(rows / divided.own_step))
+
+
+def launch(tile: int, dtype: torch.dtype, generation: int) -> dict[str, int | bool | None]:
+    """Options of the compiler: as few warps as need no spilled registers. From Hopper on, 4 warps multiply a tile of 64
+    queries by one instruction, which reads keys and values from shared memory.
+    """
+    float32 = dtype is torch.float32
+    warps = 8 if float32 or (tile == TILE and generation < HOPPER) else 4
+    most = REGISTERS if tile == LEAST_TILE and not float32 else None
+    return {"num_warps": warps, "num_stages": 1, "maxnreg": most, "enable_fp_fusion": True}
 
 
 def attend(
-    product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pass, index: int, approximate: str | None
+    product: Float[Tensor, "N Y"],
+    first: int,
+    heads: Heads,
+    given: Pass,
+    index: int,
+    approximate: str | None,
+    processors: Multiprocessors,
 ) -> None:
     """`attended` by kernels; also applies GELU to the columns before `first`, unless `approximate` is None.
 
@@ -234,14 +305,13 @@ def attend(
     # If all rows have one position, there is one rotation for all of them.
     store, turns = place.rows, torch.view_as_real(given.rotation.expand(len(product), -1, -1, -1))
     count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
-    most, step = TILE_OF_FLOAT32 if product.dtype is torch.float32 else TILE
-    tile = min(most, max(16, triton.next_power_of_2(rows)))
-    blocks, visible = triton.cdiv(rows, tile), given.values[index].shape[1]
-    parts = divided(heads.heads * blocks, visible) + 1
+    visible = given.values[index].shape[1]
+    divided = division(heads, count, visible, processors.count, product.dtype)
+    parts = divided.parts + 1
     means = product.new_empty((heads.heads, parts, rows, heads.width), dtype=torch.float32)
     maxima, totals = means.new_empty((2, heads.heads, parts, rows)).unbind()
     sizes = {"groups": heads.groups, "width": heads.width, "padded": max(16, triton.next_power_of_2(heads.width))}
-    attend_by_parts[heads.heads, blocks, parts](
+    attend_by_parts[heads.heads, divided.blocks, parts](
         product,
         product.stride(0),
         first,
@@ -260,11 +330,13 @@ def attend(
         visible,
         heads=heads.heads,
         rotated=heads.rotated,
-        tile=tile,
-        step=step,
+        tile=divided.tile,
+        step=divided.step,
+        own_step=divided.own_step,
         most_rows=MOST_ROWS,
+        aligned=math.gcd(heads.rotated, turns.stride(0), 16),
         **sizes,
-        **LAUNCH,
+        **launch(divided.tile, product.dtype, processors.generation),
     )
     activating = triton.cdiv(first, COLUMNS) if approximate else 0
     merge_and_activate[count, asking + activating](
@@ -281,7 +353,7 @@ def attend(
         tanh=approximate == "tanh",
         columns=COLUMNS,
         **sizes,
-        **LAUNCH,
+        **MERGE,
     )
 
 
@@ -291,11 +363,12 @@ class TreeAttention:
 
     approximate: str | None
     """Approximation of the GELU that is applied to the MLP's columns too; None: no activation."""
+    processors: Multiprocessors
 
     def __call__(self, product: Tensor, first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int) -> None:
         """See `decoder.forward.families.model.attended`."""
         if len(product) <= MOST_ROWS:
-            attend(product, first, heads, given, index, self.approximate)
+            attend(product, first, heads, given, index, self.approximate, self.processors)
             return
         attended(product, first, dtype, heads, given, index)
         if self.approximate is not None:
@@ -304,15 +377,15 @@ class TreeAttention:
 
 def with_kernels(form: NativeStatic) -> NativeStatic:
     """The same model, whose layers use the kernels; it shares the weights."""
-    return form.with_layers(_with_kernels)
+    return form.with_layers(partial(_with_kernels, multiprocessors_of(form.device)))
 
 
-def _with_kernels(layer: Layer) -> Layer:
+def _with_kernels(processors: Multiprocessors, layer: Layer) -> Layer:
     if isinstance(layer, Parallel):
         approximate = layer.activation.approximate
         activation = layer.activation if approximate is None else replace(layer.activation, in_place=_same)
-        return replace(layer, attended=TreeAttention(approximate), activation=activation)
-    return replace(layer, attended=TreeAttention(None)) if isinstance(layer, Sequential) else layer
+        return replace(layer, attended=TreeAttention(approximate, processors), activation=activation)
+    return replace(layer, attended=TreeAttention(None, processors)) if isinstance(layer, Sequential) else layer
 
 
 def _same(columns: Tensor) -> Tensor:
