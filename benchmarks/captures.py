@@ -91,11 +91,10 @@ def captured(engine: "Engine", tokens: int) -> list[Capture]:
         slot.begin([1, 2], rule)
         for capture_size in sizes(tokens):
             before_s = slot.capturing_s
-            for _ in range(2):  # the first use of a graph is by plain calls
-                if capture_size.kind == "draft":
-                    slot.drafting(beam(rule, capture_size.size), capture_size.length)
-                else:
-                    slot.verification(capture_size.size, capture_size.length, int(rule.growth.deepest))
+            if capture_size.kind == "draft":
+                slot.drafting(beam(rule, capture_size.size), capture_size.length)
+            else:
+                slot.verification(capture_size.size, capture_size.length, int(rule.growth.deepest))
             captures.append(
                 Capture(capture_size.kind, capture_size.size, capture_size.slots, slot.capturing_s - before_s)
             )

@@ -36,7 +36,7 @@ from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
-from decoder.session.protocol import Prepares, Session
+from decoder.session.protocol import Session
 from decoder.system.device import device_name, release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import CoupledVerifier
@@ -262,9 +262,6 @@ def _text(session: Session) -> Sequence[int]:
     text: list[int] = []
     try:
         while True:
-            # A graph's first use is by plain calls, but the test is about graphs.
-            while isinstance(session, Prepares) and session.prepare():
-                pass
             outcome = session.step(())
             text += outcome.committed
             if outcome.finished:
