@@ -193,7 +193,6 @@ def _events(
             lane = _next(lanes)
             if steering.stopped or lane is None:
                 break
-            steering.preparing = next(filter(None, (session.lacking for session in _preparing(lanes))), "")
             turns = steering.turns
             require_knobs(turn.name for turn in turns[turns_seen:])
             furthest = max(lane.generated for lane in lanes)
@@ -283,7 +282,9 @@ def _begun(
     lanes: list[Lane],
     steering: Steering,
 ) -> Iterator[Start | End]:
-    """Opens methods while `_opens_next` allows it; a method is removed from `unopened` once it has read the prompt."""
+    """Opens methods while `_opens_next` allows it; a method is removed from `unopened` once it has read the prompt.
+    Before its first round, a method does all work in advance that it can.
+    """
     while unopened and _opens_next(lanes, steering):
         session = unopened[0].open(engine, prompt_ids, config)
         stream = TextStream(engine.pair.tokenizer, prompt_ids)
@@ -293,6 +294,8 @@ def _begun(
         except LogitsError:
             yield _broken(lanes[-1], engine.pair.dtype)
         unopened.popleft()
+        while not steering.stopped and _prepare(lanes, steering):
+            pass
 
 
 def _broken(lane: Lane, precision: str) -> End:

@@ -88,14 +88,8 @@ class Prepares(Protocol):
     """A session that can do work in advance."""
 
     def prepare(self) -> str:
-        """Called between two rounds. Does one piece of work that a later round needs; returns the progress in words, or
-        nothing if there was no such work.
-        """
-
-    @property
-    def lacking(self) -> str:
-        """Progress of the work that rounds will have to do themselves if `prepare` is not called, in words; empty if
-        there is no such work.
+        """Called after `prefill` and between two rounds. Does one piece of work that a later round needs; returns the
+        progress in words, or nothing if there was no such work.
         """
 
 

@@ -85,7 +85,7 @@ class Steering:
         self.pause: Pause | None = None
         """The current pause, or None. Each pause is a new object, so that steps in an earlier pause do not count."""
         self.preparing = ""
-        """Progress of the work that the engine does in idle time or, without idle time, in rounds, in words; empty if
+        """Progress of the work that the engine does before a method's first round and in idle time, in words; empty if
         there is no such work.
         """
         self.stage: Stage | None = None

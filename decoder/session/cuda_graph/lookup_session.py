@@ -53,10 +53,8 @@ class LookupSession(GraphSession):
         self._pending.wait(self._pending.report())
         self._propose()
 
-    def _launch(self, outcome: Outcome) -> bool:
-        """Verifies and commits the tree, waits once, drafts the next tree, and queues its verification; returns whether
-        the verification ran as a graph.
-        """
+    def _launch(self, outcome: Outcome) -> None:
+        """Verifies and commits the tree, waits once, drafts the next tree, and queues its verification."""
         pending = self._verification or self._verify()
         self._commit(outcome, self._pending.wait(self._pending.report()))
         outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
@@ -69,7 +67,6 @@ class LookupSession(GraphSession):
             self._propose()
             self._verification = self._verify()
             self._slots.ahead = self._text, self._verification.done
-        return pending.as_graph
 
     def _propose(self) -> None:
         """Drafts the next tree on the host, and queues its copy to the device."""

@@ -54,9 +54,6 @@ class PendingRound:
     done: Mark
     queued_s: float
     """Reading of the session's clock when the work was queued, in seconds."""
-    as_graph: bool
-    """Whether the work takes as long as in later rounds; False if it ran by plain calls, before its graph was captured.
-    """
 
     @property
     def seconds(self) -> float:
@@ -110,11 +107,11 @@ class PendingRounds:
 
     def _ask(self, prepare: Callable[[], Callable[[], None]]) -> PendingRound:
         # A graph is captured only once per pair, so the time of a capture does not count as decode time.
-        before_s, plain_runs = self._slot.capturing_s, self._slot.plain_runs
+        before_s = self._slot.capturing_s
         work = prepare()
         self.clock.leave_out(self._slot.capturing_s - before_s)
         queued_s, begun = self.clock.seconds(), self._slot.mark()
         work()
-        pending = PendingRound(begun, self._slot.mark(), queued_s, self._slot.plain_runs == plain_runs)
+        pending = PendingRound(begun, self._slot.mark(), queued_s)
         self._queued.append(pending)
         return pending

@@ -36,7 +36,7 @@ from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
-from decoder.session.protocol import Prepares, Session
+from decoder.session.protocol import Session
 from decoder.system.device import device_name, release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import CoupledVerifier
@@ -96,7 +96,8 @@ def prepare_rounds(
     """Makes the static forward forms of both models for rounds on the device, chooses the rounds' operators, and tests
     rounds with them.
 
-    `report` is called after each trial of a kernel. The verdicts of trials are kept in `folder`; None: nowhere.
+    `report` is called after each trial of a kernel, and before rounds with kernels are tested. The verdicts of trials
+    are kept in `folder`; None: nowhere.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
     returns the reason why rounds cannot run on the device.
@@ -145,6 +146,8 @@ def _refusal_with_kernels(
     if graph_slots.kernels:
         graph_slots.operators = chosen_operators(pair, graph_slots, tried, known, report)
         graph_slots.operators = with_layer_kernels(pair, graph_slots, known, report)
+        if graph_slots.operators.kernels:
+            report("testing rounds with kernels")
     refused = refusal(pair, graph_slots, tried, right)
     if refused and graph_slots.operators.kernels:
         require_working(pair.target.device)
@@ -262,9 +265,6 @@ def _text(session: Session) -> Sequence[int]:
     text: list[int] = []
     try:
         while True:
-            # A graph's first use is by plain calls, but the test is about graphs.
-            while isinstance(session, Prepares) and session.prepare():
-                pass
             outcome = session.step(())
             text += outcome.committed
             if outcome.finished:

@@ -21,7 +21,7 @@ from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, drafted_under_noise, verified
 from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
-from decoder.session.cuda_graph.static_shapes import Shape, beam, fits, shape
+from decoder.session.cuda_graph.static_shapes import Shape, beam, fits, shape, sizes_of_rounds
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
@@ -105,8 +105,6 @@ class GraphSession:
         """Size and outcome of the latest round whose times `_sizes` has not learnt yet."""
         self._draft_s, self._draft_forwards = 0.0, 0
         """Seconds and number of forward passes of the drafts that no round's figures include yet."""
-        self._draft_as_graph = True
-        """Whether the last draft ran as a graph."""
         self._instead: Session | None = None
 
     @property
@@ -164,7 +162,7 @@ class GraphSession:
         )
         clock.leave_out(at_stage("drafted", outcome))
         plan = self._draft.plan if self._draft else None
-        as_graphs = self._launch(outcome)
+        self._launch(outcome)
         begun_s += self._draft_s
         outcome.round_s = clock.seconds() - begun_s
         clock.leave_out(at_stage("verified", outcome))
@@ -173,20 +171,18 @@ class GraphSession:
             self._charge_draft(outcome)
             self.close()
         outcome.round_s = clock.seconds() - begun_s
-        if self._sizes and as_graphs and not turned:
+        if self._sizes and not turned:
             self._untaught = plan, outcome
         clock.stop()
         return outcome
 
     @without_gradients()
     def prepare(self) -> str:
-        """Captures one CUDA graph that the growing text will need; see `Prepares`."""
-        return self._slot.capture_one(min(len(self._text) + AHEAD, self._longest)) if self._has_slot else ""
-
-    @property
-    def lacking(self) -> str:
-        """See `Prepares`."""
-        return self._slot.lacking if self._has_slot else ""
+        """Captures one CUDA graph that the text needs now or will need as it grows; see `Prepares`."""
+        if not self._has_slot:
+            return ""
+        expected = sizes_of_rounds(self._knobs.rule if self._knobs else None, drafts=not self._pair.looks_up)
+        return self._slot.capture_one(expected, (len(self._text), min(len(self._text) + AHEAD, self._longest)))
 
     def close(self) -> None:
         """Releases the slot for another text."""
@@ -248,13 +244,10 @@ class GraphSession:
         self._tree = draft.read(self._pending.wait(self._pending.report()), self._text[-1])
         self._read = len(self._text)
         self._draft_s += pending.seconds
-        self._draft_as_graph = pending.as_graph
         self._draft_forwards += draft.shape.deepest
 
-    def _launch(self, outcome: Outcome) -> bool:
-        """Verifies and commits the tree, queues the next draft, waits once, and queues the next verification; returns
-        whether draft and verification of the tree ran as graphs.
-        """
+    def _launch(self, outcome: Outcome) -> None:
+        """Verifies and commits the tree, queues the next draft, waits once, and queues the next verification."""
         tree, draft = outcome.tree, self._draft
         rows, deepest = draft.rows(len(tree)) if draft else 1, self._deepest
         pending = self._verification or self._pending.verification(rows, len(self._text), deepest)
@@ -287,11 +280,9 @@ class GraphSession:
         if follows:
             self._read = len(self._text)
         self._draft, self._tree = follows, follows.read(report, bonus) if follows else TokenTree([bonus])
-        as_graphs = pending.as_graph and self._draft_as_graph
-        self._draft_s, self._draft_as_graph = (drafting.seconds, drafting.as_graph) if drafting else (0.0, True)
+        self._draft_s = drafting.seconds if drafting else 0.0
         self._draft_forwards = follows.shape.deepest + caught_up if follows else 0
         outcome.turned_after = learnt(self._knobs, outcome)
-        return as_graphs
 
     @property
     def _deepest(self) -> int:

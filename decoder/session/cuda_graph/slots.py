@@ -2,9 +2,9 @@
 the graphs that use this memory.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
-Methods that decode at the same time need a slot each; all slots share the models' weights. A capture takes as long as
-several rounds. So the first time that a text needs a graph, the same work runs by plain calls. The graph is captured in
-idle time or, if there is none, when it is needed again.
+Methods that decode at the same time need a slot each; all slots share the models' weights. Plain calls take several
+times as long as a graph, and a capture as long as several rounds. So graphs are captured before a text's first round
+and in idle time, and a graph that is still missing is captured when a round needs it, outside of the decode time.
 """
 
 import time
@@ -32,6 +32,7 @@ from decoder.session.cuda_graph.static_shapes import (
     MOST_NODES,
     MOST_ROWS,
     Shape,
+    Size,
     levels,
     padded,
     room,
@@ -105,16 +106,10 @@ class GraphSlot:
         self._graphs = graphs
         self._operators = operators
         self._capturable = capturable
-        self.plain_runs = 0
-        """How many times work ran by plain calls since its graph was not captured yet."""
         self._captured: dict[tuple[object, ...], Work] = {}
-        self._wanted: dict[tuple[object, ...], _Repeatable] = {}
-        """Work that has run by plain calls, and whose graph is to be captured."""
         self._layouts: dict[Shape, Layout] = {}
-        self._in_use: dict[Shape | tuple[int, int], None] = {}
-        """Shapes of drafts, and numbers of rows and levels of verifications, that this text has used so far, in the
-        order of first use.
-        """
+        self._in_use: dict[Size, None] = {}
+        """Sizes that this text has used so far, in the order of first use."""
 
     @property
     def draft(self) -> Side | HeadPart:
@@ -163,29 +158,22 @@ class GraphSlot:
         self._in_use[size] = None
         return self._repeated(self._verification_of(*size, length))
 
-    def capture_one(self, length: int) -> str:
-        """Captures one CUDA graph, if any graph is missing for this text at `length` tokens, or was needed before;
-        returns how many graphs there are, in words, or nothing if no graph was missing.
+    def capture_one(self, expected: Sequence[Size], lengths: Sequence[int]) -> str:
+        """Captures one CUDA graph, if any graph is missing of the sizes that are expected or that this text has used,
+        for texts of these lengths. Returns how many graphs there are, in words, or nothing if no graph was missing.
         """
         if self._graphs is None:
             return ""
-        sizes = (
-            self._draft_of(size, length) if isinstance(size, Shape) else self._verification_of(*size, length)
-            for size in self._in_use
-        )
-        missing = self._wanted | {work.key: work for work in sizes if work.key not in self._captured}
+        sizes = dict.fromkeys((*expected, *self._in_use))
+        works = (self._work_of(size, length) for length in lengths for size in sizes)
+        missing = {work.key: work for work in works if work.key not in self._captured}
         if not missing:
             return ""
         self._capture(next(iter(missing.values())))
-        return self._progress(len(missing) - 1)
+        return f"CUDA graphs: {len(self._captured)} of {len(self._captured) + len(missing) - 1} captured"
 
-    @property
-    def lacking(self) -> str:
-        """How many graphs there are, in words, if the next use of some work captures its graph; else empty."""
-        return self._progress(len(self._wanted)) if self._wanted else ""
-
-    def _progress(self, missing: int) -> str:
-        return f"CUDA graphs: {len(self._captured)} of {len(self._captured) + missing} captured"
+    def _work_of(self, size: Size, length: int) -> _Repeatable:
+        return self._draft_of(size, length) if isinstance(size, Shape) else self._verification_of(*size, length)
 
     def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
         attended = visible(length, shape.rows, self._room)
@@ -213,10 +201,6 @@ class GraphSlot:
         if self._graphs is None:
             return work.run
         if work.key not in self._captured:
-            if work.key not in self._wanted and work.kind in self._capturable:
-                self._wanted[work.key] = work
-                self.plain_runs += 1
-                return work.run
             self._capture(work)
         return self._captured[work.key]
 
@@ -230,7 +214,6 @@ class GraphSlot:
             tried(work.run, undo, device)
             self._capturable.add(work.kind)
         self._captured[work.key] = captured(self._graphs, work.run, undo)
-        self._wanted.pop(work.key, None)
         self.mark().wait()
         self.capturing_s += time.perf_counter() - started
 

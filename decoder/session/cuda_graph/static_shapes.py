@@ -84,6 +84,27 @@ class Shape:
         return sum(self.widths[1:])
 
 
+Size = Shape | tuple[int, int]
+"""Size of work in a round: the shape of a draft, or the numbers of rows and of levels below the root of a verification.
+"""
+
+
+def sizes_of_rounds(rule: TreeRule | None, *, drafts: bool = True) -> list[Size]:
+    """Sizes of the work in rounds under this rule, those with most rows first; None stands for rounds without a draft.
+    Verifications of more than `MOST_USUAL` rows are left out. `drafts`: whether trees are drafted on the device.
+    """
+    if rule is None:
+        return [(1, 0)]
+    deepest = int(rule.growth.deepest)
+    alone = (1,) if rule.budget.by_cost else ()  # costs may choose rounds without a draft
+    verified = [(rows, levels(rows, deepest)) for rows in {*alone, *map(bucket, _verified(rule))}]
+    return sorted([*verified, *(_shapes(rule) if drafts else ())], key=_rows, reverse=True)
+
+
+def _rows(size: Size) -> int:
+    return size.rows if isinstance(size, Shape) else size[0]
+
+
 def shape(rule: TreeRule) -> Shape:
     """Shape of drafts under this rule; a knob change that keeps the shape needs no new capture."""
     return _shape(rule, int(rule.growth.deepest), 1 << (_growing(rule) - 1).bit_length(), best=rule.budget.best)

@@ -1,9 +1,11 @@
 """Graphs are few, captured once, replayed once before they are timed, and captured ahead of a growing text."""
 
 import gc
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -19,9 +21,9 @@ from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.slots import AHEAD, captured
-from decoder.session.cuda_graph.static_shapes import levels
+from decoder.session.cuda_graph.static_shapes import Shape, levels
 from decoder.session.host import HostSession
-from decoder.session.steering import Steering
+from decoder.session.steering import Steering, Turn
 from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules
 from decoder.verify.greedy import GreedyVerifier
@@ -112,26 +114,69 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     assert log == ["wait", "try", "capture", "wait"]
 
 
-def test_the_first_use_of_a_graph_is_by_plain_calls_and_without_idle_time_the_second_captures(
-    tiny_models: TinyModels,
-) -> None:
+def test_work_runs_by_a_graph_from_its_first_use(tiny_models: TinyModels) -> None:
     pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     session = graph_session(pair, [1, 2, 3], 20, Linear(3))
     session.prefill()
     slot = session._slot
-    assert (records(pair), slot.plain_runs) == (1, 0)  # a kind's first graph is captured at once, as a test of the kind
+    assert records(pair) == 1
     with without_gradients():
-        slot.verification(8, 3, 7)
-        assert (records(pair), slot.plain_runs) == (2, 0)
-        slot.verification(64, 3, 7)
-        assert (records(pair), slot.plain_runs) == (2, 1)
-        slot.verification(64, 3, 7)
-        assert (records(pair), slot.plain_runs) == (3, 1)
-        slot.verification(32, 3, 7)
-        assert slot.capture_one(3) == "CUDA graphs: 4 of 4 captured"
-        slot.verification(32, 3, 7)
-        assert (records(pair), slot.plain_runs) == (4, 2)
-        assert slot.capture_one(3) == ""
+        for count, nodes in enumerate((8, 64, 64, 32), 2):
+            work = slot.verification(nodes, 3, 7)
+            assert work in slot._captured.values()
+            assert records(pair) == min(count, 3) + (nodes == 32)
+
+
+@pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0), DynaTree(), WIDE], ids=str)
+def test_before_the_first_round_all_graphs_are_captured_that_rounds_of_a_short_text_need(
+    tiny_models: TinyModels, rules: Rules | None
+) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    controller = RandomSizes(3, depths=(2, 5, 6)) if rules is WIDE else None
+    session = graph_session(pair, prompt, 40, rules, controller)
+    session.prefill()
+    while session.prepare():
+        pass
+    before = records(pair)
+    while not session.step(()).finished:
+        pass
+    assert records(pair) == before
+
+
+def test_graphs_of_many_rows_are_captured_before_those_of_few(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    session = graph_session(pair, [1, 2, 3], 20, WIDE, RandomSizes(3, plain=0))
+    session.prefill()
+    first, *_ = session._slot._captured
+    told = []
+    while progress := session.prepare():
+        told.append(progress)
+    keys: list[Any] = [key for key in session._slot._captured if key is not first]
+    rows = [key[0].rows if isinstance(key[0], Shape) else key[0] for key in keys]
+    assert rows == sorted(rows, reverse=True)
+    assert {64, 8, 1} <= set(rows)
+    assert told == [f"CUDA graphs: {done} of {len(keys) + 1} captured" for done in range(2, len(keys) + 2)]
+
+
+def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, captures = slots_module.captured, list[float]()
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(0.3)
+        captures.append(0.3)
+        return right(*given)
+
+    monkeypatch.setattr(slots_module, "captured", slowly)
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    session = graph_session(pair, [1, 2, 3], 30, DynaTree(n_max=6, d_max=3, d0=2))
+    assert session.prefill() < 0.3
+    outcomes = [session.step(()), session.step(()), session.step((Turn("n_max", 40),))]
+    assert len(captures) == 3
+    assert outcomes[-1].turned_before
+    assert all(outcome.round_s < 0.3 for outcome in outcomes)
 
 
 def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(tiny_models: TinyModels) -> None:
@@ -153,21 +198,6 @@ def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(tiny_models
         captured_in_rounds += records(pair) - before
     assert captured_in_rounds == 0
     assert captured_while_idle
-
-
-def test_times_of_plain_calls_are_not_learnt_as_costs(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    match(pair, prompt, 12, DynaTree(n_max=2))
-    graph_slots(pair)._free.clear()
-    controller = RandomSizes(0, plain=0, depths=(2,))
-    session = graph_session(pair, prompt, 40, WIDE, controller)
-    session.prefill()
-    session.step(())
-    assert not controller.costs.known
-    for _ in range(6):
-        session.step(())
-    assert controller.costs.known
 
 
 # Captures in idle time
@@ -217,8 +247,10 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
     session = graph_session(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
     session.prefill()
+    while session.prepare():
+        pass
     session.step(())
-    assert not session.prepare()
+    assert records(pair) == 2
     session.close()
     session = graph_session(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
     session.prefill()
@@ -231,18 +263,6 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     assert not session.prepare()
     session.close()
     assert not session.prepare()
-
-
-def test_graphs_that_rounds_will_capture_are_told_until_they_are_captured(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    # The first text captures at once, since its work must be tried; work of the second slot runs by plain calls first.
-    for before in ("", "CUDA graphs: 0 of 1 captured"):
-        session = graph_session(pair, [1, 2, 3], 30, Linear(2))
-        session.prefill()
-        assert session.lacking == before
-        for _ in range(4):
-            session.step(())
-        assert session.lacking == ""
 
 
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(tiny_models: TinyModels) -> None:
@@ -270,10 +290,6 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModel
         def prepare(self) -> str:
             asked.append("asked")
             return "half of it"
-
-        @property
-        def lacking(self) -> str:
-            return ""
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
         session = kind(engine.pair, [1, 2], 3, None, None, GreedyVerifier())

@@ -14,12 +14,13 @@ from decoder.engine import Engine
 from decoder.events import Event, Round
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
+from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules
 from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import opened_on_device, recorded, with_slots
+from tests.decoder.session.cuda_graph.matching import opened_on_device, recorded, records, with_slots
 
 PROMPT = "The tree grows"
 
@@ -40,6 +41,23 @@ def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels) -> No
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
     assert len(graph_slots(loaded)._free) == 6
+
+
+@pytest.mark.usefixtures("_on_the_device")
+def test_the_graphs_of_a_method_are_captured_before_its_first_round(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, steering, told = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), Steering(), list[str]()
+    prepare = GraphSession.prepare
+    monkeypatch.setattr(GraphSession, "prepare", lambda session: told.append(prepare(session)) or told[-1])  # type: ignore[func-returns-value]
+    captured = dict[str, int]()
+    for event in decode(loaded, PROMPT, RunConfig(("dynatree", "ar"), 24, dynatree=DynaTree()), steering):
+        if isinstance(event, Round):
+            captured.setdefault(event.method, records(loaded))
+            assert not steering.preparing
+    assert captured["dynatree"] < captured["ar"] == records(loaded)
+    assert [words for words in told if words][-1] == "CUDA graphs: 1 of 1 captured"
+    assert "CUDA graphs: 3 of 5 captured" in told
 
 
 @pytest.mark.usefixtures("_on_the_device")

@@ -32,6 +32,8 @@ class Trials:
         self.engine, self.folder = engine, folder
         self.tried: list[str] = []
         """Kernels whose times were measured."""
+        self.told: list[str] = []
+        """What the latest start reported."""
         self.kernels: dict[str, Callable[..., Any]] = {
             "pack_tree": lambda *given: PLAIN.pack_tree(*given),
             "keep_level": lambda *given, **named: PLAIN.keep_level(*given, **named),
@@ -40,11 +42,11 @@ class Trials:
     def start(self) -> Operators:
         """Operators after one more start."""
         self.tried.clear()
+        self.told.clear()
         self.engine = replace(self.engine, slots=GraphSlots(graphs=False, kernels=True))
-        assert self_test.prepare_rounds(
-            self.engine.pair, graph_slots(self.engine), TRIED, lambda _: None, self.folder
-        ) is None  # fmt: skip
-        return graph_slots(self.engine).operators
+        slots = graph_slots(self.engine)
+        assert self_test.prepare_rounds(self.engine.pair, slots, TRIED, self.told.append, self.folder) is None
+        return slots.operators
 
     @property
     def file(self) -> Path:
@@ -88,6 +90,19 @@ def test_the_next_start_uses_the_same_kernels_and_tries_none(trials: Trials) -> 
     assert second.kernels == first.kernels
     assert second.verdicts == first.verdicts
     assert [type(layer) for layer in _layers(trials.engine)] == forms
+
+
+def test_each_trial_is_reported_and_so_is_the_test_of_rounds_with_kernels(trials: Trials) -> None:
+    trials.start()
+    assert trials.told == [
+        "kernels of rounds: 1 of 2 tried",
+        "kernels of rounds: 2 of 2 tried",
+        "kernels of the target's layers: 1 of 1 tried",
+        "kernels of the draft's layers: 1 of 1 tried",
+        "testing rounds with kernels",
+    ]
+    trials.start()
+    assert trials.told == ["testing rounds with kernels"]
 
 
 def _layers(engine: Engine) -> Any:

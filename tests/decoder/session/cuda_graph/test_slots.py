@@ -374,7 +374,7 @@ def test_device_work_between_rounds_counts_as_decode_time(monkeypatch: pytest.Mo
             return 5.0
 
     class Slot:
-        capturing_s, plain_runs, mark = 0.0, 0, DeviceMark
+        capturing_s, mark = 0.0, DeviceMark
         mailbox = SimpleNamespace(send=lambda _: None, receive=lambda _: now.__setitem__(0, now[0] + 1.0))
         state = SimpleNamespace(report=None)
 
