@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder.bench.sizes import Size, run_of
+from decoder.forward.families.model import Heads
 from decoder.methods import METHODS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Schedule
@@ -101,10 +100,13 @@ def keys_in_turn(launch: Launch, text: int) -> int:
     """Keys that a multiprocessor reads one after the other in `attend_by_parts`: of the text, or of the pass itself."""
     from decoder.forward.static.kernels import tree_attention  # noqa: PLC0415 - Triton may be missing
 
-    (count, *_), (heads, parts, rows, _), dtype = launch.shapes[0], launch.shapes[5], launch.dtypes[0]
-    tile, step = tree_attention.TILE_OF_FLOAT32 if dtype is torch.float32 else tree_attention.TILE
-    waves = math.ceil(heads * parts * math.ceil(rows / tile) / PROCESSORS)
-    return waves * step * max(math.ceil(text / (parts - 1) / step), math.ceil(count / step))
+    (count, *_), (heads, parts, queries, width) = launch.shapes[0], launch.shapes[5]
+    shape = Heads(heads, queries // count, width, 0)
+    divided = tree_attention.division(shape, count, text, PROCESSORS, launch.dtypes[0])
+    resident = tree_attention.PROGRAMS if divided.tile == tree_attention.LEAST_TILE else 2
+    waves = math.ceil(heads * parts * divided.blocks / (PROCESSORS * resident))
+    steps = math.ceil(text / (parts - 1) / divided.step) * divided.step
+    return waves * max(steps, math.ceil(count / divided.own_step) * divided.own_step)
 
 
 def in_turn(launch: Launch, costs: Costs, given: Given) -> float:

@@ -3,6 +3,7 @@
 The kernels have these numbers as constants, chosen by compiled code and by figures of other engines.
 """
 
+from dataclasses import replace
 from itertools import product
 from pkgutil import resolve_name
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from decoder.errors import first_line
 from decoder.forward.families.model import Heads
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.layers import LayerSlots
-from decoder.system.device import Graphs, Mark, without_gradients
+from decoder.system.device import Graphs, Mark, multiprocessors_of, without_gradients
 
 SHAPES = {
     "Pythia 2.8B": (Heads(32, 1, 80, 20), torch.float16),
@@ -71,15 +72,20 @@ def _given(heads: Heads, dtype: torch.dtype, text: int, rows: int) -> tuple[torc
 def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, parts: int | None, warps: int, stages: int) -> float:
     """Time of a layer's attention in us, in a graph of `LAYERS` layers."""
     rows, others = given
-    device = rows.device
+    device, division = rows.device, tree_attention.division
 
     def layers() -> None:
         for layer in range(LAYERS):
-            tree_attention.attend(rows, 0, heads, others, layer, None)
+            tree_attention.attend(rows, 0, heads, others, layer, None, multiprocessors_of(device))
 
-    launch = {**tree_attention.LAUNCH, "num_warps": warps, "num_stages": stages}
-    divided = tree_attention.divided if parts is None else lambda *_: parts
-    with patch.multiple(tree_attention, LAUNCH=launch, divided=divided), without_gradients():
+    def divided(*given: Any) -> tree_attention.Division:
+        chosen = division(*given)
+        return chosen if parts is None else replace(chosen, parts=parts)
+
+    def launch(*_: object) -> dict[str, Any]:
+        return {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
+
+    with patch.multiple(tree_attention, division=divided, launch=launch), without_gradients():
         replay = Graphs(device).capture(layers, lambda: None)
         replay()
         begun = Mark(device)
