@@ -62,7 +62,7 @@ class Costs:
     """Time in which a block of torch's attention reads 64 keys and values."""
     key: float
     """Time in which a program of `attend_by_parts` reads a key and its value. The pessimistic one is that of SGLang's
-    kernel on an H100: between 1,000 and 16,000 tokens in 8 parts, 36 layers take 6.4 ms longer (sglang #21775).
+    kernel on an H100: with 16,000 tokens instead of 1,000, in 8 parts, 36 layers take 6.4 ms longer (sglang #21775).
     """
     block: float
     """Time in which a program reads a block of numbers and all its threads together reduce it."""
@@ -71,7 +71,7 @@ class Costs:
 
 
 ASSUMED = (
-    Costs(kernel=1.5, product=2.6, bandwidth=0.88, l2=5.5e6, keys=0.55, key=0.045, block=0.17, selection=0.16),
+    Costs(kernel=1.5, product=2.6, bandwidth=0.88, l2=5.5e6, keys=0.55, key=0.03, block=0.17, selection=0.16),
     Costs(kernel=2.2, product=4.2, bandwidth=0.70, l2=4e6, keys=1.1, key=0.09, block=0.23, selection=0.32),
 )
 
@@ -110,7 +110,9 @@ def keys_in_turn(launch: Launch, text: int) -> int:
 
 
 def in_turn(launch: Launch, costs: Costs, given: Given) -> float:
-    """Time of what a multiprocessor does one step after the other in a Triton kernel."""
+    """Time of what a multiprocessor does one step after the other in a Triton kernel; truncation finds all it searches
+    for in its lists.
+    """
     from decoder.sampling.kernels import searched_truncation as truncation  # noqa: PLC0415 - as above
     from decoder.session.cuda_graph.kernels import keep_level, pack_tree  # noqa: PLC0415 - as above
 
