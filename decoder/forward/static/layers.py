@@ -47,8 +47,9 @@ class NativeStatic:
     It is also a `Forward`, so that rounds whose trees are too large for fixed shapes need no Hugging Face module.
     """
 
-    def __init__(self, model: NativeModel, context: int) -> None:
-        self._model, self._context = model, context
+    def __init__(self, model: NativeModel, context: int, plain: "NativeStatic | None" = None) -> None:
+        """`plain` is the form of which this one has other layers; None if there is no such form."""
+        self._model, self._context, self._plain = model, context, plain
         # Rotations are complex products in place, which torch lacks in bfloat16.
         dtype, device = model.embedding.dtype, model.embedding.device
         self._turning = Turning(model.heads, dtype, device) if dtype is torch.bfloat16 else None
@@ -75,7 +76,7 @@ class NativeStatic:
         layers = [*map(changed, self._model.layers)]
         if all(after is before for after, before in zip(layers, self._model.layers, strict=True)):
             return self
-        return NativeStatic(replace(self._model, layers=layers), self._context)
+        return NativeStatic(replace(self._model, layers=layers), self._context, self.plain)
 
     def by_size(self, forms: Mapping[int, "NativeStatic"]) -> "NativeStatic":
         """The same model, whose passes are computed by the layers of these forms of it. A pass has the form of the
@@ -86,7 +87,12 @@ class NativeStatic:
         models = [forms[rows]._model for rows in sorted(forms)]  # noqa: SLF001 - of the same class
         layers = zip(*(model.layers for model in models), strict=True)
         each = [LayerBySize(dict(zip(sorted(forms), of_one, strict=True))) for of_one in layers]
-        return NativeStatic(replace(self._model, layers=each), self._context)
+        return NativeStatic(replace(self._model, layers=each), self._context, self.plain)
+
+    @property
+    def plain(self) -> "NativeStatic":
+        """The same model with its own layers."""
+        return self._plain or self
 
     @property
     def device(self) -> torch.device:

@@ -365,8 +365,11 @@ class GraphSlots:
         return self._forwards[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair that contains `model`; the new slots use the existing static form of this model."""
-        forms = {model: self._forwards[model]} if model in self._forwards else {}
+        """Slots for another pair that contains `model`; the new slots use the existing static form of this model, but
+        with its own layers, since kernels are tried anew.
+        """
+        form = self._forwards.get(model)
+        forms = {model: form.plain if isinstance(form, NativeStatic) else form} if form else {}
         return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:

@@ -209,6 +209,21 @@ def test_kernels_of_layers_are_used_in_each_model_that_they_make_faster(
         assert graph_slots(tried).forward(model) is not static_forward(model)
 
 
+@pytest.mark.parametrize("every", [True, False])
+def test_for_another_pair_with_the_same_target_kernels_are_tried_beside_its_own_layers(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, *, every: bool
+) -> None:
+    by_rows(monkeypatch, lambda rows, _: 0.5 if every or rows == 8 else 1.2)
+    tried, found = in_layers(tiny_models, monkeypatch, {"attention": times(1), "products": times(1)})
+    assert found.in_layers
+    target, slots = tried.pair.target, graph_slots(tried)
+    form = slots.forward(target)
+    assert isinstance(form, NativeStatic)
+    plain = slots.anew(target).forward(target)
+    assert plain is form.plain is not form
+    assert with_layer_kernels(tried.pair, slots.anew(target)).in_layers == found.in_layers
+
+
 def test_kernels_of_layers_that_are_not_faster_are_not_used(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
