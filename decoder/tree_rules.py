@@ -145,7 +145,7 @@ def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> An
     """Least path probability at which nodes of a depth get children; infinite for depths >= `deepest`."""
     # The threshold is `stop` if depth < floor(d0 + 0.5). For integer depths and d0 >= 1, this means depth + 0.5 <= d0.
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
-    return xp.where(depth < growth.deepest, anywhere, math.inf)
+    return xp.where(depth >= growth.deepest, math.inf, anywhere)
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:

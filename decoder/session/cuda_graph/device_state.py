@@ -76,6 +76,9 @@ class DeviceRule:
 
 class _OnDevice:
     def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float, /) -> Tensor:
+        if isinstance(no, Tensor) and not isinstance(yes, Tensor):
+            # torch.where would make a tensor of the number, by a kernel of its own.
+            return no.masked_fill(condition, yes)
         return torch.where(condition, yes, no)
 
     def maximum(self, one: Tensor, other: Tensor | float, /) -> Tensor:
@@ -115,7 +118,7 @@ class DeviceState:
         """For each depth, from 0 (the root): the accepted node (line 0), and the token after this node (line 1)."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:LARGEST].view(OWN_LOGPROB + 1, -1)
         self.drafted_from: Float[Tensor, One] = self.report[DRAFTED_FROM:]
-        """The draft's largest logit after the text, in the last draft."""
+        """Log-probability of the first node of the last draft; finite only if all logits after the text are numbers."""
         self.largest: Float[Tensor, N] = self.report[LARGEST:DRAFTED_FROM]
         """The target's largest logit after each node of the last verification; entries of other rows are undefined."""
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]

@@ -228,15 +228,18 @@ class Layout:
         rows[0] = -1
         certain = torch.zeros(len(rows), dtype=torch.float64, device=device)
         certain[self.rows :] = -torch.inf
-        self.new_rows: Int[Tensor, "4 R"] = torch.stack((rows * 0, certain.view(torch.int64), rows * 0, rows))
-        """Initial values of the rows' lines: see `Grown.rows`. No padding row has children. A level of as many rows as
-        the level above has candidates keeps all candidates, in their order.
+        new_rows = torch.stack((rows * 0, certain.view(torch.int64), rows * 0, rows))
+        new_lines = torch.stack((rows * 0, rows * 0, rows.clamp(0))).repeat_interleave(self.children, 1)
+        self._new: Int[Tensor, X] = torch.cat((new_rows.flatten(), new_lines.flatten()))
+        self.no_candidate: Int[Tensor, ""] = whole([new_lines.shape[1] - 1])[0]
+
+    def new(self) -> tuple[Int[Tensor, "3 C"], Int[Tensor, "4 R"]]:
+        """Initial values of the candidates' lines and of the rows' lines (see `Grown`), copied by one kernel. No
+        padding row has children. A level of as many rows as the level above has candidates keeps all candidates, in
+        their order.
         """
-        self.new_lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows.clamp(0))).repeat_interleave(
-            self.children, 1
-        )
-        """Initial values of the candidates' lines: see `Grown.lines`."""
-        self.no_candidate: Int[Tensor, ""] = whole([self.new_lines.shape[1] - 1])[0]
+        new, of_rows = self._new.clone(), 4 * len(self.depths)
+        return new[of_rows:].view(3, -1), new[:of_rows].view(4, -1)
 
     def candidates(self, depth: int) -> slice:
         """Index range of the candidates whose parents have this depth."""
@@ -449,11 +452,10 @@ def grow(
     bias = part.bias(state.steps(0, slots) <= places[:first, None])
     rule = draft_rule(part, state, layout)
     probabilities = verifier.probabilities(state.sampling, after[: layout.deepest], part.vocabulary)
-    lines = layout.new_lines.clone()
+    lines, rows_below = layout.new()
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
-    grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, layout.new_rows.clone())
+    grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, rows_below)
     rows, logits = slice(0, first), passes.first(tokens, bias)
-    state.drafted_from.copy_(logits.amax(-1))
     for depth, width in enumerate(layout.widths):
         children = layout.candidates(depth)
         candidates, expected = lines[:, children], probabilities(logits, depth) if probabilities else logits
@@ -469,6 +471,7 @@ def grow(
                 candidates, below, rule.thresholds[depth + 1], bias[-width:], row_slots[rows], best=layout.best
             )
             logits = passes.level(below[0], rows, below[2], bias)
+    state.drafted_from.copy_(logprobs[:1])
     operators.pack_tree(state, layout, rule, grown, after[:PLACES])
 
 

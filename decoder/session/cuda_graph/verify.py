@@ -28,6 +28,7 @@ class TreeRows:
 
     tokens: Int[Tensor, "N"]
     positions: Int[Tensor, "N"]
+    """Positions in the text; those of padding rows are positions of the context too."""
     slots: Int[Tensor, "N"]
     bias: Float[Tensor, "N M"]
     above: Bool[Tensor, "N N"]
@@ -51,7 +52,7 @@ def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots:
     above = ancestors(state.nodes[PARENT, :nodes], deepest, state.identity)
     return TreeRows(
         tokens=state.text.index_select(0, row_slots),
-        positions=around[0] + state.nodes[LEVEL, :nodes],
+        positions=(around[0] + state.nodes[LEVEL, :nodes]).clamp(0, target.context - 1),
         slots=row_slots,
         bias=tree_bias(target, state.steps(0, slots), row_slots, above),
         above=above,
@@ -112,7 +113,7 @@ def verify(
     than `deepest`.
     """
     rows = operators.tree_rows(target, state, nodes, deepest, slots)
-    logits = target.logits(rows.tokens, rows.positions, rows.slots, rows.bias)
+    logits = target.rotated_logits(rows.tokens, target.rotation(rows.positions), rows.slots, rows.bias)
     state.largest[:nodes].copy_(logits.amax(-1))
     choices = choose(logits, state.sampling, rows.after[: deepest + 1], state.nodes[LEVEL, :nodes])
     moves = operators.accept_path(state, rows, choices, deepest)

@@ -53,6 +53,7 @@ def see_ancestors(
     bias,
     columns,
     deepest,
+    context,
     most_nodes: tl.constexpr,
     block: tl.constexpr,
 ):
@@ -71,7 +72,8 @@ def see_ancestors(
     if number == 0:
         tl.store(above + row * count + other, ancestor.to(tl.uint8), other < count)
         tl.store(tokens + row, tl.load(text + root + row))
-        tl.store(positions + row, root - 1 + tl.load(nodes + _LEVEL * node_stride + row))
+        position = root - 1 + tl.load(nodes + _LEVEL * node_stride + row)
+        tl.store(positions + row, tl.minimum(tl.maximum(position, 0), context - 1))
         tl.store(slots + row, root + row)
         tl.store(after + row, root + 1 + row)
 
@@ -208,6 +210,7 @@ def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots:
         bias,
         slots,
         deepest,
+        target.context,
         triton.next_power_of_2(nodes),
         COLUMNS,
         enable_fp_fusion=False,

@@ -42,8 +42,9 @@ def drafting(children: int, dtype: torch.dtype, *, even: bool, best: bool, sampl
     state.begin([1, 2], DynaTree().rule())
     side = table(dtype)
     rule = draft_rule(side, state, layout)
-    lines, logprobs = layout.new_lines.clone(), torch.zeros(layout.new_lines.shape[1])
-    grown = Grown(lines, logprobs, logprobs.clone() if sampled else None, layout.new_rows.clone())
+    lines, rows = layout.new()
+    logprobs = torch.zeros(lines.shape[1])
+    grown = Grown(lines, logprobs, logprobs.clone() if sampled else None, rows)
     logits, slots = torch.zeros((64, VOCABULARY + 128), dtype=dtype)[:, :VOCABULARY], torch.arange(64)
     level, children_of = layout.level(2), layout.candidates(2)
     paths, candidates, below = grown.paths[level], lines[:, children_of], grown.rows[:, layout.level(3)]

@@ -38,7 +38,7 @@ def _large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def grown(layout: Layout, seed: int, *, ties: bool, own: bool) -> Grown:
     """A random draft, in which children are at most as probable as their parents."""
     random = torch.Generator().manual_seed(seed)
-    lines, rows = layout.new_lines.clone(), layout.new_rows.clone()
+    lines, rows = layout.new()
     result = Grown(lines, torch.zeros(lines.shape[1]), torch.zeros(lines.shape[1]) if own else None, rows)
     nothing = torch.zeros((MOST, 1)), torch.zeros(MOST, dtype=torch.int64)
     for depth in range(layout.deepest):
