@@ -184,7 +184,7 @@ def test_a_program_takes_as_many_steps_as_stated(monkeypatch: pytest.MonkeyPatch
         return product(builder, *operands)
 
     monkeypatch.setattr(InterpreterBuilder, "create_dot", counted)
-    heads, text, tokens = Heads(4, 1, 16, 8), 2000, 3
+    heads, text, tokens = Heads(1, 1, 16, 8), 720, 3
     inputs = drawn(heads, text, 0, tokens, torch.float32)
     inputs.by_kernels()
     visible = inputs.bias.shape[1]
