@@ -178,7 +178,9 @@ def _search_lists_first(
     listed: tl.constexpr,
     block: tl.constexpr,
 ):
-    """See `_search`; the lists contain all codes above `missing`."""
+    """See `_search`. The lists contain all codes above `missing`, so a result above it is that of the row; any other
+    may be too low.
+    """
     low, before = tl.full([], LEAST, tl.int32), tl.zeros([], tl.float64)
     for attempt in range(2):
         if low <= missing:
@@ -187,7 +189,7 @@ def _search_lists_first(
                 tl.where(of_lists, lists, row),
                 tl.where(of_lists, 1, token_stride),
                 tl.where(of_lists, listed, vocabulary),
-                tl.where(of_lists, tl.maximum(floor, missing + 1), floor),
+                floor,
                 limit,
                 top,
                 temperature,
