@@ -67,7 +67,7 @@ def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], gr
     return Comparison(
         share=share,
         difference=max(_difference(*logits) for logits in zip(plain_logits, other_logits, strict=True)),
-        allowed=ROUNDING * torch.finfo(plain_logits[0].dtype).eps,
+        allowed=ROUNDING * torch.finfo(both[0].dtype).eps,
     )
 
 
@@ -82,6 +82,8 @@ class _Passes:
     def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
         self._forward = forward
         self._inputs = [example(forward, rows, TEXT) for rows in sizes]
+        self.dtype = self._inputs[0][0].dtype
+        """Dtype of the store; logits may have a wider one."""
         with without_gradients():
             self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*inputs).clone() for inputs in self._inputs]
 
