@@ -17,6 +17,7 @@ from torch import Tensor
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.families.registry import HEAD
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.output_head import widen
 from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.layer_kinds import keeps_states
 from decoder.forward.whole_paths.families import takes_paths
@@ -43,6 +44,8 @@ class HfModule:
         self._source = traits.source if module is None else None
         self._load = load
         self._module = module
+        if module is not None:
+            widen(module)
         self._settings: Any = None
         self._tried_by_paths = False
 
@@ -72,6 +75,7 @@ class HfModule:
         """Loads a new copy of the module; raises DeviceError if the device's memory is too small."""
         assert self._load is not None, "a module that cannot be loaded again stays in memory"  # noqa: S101 - a programmer's mistake
         module = self._load(device)
+        widen(module)
         if self._settings is not None:
             module.generation_config = self.generation
         return module

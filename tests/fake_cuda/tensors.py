@@ -59,6 +59,8 @@ KEEPS_ZEROS = frozenset(
     )
 )
 """Operators whose results are zeros, or False, if all operands are zeros."""
+WIDE_PRODUCTS = {ATEN.mm.dtype: ATEN.mm.default, ATEN.addmm.dtype: ATEN.addmm.default}
+"""Products of halves with results in float32, which torch has on CUDA alone, and the same for float32 operands."""
 SOFTMAX = frozenset({ATEN._softmax.default, ATEN._log_softmax.default})
 """Operators that turn halves to float32 by themselves on CUDA alone, if their third argument says so."""
 BY_INDEX = frozenset({ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default})
@@ -223,6 +225,8 @@ class Device:
         run = self.capture.record if self.capture else run_now
         if self.memory == CPU:
             func, args, kwargs = _on_cpu(func, args, kwargs, run)
+        elif func is ATEN.addmm.dtype:
+            func, args = ATEN.mm.dtype, args[1:]  # torch 2.11 has no rule for the shape of the sum
         result = run(func, args, kwargs)
         if func is ATTENTION_ON_CPU:
             # The CUDA operator also returns the state of the dropout's random generator.
@@ -363,6 +367,9 @@ def _on_cpu(
     if func is ATEN._scaled_dot_product_efficient_attention.default:
         query, key, value, mask, _, *rest = args
         return ATTENTION_ON_CPU, (query, key, value, *rest), {"attn_mask": mask, **kwargs}
+    if func in WIDE_PRODUCTS:
+        plain, to_float32 = WIDE_PRODUCTS[func], {"dtype": torch.float32}
+        return plain, [run(ATEN._to_copy.default, (each,), to_float32) for each in args[:-1]], kwargs
     if func in SOFTMAX and args[2]:
         logits, dim, _ = args
         return func, (run(ATEN._to_copy.default, (logits,), {"dtype": torch.float32}), dim, False), kwargs

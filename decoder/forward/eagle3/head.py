@@ -19,6 +19,7 @@ from torch.nn import functional
 from decoder.forward.eagle3.shape import LAYER, MASK, HeadShape
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_parts import gated, over_target_ids, rms_normed, turned, turns
+from decoder.forward.output_head import product
 
 Attended = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(number of the layer, queries, keys, values) -> attended values; shapes (H, N, D). There may be fewer heads of keys
@@ -145,7 +146,7 @@ class Head:
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
         """See `GuidedHead`."""
-        own = self._times(self._normed(outputs, "norm"), "lm_head")
+        own = product(self._normed(outputs, "norm"), self.weights["lm_head.weight"], None)
         return over_target_ids(own, self.tokens, self.shape.layer.vocab_size)
 
     def _attended(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -14,9 +15,13 @@ from decoder.forward.families.attention import Pass, attend, fused_by_head
 from decoder.forward.families.model import Heads, Layer, NativeModel, Note, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
+from decoder.forward.output_head import product
 from decoder.forward.protocol import Forward
 from decoder.forward.tapped import TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
+
+if TYPE_CHECKING:
+    from decoder.forward.cpu.packed import PublicLinear
 
 ALIGNED = 8
 """Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
@@ -163,7 +168,9 @@ class NativeStatic:
             attention=fused_by_head,
             turns=TurnedRows(turning, rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
         )
-        return model.head(model.normalise(model.through(tokens, given, model.embedding.dtype)))
+        rows = model.normalise(model.through(tokens, given, model.embedding.dtype))
+        head = cast("PublicLinear", model.head)
+        return product(rows, head.weight, head.bias)
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import first_line
+from decoder.forward.output_head import has_wide_product
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
@@ -103,6 +104,8 @@ class Table:
 
     def __init__(self, table: Float[Tensor, "T V"]) -> None:
         self._table = table
+        wide = has_wide_product(table.device, table.dtype)
+        self.logits = table.float() if wide else table
         self.biases: list[Tensor] = []
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
@@ -126,7 +129,7 @@ class Table:
         """See `StaticForward`."""
         del store, rotation, slots
         self.biases.append(bias)
-        return self._table.index_select(0, tokens.remainder(len(self._table)))
+        return self.logits.index_select(0, tokens.remainder(len(self.logits)))
 
 
 class Rehearsal:
@@ -143,8 +146,8 @@ class Rehearsal:
         self._state.begin(range(LENGTH), rule)
         self._forms = [Table(table) for table in tables]
         self._truncated = [
-            (_of_as_many(table, rows), _of_as_many(_truncations(device), rows))
-            for table, rows in zip(tables, (self._nodes, max(size.widths)), strict=True)
+            (_of_as_many(form.logits, rows), _of_as_many(_truncations(device), rows))
+            for form, rows in zip(self._forms, (self._nodes, max(size.widths)), strict=True)
         ]
         self._target, self._draft = (
             Side(form, form.new_store(self._slots + BEYOND), vocabulary, context) for form in self._forms

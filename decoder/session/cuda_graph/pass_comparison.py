@@ -17,8 +17,6 @@ TEXT, LONG_TEXT = 100, 1900
 """Lengths of a short and of a long text before the timed passes, in tokens."""
 ROUNDING = 32.0
 """Largest allowed error of another form's logits, as a multiple of the dtype's epsilon times the largest logit."""
-
-
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Arguments of `StaticForward.computed`."""
 
@@ -76,7 +74,8 @@ def compared(
     return Comparison(
         share=share,
         difference=max(_difference(*logits) for logits in zip(plain_logits, other_logits, strict=True)),
-        allowed=ROUNDING * torch.finfo(plain_logits[0].dtype).eps,
+        # Logits may have a wider dtype than the passes.
+        allowed=ROUNDING * torch.finfo(inputs[0][0].dtype).eps,
     )
 
 
