@@ -174,9 +174,11 @@ def _l2_bytes(launch: Launch) -> int:
         return 0
     from decoder.forward.static.kernels import normed_product  # noqa: PLC0415 - as above
 
-    rows, weight, _, (_, width) = launch.shapes
-    programs = math.ceil(width / normed_product.COLUMNS)
-    return (programs * math.prod(rows) + math.prod(weight)) * launch.dtypes[0].itemsize
+    (count, size), weight, _, (_, width) = launch.shapes
+    tile = max(16, 1 << (count - 1).bit_length())
+    gated = math.prod(weight) > width * size
+    columns = normed_product.columns_of(tile, width, PROCESSORS, launch.dtypes[0], gated=gated)
+    return (math.ceil(width / columns) * count * size + math.prod(weight)) * launch.dtypes[0].itemsize
 
 
 @dataclass(frozen=True)
