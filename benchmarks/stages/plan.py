@@ -96,7 +96,7 @@ STAGES = (
     Stage("app", "the app in a terminal", f"{HERE}.app:app", 100, 60, SCREEN),
     Stage("attention", "attention by parts, warps and pipeline stages", f"{HERE}.attention:attention", 90, 20, ENGINE),
     Stage("pythia", "rounds of Pythia 2.8B after short and long texts", f"{HERE}.rounds:pythia", 150, 60, ENGINE),
-    Stage("kernels", "kernels, graph nodes and gaps in rounds of Pythia", f"{HERE}.rounds:by_kernel", 60, 20, ENGINE),
+    Stage("kernels", "kernels of rounds of Pythia", f"{HERE}.rounds:by_kernel", 60, 20, ENGINE),
     Stage("truncated", "rounds of Pythia at temperature 1, top-k, top-p", f"{HERE}.rounds:truncated", 90, 20, ENGINE),
     Stage("llama", "rounds of Llama 8B after up to 16,384 tokens", f"{HERE}.rounds:llama", 180, 80, ENGINE),
     Stage(

@@ -34,13 +34,12 @@ def pythia(work: Work) -> None:
 
 
 def by_kernel(work: Work) -> None:
-    """Kernels, graph nodes and gaps of rounds of Pythia, greedy and sampled."""
+    """Kernels of rounds of Pythia, greedy and sampled."""
     context, rounds = work.setting.contexts[0], min(20, work.setting.rounds)
     for sampling in (GREEDY, Sampling(temperature=1.0), TRUNCATED):
         found = profile.measured(_pythia(work), LARGE, context, rounds, sampling)
-        table = profile.page(found)
-        work.append("profile.txt", f"{words(sampling)}\n{table}\n")
-        work.note(f"{words(sampling)}: {table.partition(chr(10))[0]}", profile=found)
+        work.append("profile.txt", f"{words(sampling)}\n{found}\n\n")
+        work.note(f"{words(sampling)}: {str(found).splitlines()[0]}", profile=found)
 
 
 def truncated(work: Work) -> None:

@@ -1,38 +1,12 @@
-"""torch's profiler for the fake device: which operators each launch and each replay of a graph runs, without times."""
+"""torch's profiler for the fake device: how often each operator runs, in replays of graphs or alone, without times."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 
-from tests.fake_cuda.tensors import Device, Launch
+import torch
 
-
-@dataclass(frozen=True)
-class Event:
-    """An operator in place of a kernel; it takes no time, since nothing can be known about times."""
-
-    operator: str
-    launch: int
-
-    def device_type(self) -> str:
-        """Kind of the device that ran it."""
-        return "CUDA"
-
-    def name(self) -> str:
-        """Name of the operator."""
-        return self.operator
-
-    def start_ns(self) -> int:
-        """0; see the class."""
-        return 0
-
-    def duration_ns(self) -> int:
-        """0; see the class."""
-        return 0
-
-    def correlation_id(self) -> int:
-        """Number of the launch, from 1; the operators of a replay share it."""
-        return self.launch
+from tests.fake_cuda.tensors import Device
 
 
 class Profile:
@@ -41,8 +15,7 @@ class Profile:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._began = 0, 0
-        self._launched: list[Sequence[Launch]] = []
-        self.profiler = SimpleNamespace(kineto_results=SimpleNamespace(events=self._events))
+        self._names = Counter[str]()
 
     def __enter__(self) -> "Profile":
         self._began = len(self._device.replayed), len(self._device.launches)
@@ -50,9 +23,10 @@ class Profile:
 
     def __exit__(self, *_: object) -> None:
         replays, direct = self._began
-        self._launched = [graph.launches for graph in self._device.replayed[replays:]]
-        self._launched += [[launch] for launch in self._device.launches[direct:]]
+        of_graphs = (launch for graph in self._device.replayed[replays:] for launch in graph.launches)
+        self._names.update(launch.name for launch in (*of_graphs, *self._device.launches[direct:]))
 
-    def _events(self) -> Sequence[Event]:
-        """Operators of the replays and of the direct launches during the profile."""
-        return [Event(f"aten::{each.name}", number) for number, run in enumerate(self._launched, 1) for each in run]
+    def key_averages(self) -> Sequence[SimpleNamespace]:
+        """Operators in place of kernels; they take no time, since nothing can be known about times."""
+        on_device = {"device_type": torch.autograd.DeviceType.CUDA, "self_device_time_total": 0.0}
+        return [SimpleNamespace(key=f"aten::{name}", count=count, **on_device) for name, count in self._names.items()]

@@ -1,6 +1,7 @@
 """Torch's checks, threads, conversions and profiler on the fake CUDA device."""
 
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -71,7 +72,7 @@ def test_a_module_that_is_moved_to_where_it_is_stays_as_it_is() -> None:
         assert moved.weight.tolist() == weights
 
 
-def test_a_profile_has_the_operators_of_replays_and_of_direct_launches_by_launch_without_times() -> None:
+def test_a_profile_counts_the_operators_of_replays_and_of_direct_launches_without_times() -> None:
     with fake_cuda():
         numbers, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -80,11 +81,6 @@ def test_a_profile_has_the_operators_of_replays_and_of_direct_launches_by_launch
             graph.replay()
             numbers.neg_()
         graph.replay()
-        assert profiler.profiler
-        events = profiler.profiler.kineto_results.events()
-    assert [(event.name(), event.correlation_id()) for event in events] == [
-        ("aten::add_", 1),
-        ("aten::mul_", 1),
-        ("aten::neg_", 2),
-    ]
-    assert {(event.start_ns(), event.duration_ns(), str(event.device_type())) for event in events} == {(0, 0, "CUDA")}
+        averages: Any = profiler.key_averages()
+    assert {each.key: each.count for each in averages} == {"aten::add_": 1, "aten::mul_": 1, "aten::neg_": 1}
+    assert {(each.self_device_time_total, str(each.device_type)) for each in averages} == {(0, "DeviceType.CUDA")}
