@@ -85,7 +85,7 @@ def test_a_stage_that_hangs_is_killed_with_what_it_started_and_repeated_after_al
     assert [line["stage"] for line in session.lines() if line.get("state") == "began"] == ["slow", "good", "slow"]
     for line in session.lines("slow"):
         if "child" in line:
-            assert not _runs(line["child"])
+            _when(lambda child=line["child"]: not _runs(child))
 
 
 def test_a_line_that_was_cut_off_is_removed(session: Session) -> None:
@@ -102,8 +102,8 @@ def test_a_stage_for_which_too_little_time_is_left_is_left_out(session: Session)
 
 def test_a_run_ends_in_time_whatever_a_stage_does(session: Session) -> None:
     began = time.monotonic()
-    assert session.run([stage("slow", "hangs"), GOOD], "--minutes", ".05") == 1
-    assert time.monotonic() - began < 20
+    assert session.run([stage("slow", "hangs"), GOOD], "--minutes", ".1") == 1
+    assert time.monotonic() - began < 40
     assert session.states("slow") == ["began", "timed out"]
 
 

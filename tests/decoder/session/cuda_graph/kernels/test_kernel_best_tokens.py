@@ -85,6 +85,21 @@ def test_a_row_without_possible_tokens_has_no_probabilities() -> None:
     assert logprobs.isnan().all()
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("place", [0, 19, 39])
+def test_the_first_log_probability_of_a_row_with_a_broken_logit_is_none(
+    value: float, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best_tokens, "PART", 16)
+    logits, layout = torch.arange(40.0)[None].clone(), Layout(Shape(2, (1,), best=True, even=True), 40, CPU)
+    logits[0, place] = value
+    for add_children in (best_tokens.add_children, draft.add_children):
+        lines, logprobs = torch.zeros((3, 2), dtype=torch.int64), torch.zeros(2)
+        add_children(logits, layout, None, torch.zeros(1, dtype=torch.float64), lines, logprobs)
+        assert logprobs[0].isnan()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_large_vocabularies_are_searched_to_their_ends(
