@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 from decoder.analysis.metrics import Race
@@ -10,7 +11,7 @@ from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session
-from dynatui.sources.engine import Decode, Load, Report
+from dynatui.sources.engine import Load, Loaded, Report
 
 WORDS = ("Once ", "upon ", "a ", "time")
 
@@ -94,6 +95,10 @@ class FakeReady:
         )
     )
 
+    def prepare(self) -> str:
+        """Nothing is left for idle time."""
+        return ""
+
 
 @dataclass
 class FakeEngine:
@@ -120,6 +125,7 @@ class FakeEngine:
         exact: bool,
         compiled: bool,
         kernels: bool = True,
+        kernels_later: bool = False,
         gpu_layers: int | None = None,
         inflate: str | None = None,
         tensor_parallel: int = 1,
@@ -128,7 +134,7 @@ class FakeEngine:
         progress: Callable[[str], None] = lambda _: None,
     ) -> "FakeReady":
         """Keeps the arguments, reports progress and returns a fake pair."""
-        del tensor_parallel, gpu_layers, inflate, kernels
+        del tensor_parallel, gpu_layers, inflate, kernels, kernels_later
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")
@@ -140,9 +146,9 @@ class FakeEngine:
     def loader(self, session: Session) -> Load:
         """Function that loads the fake pair for a session and returns its `decode`."""
 
-        def load(report: Report, progress: Report) -> Decode:
+        def load(report: Report, progress: Report) -> Loaded:
             pair = self.load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
-            return lambda prompt, config, steering: self.decode(pair, prompt, config, steering)
+            return Loaded(partial(self.decode, pair))
 
         return load
 
