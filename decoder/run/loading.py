@@ -111,8 +111,8 @@ def load_pair(
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         kernels: Whether Triton kernels for small parts of rounds are tried, and used where they are equal to the plain
             functions and faster; CUDA only.
-        kernels_later: Whether kernels that no earlier start has tried are tried in the caller's idle time, by
-            `Engine.prepare`, and not during loading. With `compiled`, they are tried during loading.
+        kernels_later: Whether the first start of a pair tries kernels in the caller's idle time, by `Engine.prepare`,
+            and not during loading. With `compiled`, they are tried during loading.
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.

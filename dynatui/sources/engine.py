@@ -75,7 +75,7 @@ def load_engine(session: Session) -> Load:
 
 def load_with_times(session: Session) -> Load:
     """The function that loads a session's models, and then estimates the least times of their passes on this machine;
-    the first event of each run tells them. Kernels that no earlier start has tried are tried between prompts.
+    the first event of each run tells them. At the first start of a pair, kernels are tried between prompts.
     """
 
     def load(report: Report, progress: Report) -> Loaded:

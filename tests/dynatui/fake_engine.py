@@ -91,7 +91,12 @@ class FakeReady:
 
     pair: SimpleNamespace = field(
         default_factory=lambda: SimpleNamespace(
-            tokenizer=FakeTokenizer(), context=1 << 20, limit="a model's", target_name="big", vocabulary=1 << 20
+            tokenizer=FakeTokenizer(),
+            context=1 << 20,
+            limit="a model's",
+            target_name="big",
+            device="cpu",
+            vocabulary=1 << 20,
         )
     )
 
@@ -113,6 +118,7 @@ class FakeEngine:
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
+    kernels_later: list[bool] = field(default_factory=list)
 
     def load_pair(
         self,
@@ -134,7 +140,8 @@ class FakeEngine:
         progress: Callable[[str], None] = lambda _: None,
     ) -> "FakeReady":
         """Keeps the arguments, reports progress and returns a fake pair."""
-        del tensor_parallel, gpu_layers, inflate, kernels, kernels_later
+        del tensor_parallel, gpu_layers, inflate, kernels
+        self.kernels_later.append(kernels_later)
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")

@@ -103,7 +103,7 @@ def prepare_rounds(
     rounds with them.
 
     `report` is called after each trial of a kernel, and before rounds with kernels are tested. The verdicts of trials
-    are kept in `folder`; None: nowhere. Where the slots have `kernels_later` and a verdict is missing, rounds are
+    are kept in `folder`; None: nowhere. Where the slots have `kernels_later` and no verdict is known, rounds are
     tested without kernels, and the trial is left in `pending`.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
@@ -150,8 +150,8 @@ def _refusal_with_kernels(
     """
     if not graph_slots.kernels:
         return refusal(pair, graph_slots, tried, right)
-    trial = _trial(pair, graph_slots, tried, right, file)
-    if graph_slots.kernels_later and untried(pair, graph_slots, file.read()):
+    trial, known = _trial(pair, graph_slots, tried, right, file), file.read()
+    if graph_slots.kernels_later and not known and untried(pair, graph_slots, known):
         graph_slots.operators = LATER
         refused = refusal(pair, graph_slots, tried, right)
         graph_slots.pending = iter(()) if refused else trial

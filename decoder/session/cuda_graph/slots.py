@@ -314,7 +314,7 @@ class GraphSlots:
     kernels: bool = False
     """Whether a trial may choose kernels for small parts of rounds (`kernel_trial.py`)."""
     kernels_later: bool = False
-    """Whether a trial of kernels is left in `pending`, for idle time between texts."""
+    """Whether the trial of a pair's first start is left in `pending`, for idle time between texts."""
     pending: Iterator[str] = field(default_factory=lambda: iter(()))
     """The trial that was left for later: each step does a small part of it and gives the progress in words."""
     operators: Operators = PLAIN

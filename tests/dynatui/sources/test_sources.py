@@ -26,7 +26,7 @@ from dynatui.sources.engine import EngineSource, Load, Loaded, load_engine, load
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt
-from tests.dynatui.fake_engine import FakeEngine
+from tests.dynatui.fake_engine import FakeEngine, FakeReady
 from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
@@ -528,6 +528,18 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
     load_engine(Session(("x",), models, config))(print, print)
     assert engine.pairs == [("t", "d", "cpu", "float32", "bfloat16", True, True)]
     assert engine.runs == [config]
+
+
+def test_only_the_screen_leaves_kernels_for_the_time_between_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    for name in ("load_pair", "decode"):
+        monkeypatch.setitem(vars(decoder), name, getattr(engine, name))
+    monkeypatch.setattr("decoder.run.expected.expectation", lambda _pair, _bandwidth: None)
+    monkeypatch.setattr(FakeReady, "prepare", lambda _: "kernels: 1 of 2 tried")
+    session = Session(("x",), OWN_PAIR, RunConfig(("ar",)))
+    loaded = [load(session)(print, print) for load in (load_engine, load_with_times)]
+    assert engine.kernels_later == [False, True]
+    assert loaded[1].prepare() == "kernels: 1 of 2 tried"
 
 
 def test_only_runs_on_the_screen_tell_the_least_times_of_passes() -> None:

@@ -193,6 +193,19 @@ def test_the_next_start_uses_the_kernels_at_once(pending: Pending) -> None:
     assert pending.tried == []
 
 
+def test_a_kernel_that_failed_does_not_keep_the_next_start_from_using_the_others_at_once(
+    pending: Pending, kernels: dict[str, Callable[..., Any]]
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    kernels["keep_level"] = fails
+    pending.steps()
+    assert COUNTED[0].replace("4", "1") in pending.start()
+    assert pending.slots.operators.kernels == CHOSEN
+    assert pending.tried == ["keep_level"]
+
+
 def test_a_trial_that_was_broken_off_is_made_anew_at_the_next_start(pending: Pending) -> None:
     pending.engine.prepare()
     pending.start()
