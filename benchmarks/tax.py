@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -32,7 +33,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session, View
-from dynatui.sources.engine import Decode, EngineSource, Load, Report, load_engine
+from dynatui.sources.engine import Decode, EngineSource, Load, Loaded, Report, load_engine
 from dynatui.terminal import guard
 
 BAR = 0.05
@@ -65,12 +66,11 @@ class Trial:
         """A function that loads the engine and wraps its `decode`, so that this trial observes all runs."""
         load = load_engine(session)
 
-        def observed(report: Report, progress: Report) -> Decode:
+        def observed(report: Report, progress: Report) -> Loaded:
             import torch  # noqa: PLC0415 - after the app has set its threads
 
             torch.set_num_threads(1)
-            decode = load(report, progress)
-            return lambda prompt, config, steering: self._run(decode, prompt, config, steering)
+            return Loaded(partial(self._run, load(report, progress).decode))
 
         return observed
 

@@ -96,6 +96,15 @@ class Engine:
             pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_probabilities(noise), sizes)
         return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, CoupledVerifier(noise))
 
+    def prepare(self) -> str:
+        """Does a small part of the work that loading has left for idle time; returns the progress in words, or nothing
+        if nothing is left. Only called while no session is open, by the thread that decodes.
+
+        Raises:
+            LostDeviceError: The device has failed.
+        """
+        return next(self.slots.pending, "") if self.slots else ""
+
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
         """Slots for a text with these knobs; None if the host must drive the text's rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.translation

@@ -83,6 +83,7 @@ def load_pair(
     exact: bool = False,
     compiled: bool = False,
     kernels: bool = True,
+    kernels_later: bool = False,
     tensor_parallel: int = 1,
     gpu_layers: int | None = None,
     run: RunConfig | None = None,
@@ -110,6 +111,8 @@ def load_pair(
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
         kernels: Whether Triton kernels for small parts of rounds are tried, and used where they are equal to the plain
             functions and faster; CUDA only.
+        kernels_later: Whether the first start of a pair tries kernels in the caller's idle time, by `Engine.prepare`,
+            and not during loading. With `compiled`, they are tried during loading.
         tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
             `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
@@ -175,7 +178,8 @@ def load_pair(
             models[role] = load(chosen_device, dtypes[role], progress)
     head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
-    engine = make_engine(pair, exact=exact, kernels=kernels, report=report)
+    later = kernels_later and not compiled
+    engine = make_engine(pair, exact=exact, kernels=kernels, kernels_later=later, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
     for model in engine.pair.models.values():
@@ -346,9 +350,16 @@ def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_
     return make_engine(make_pair(target, head, engine.pair.tokenizer), kernels=kernels, report=report)
 
 
-def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report: Report = lambda _: None) -> Engine:
+def make_engine(
+    pair: Pair,
+    *,
+    exact: bool = False,
+    kernels: bool = True,
+    kernels_later: bool = False,
+    report: Report = lambda _: None,
+) -> Engine:
     """Makes the engine of a pair, and chooses the number of threads. If `exact`, the engine is batch-invariant;
-    otherwise rounds on CUDA are self-tested, with `kernels` as in `load_pair`.
+    otherwise rounds on CUDA are self-tested, with `kernels` and `kernels_later` as in `load_pair`.
     """
     slots = None
     by_torch = not any(model.computed_by for model in pair.models.values())
@@ -356,7 +367,7 @@ def make_engine(pair: Pair, *, exact: bool = False, kernels: bool = True, report
         from decoder.forward.static.head import only_on_host
         from decoder.session.cuda_graph.slots import GraphSlots
 
-        slots = None if only_on_host(pair.head) else GraphSlots(kernels=kernels)
+        slots = None if only_on_host(pair.head) else GraphSlots(kernels=kernels, kernels_later=kernels_later)
     engine = Engine(pair, slots=slots)
     engine.settle_threads()
     if exact:

@@ -45,7 +45,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
             transcript.note(note)
         if exporter:
             transcript.note(f"metrics at {exporter.url}")
-        decode = load(transcript.note, lambda _: None)
+        decode = load(transcript.note, lambda _: None).decode
         begin()
         count, skipped = len(session.prompts), 0
         for number, prompt in enumerate(session.prompts, 1):

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +41,20 @@ _MOST_UNFIT = 5
 Decode = Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]
 """Function that decodes one prompt: (prompt, parameters, steering) -> events."""
 Report = Callable[[str], None]
-Load = Callable[[Report, Report], Decode]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Loaded models, ready to decode."""
+
+    decode: Decode
+    prepare: Callable[[], str] = lambda: ""
+    """Does a small part of the work that is left for idle time between prompts; returns the progress in words, or
+    nothing if nothing is left.
+    """
+
+
+Load = Callable[[Report, Report], Loaded]
 """Loads the models; calls its first argument with the name of each step, and its second argument with the progress of
 that step."""
 
@@ -51,36 +64,36 @@ def load_engine(session: Session) -> Load:
     function imports torch. It raises the error of the first prompt if no prompt can be decoded.
     """
 
-    def load(report: Report, progress: Report) -> Decode:
+    def load(report: Report, progress: Report) -> Loaded:
         ready = _loaded(session, report, progress)
         if len(session.prompts) > 1:
             _report_unfit(ready, session, report)
-        return _decode_with(ready)
+        return Loaded(_decode_with(ready), ready.prepare)
 
     return load
 
 
 def load_with_times(session: Session) -> Load:
     """The function that loads a session's models, and then estimates the least times of their passes on this machine;
-    the first event of each run tells them.
+    the first event of each run tells them. At the first start of a pair, kernels are tried between prompts.
     """
 
-    def load(report: Report, progress: Report) -> Decode:
-        ready = _loaded(session, report, progress)
+    def load(report: Report, progress: Report) -> Loaded:
+        ready = _loaded(session, report, progress, kernels_later=True)
         decode = _decode_with(ready)
         from decoder.run.expected import expectation  # noqa: PLC0415 - imports torch
 
         report("measuring the device")
         expected = expectation(ready.pair, memory_bytes_per_s(ready.pair.device))
         if expected is None:
-            return decode
+            return Loaded(decode, ready.prepare)
         tell = partial(_with_times, expected)
-        return lambda prompt, config, steering: map(tell, decode(prompt, config, steering))
+        return Loaded(lambda *given: map(tell, decode(*given)), ready.prepare)
 
     return load
 
 
-def _loaded(session: Session, report: Report, progress: Report) -> "Engine":
+def _loaded(session: Session, report: Report, progress: Report, *, kernels_later: bool = False) -> "Engine":
     try:
         from decoder import load_pair  # noqa: PLC0415 - imports torch
     except (ImportError, OSError) as error:
@@ -88,6 +101,7 @@ def _loaded(session: Session, report: Report, progress: Report) -> "Engine":
 
     return load_pair(
         **asdict(session.models),
+        kernels_later=kernels_later,
         tensor_parallel=session.tensor_parallel,
         run=session.config,
         report=report,
@@ -294,17 +308,17 @@ class EngineSource:
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        decode: Decode | None = None
+        loaded: Loaded | None = None
         while not self._stopped:
             try:
-                if decode is None:
+                if loaded is None:
                     self._report("importing torch")
-                    decode = self._load(self._report, self._progress)
+                    loaded = self._load(self._report, self._progress)
                     gc.freeze()  # libraries and models stay in memory, so collections need not scan their objects
                 if self._stopped:
                     return
-                self._decode(decode)
-                self._pause_after_prompt()
+                self._decode(loaded.decode)
+                self._pause_after_prompt(loaded.prepare)
             except DecoderError as error:
                 self._fail(str(error), error.exit_code)
             except Exception as error:
@@ -328,11 +342,18 @@ class EngineSource:
         self.records.append(Failure(message, exit_code))
         self._wake.wait()
 
-    def _pause_after_prompt(self) -> None:
-        """Waits so that the user can read the result of a prompt; also waits while decoding is paused."""
-        self._wake.wait(self._rest_s)
-        while self.paused and not self._wake.wait(_NAP_S):
-            pass
+    def _pause_after_prompt(self, prepare: Callable[[], str]) -> None:
+        """Waits so that the user can read the result of a prompt; also waits while decoding is paused. Meanwhile does
+        work in advance: after each prompt at least one part, so that all of it ends some time.
+        """
+        ends = time.monotonic() + self._rest_s
+        while not self._stopped:
+            self._steering.preparing = prepare()
+            left_s = ends - time.monotonic()
+            if self._wake.is_set() or not (left_s > 0 or self.paused):
+                return
+            if not self.preparing:
+                self._wake.wait(left_s if left_s > 0 else _NAP_S)
 
     def _go_on(self) -> None:
         """Moves on to the prompt that the user has chosen; if the user has chosen none, to the next prompt."""

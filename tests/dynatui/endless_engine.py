@@ -15,6 +15,7 @@ from decoder.events import End, Event, Knob, Start, Summary
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, hold, takes_step
+from dynatui.sources.engine import Loaded
 from tests.dynatui.scripted_runs import plain_round, run, tree_round
 
 _SCRIPT = """
@@ -50,12 +51,10 @@ class EndlessEngine:
     """Changes each event, for example to that of a hostile model."""
     report: str = "loading nothing"
 
-    def load(
-        self, report: Callable[[str], None], _progress: Callable[[str], None]
-    ) -> Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]:
+    def load(self, report: Callable[[str], None], _progress: Callable[[str], None]) -> Loaded:
         """Loads nothing and returns `decode`."""
         report(self.report)
-        return self.decode
+        return Loaded(self.decode)
 
     def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Events of one run; it reports turned knobs, holds at stages, and ends when stopped."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 from decoder.analysis.metrics import Race
@@ -10,7 +11,7 @@ from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session
-from dynatui.sources.engine import Decode, Load, Report
+from dynatui.sources.engine import Load, Loaded, Report
 
 WORDS = ("Once ", "upon ", "a ", "time")
 
@@ -90,9 +91,18 @@ class FakeReady:
 
     pair: SimpleNamespace = field(
         default_factory=lambda: SimpleNamespace(
-            tokenizer=FakeTokenizer(), context=1 << 20, limit="a model's", target_name="big", vocabulary=1 << 20
+            tokenizer=FakeTokenizer(),
+            context=1 << 20,
+            limit="a model's",
+            target_name="big",
+            device="cpu",
+            vocabulary=1 << 20,
         )
     )
+
+    def prepare(self) -> str:
+        """Nothing is left for idle time."""
+        return ""
 
 
 @dataclass
@@ -108,6 +118,7 @@ class FakeEngine:
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
+    kernels_later: list[bool] = field(default_factory=list)
 
     def load_pair(
         self,
@@ -120,6 +131,7 @@ class FakeEngine:
         exact: bool,
         compiled: bool,
         kernels: bool = True,
+        kernels_later: bool = False,
         gpu_layers: int | None = None,
         inflate: str | None = None,
         tensor_parallel: int = 1,
@@ -129,6 +141,7 @@ class FakeEngine:
     ) -> "FakeReady":
         """Keeps the arguments, reports progress and returns a fake pair."""
         del tensor_parallel, gpu_layers, inflate, kernels
+        self.kernels_later.append(kernels_later)
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")
@@ -140,9 +153,9 @@ class FakeEngine:
     def loader(self, session: Session) -> Load:
         """Function that loads the fake pair for a session and returns its `decode`."""
 
-        def load(report: Report, progress: Report) -> Decode:
+        def load(report: Report, progress: Report) -> Loaded:
             pair = self.load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
-            return lambda prompt, config, steering: self.decode(pair, prompt, config, steering)
+            return Loaded(partial(self.decode, pair))
 
         return load
 

@@ -24,7 +24,7 @@ from dynatui.render.work import times
 from dynatui.report.replay import replay_page
 from dynatui.screen.exit_summary import lines as summary_lines
 from dynatui.session import Session
-from dynatui.sources.engine import EngineSource
+from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.source import readable_speed
 from dynatui.state.ab_comparison import compared, samples_of
 from dynatui.state.run_state import Prompt, RunState, apply
@@ -214,7 +214,7 @@ def test_a_stall_at_the_beginning_does_not_make_the_show_too_fast() -> None:
         return iter([structs.replace(each, method="ar") if isinstance(each, Round) else each for each in events])
 
     events: list[Event] = [run(("ar",)), *of_dynatree({2: 60.0}, 20), Summary(methods={})]
-    source = EngineSource(Session(("one",), config=RunConfig(("ar",))), lambda *_: script, rest_s=60.0)
+    source = EngineSource(Session(("one",), config=RunConfig(("ar",))), lambda *_: Loaded(script), rest_s=60.0)
     source.start()
     while not any(isinstance(record, Summary) for record in source.records):
         pass

@@ -4,10 +4,10 @@ The trial runs drafts and verifications of the pair's sizes without the models' 
 models. A kernel is used if it leaves the same state as the plain function, and is faster in a CUDA graph: at one size
 at least, and slower at none. A kernel of the models' layers is tried in whole passes, after a short and a long text,
 and used in passes of those numbers of rows that it makes faster. If anything fails, for example because triton is not
-installed, the plain function is used, with the reason.
+installed, the plain function is used, with the reason. The trial is an iterator, whose steps try one kernel each.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +56,6 @@ LENGTH = 100
 ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
 """Numbers of rows of the passes in which kernels of layers are tried."""
 NOTHING: Mapping[str, KeptVerdict] = {}
-Report = Callable[[str], None]
 STATES = 64
 """Number of rows of the table that takes the place of a model."""
 
@@ -222,27 +221,34 @@ def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
     return logits
 
 
-@without_gradients()
-def chosen_operators(
-    pair: Pair,
-    graph_slots: GraphSlots,
-    tried: Sequence[Rules | None],
-    known: Mapping[str, KeptVerdict] = NOTHING,
-    report: Report = lambda _: None,
-) -> Operators:
-    """The plain functions, with each kernel that gives equal results and is faster, and the verdict on every kernel.
+def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict]) -> list[str]:
+    """Names of the parts for which there is a kernel without a verdict in `known`; none if kernels cannot be made."""
+    try:
+        layers = layer_kernels()
+        parts = [*_kernels_for(pair)]
+        for role, model in pair.models.items():
+            form = graph_slots.forward(model)
+            if isinstance(form, NativeStatic):
+                parts += [part_of(role, part) for part, kernel in layers.items() if _possible({1: form}, kernel)]
+    except Exception:  # noqa: BLE001 - the trial fails too, and tells why
+        return []
+    return [part for part in parts if part not in known]
 
-    Kernels with a verdict in `known` are not tried. `report` is called after each trial, with its result in words.
+
+def chosen_operators(
+    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], known: Mapping[str, KeptVerdict] = NOTHING
+) -> Iterator[Operators]:
+    """The plain functions, then the same after each trial of a kernel: with each kernel so far that gives equal results
+    and is faster, and the verdicts. Kernels with a verdict in `known` are not tried.
     """
     operators = replace(PLAIN, earlier=frozenset(known))
+    yield operators
     try:
-        candidates = {
-            name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))
-        }
-        examples = rehearsals(pair, tried) if candidates.keys() - known.keys() else []
-        plain = [example.results(PLAIN) for example in examples]
+        candidates = _kernels_for(pair)
+        examples, plain = _rehearsed(pair, tried) if candidates.keys() - known.keys() else ([], [])
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain functions are used
-        return _all_plain(operators, error)
+        yield _all_plain(operators, error)
+        return
     for name, kernel in candidates.items():
         if earlier := known.get(name):
             used, operators = earlier.used, operators.told(name, earlier.words)
@@ -253,33 +259,31 @@ def chosen_operators(
                 used, operators = _used(shares), operators.told(name, verdict)
             except Exception as error:  # noqa: BLE001 - as above
                 used, operators = False, operators.told(name, f"failed: {first_line(error)}", settled=False)
-            report(f"kernels of rounds: {len(operators.verdicts)} of {len(candidates)} tried")
         if used:
             operators = operators.with_part(name, kernel)
-    return operators
+        yield operators
 
 
-@without_gradients()
 def with_layer_kernels(
-    pair: Pair,
-    graph_slots: GraphSlots,
-    known: Mapping[str, KeptVerdict] = NOTHING,
-    report: Report = lambda _: None,
-) -> Operators:
-    """The slots' operators, after kernels have replaced plain operators in the layers of each model, in passes of those
-    numbers of rows that they make faster, with equal logits. For the last two arguments see `chosen_operators`.
+    pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict] = NOTHING
+) -> Iterator[Operators]:
+    """The slots' operators, then the same after each trial of a kernel that replaces plain operators in the layers of a
+    model, in passes of those numbers of rows that it makes faster, with equal logits. At the end, the slots have forms
+    of both models with these kernels. For `known` see `chosen_operators`.
     """
     operators = graph_slots.operators
+    yield operators
     try:
         candidates = layer_kernels()
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
-        return _all_plain(operators, error)
+        yield _all_plain(operators, error)
+        return
     for role, model in pair.models.items():
         plain = graph_slots.forward(model)
         if not isinstance(plain, NativeStatic):
             continue
         forms = dict.fromkeys(ROWS, plain)
-        for number, (part, with_kernels) in enumerate(candidates.items(), 1):
+        for part, with_kernels in candidates.items():
             name = part_of(role, part)
             try:
                 possible = _possible(forms, with_kernels)
@@ -294,10 +298,20 @@ def with_layer_kernels(
                 if found.faster:
                     rows = () if len(found.faster) == len(ROWS) else tuple(found.faster)
                     operators = replace(operators, in_layers={**operators.in_layers, name: rows})
-            if name not in known:
-                report(f"kernels of the {role}'s layers: {number} of {len(candidates)} tried")
+            yield operators
         graph_slots.run(model, plain.by_size(forms))
-    return operators
+
+
+def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
+    """The kernels of `kernels`, without those of drafts if no model drafts."""
+    return {name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))}
+
+
+@without_gradients()
+def _rehearsed(pair: Pair, tried: Sequence[Rules | None]) -> tuple[list[Rehearsal], list[list[Tensor]]]:
+    """The rehearsals, and the results of each with the plain functions."""
+    examples = rehearsals(pair, tried)
+    return examples, [example.results(PLAIN) for example in examples]
 
 
 def _all_plain(operators: Operators, error: Exception) -> Operators:
@@ -313,6 +327,7 @@ class _InLayers:
     """The form with the kernel, for each number of rows of the passes that the kernel makes faster."""
 
 
+@without_gradients()
 def _possible(
     forms: Mapping[int, NativeStatic], with_kernels: Callable[[NativeStatic], NativeStatic]
 ) -> Mapping[int, NativeStatic]:
@@ -328,6 +343,7 @@ def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeStatic]) -> _InL
     return _InLayers(verdict.words, {each: possible[each] for each in rows})
 
 
+@without_gradients()
 def _in_layers(
     forms: Mapping[int, NativeStatic], possible: Mapping[int, NativeStatic], graph_slots: GraphSlots, context: int
 ) -> _InLayers:
@@ -354,6 +370,7 @@ def _slowest(shares: Sequence[Share]) -> float:
     return max(share.median for share in shares)
 
 
+@without_gradients()
 def _shares(
     name: str,
     operators: Operators,

@@ -7,7 +7,8 @@ drives all rounds of the pair, and the reason is reported.
 """
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +31,9 @@ from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import side_of
 from decoder.session.cuda_graph.kept_verdicts import VerdictFile, releases, source_digest
-from decoder.session.cuda_graph.kernel_trial import Report, chosen_operators, with_layer_kernels
+from decoder.session.cuda_graph.kernel_trial import chosen_operators, untried, with_layer_kernels
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
+from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
@@ -52,6 +54,10 @@ SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
 """Largest allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
+TESTING = "testing rounds with kernels"
+LATER = PLAIN.told("all parts", "are plain functions until kernels have been tried, between prompts", settled=False)
+"""Operators until the trial of kernels that was left for later."""
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,8 @@ def prepare_rounds(
     rounds with them.
 
     `report` is called after each trial of a kernel, and before rounds with kernels are tested. The verdicts of trials
-    are kept in `folder`; None: nowhere.
+    are kept in `folder`; None: nowhere. Where the slots have `kernels_later` and no verdict is known, rounds are
+    tested without kernels, and the trial is left in `pending`.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
     returns the reason why rounds cannot run on the device.
@@ -139,26 +146,55 @@ def _refusal_with_kernels(
     file: VerdictFile,
 ) -> str | None:
     """`refusal` of rounds with kernels that a trial has chosen, now or at an earlier start; if rounds fail with
-    kernels, rounds without kernels.
+    kernels, or the trial is left for later, rounds without kernels.
     """
-    plain = {model: graph_slots.forward(model) for model in pair.models.values()}
-    known = file.read() if graph_slots.kernels else {}
-    if graph_slots.kernels:
-        graph_slots.operators = chosen_operators(pair, graph_slots, tried, known, report)
-        graph_slots.operators = with_layer_kernels(pair, graph_slots, known, report)
-        if graph_slots.operators.kernels:
-            report("testing rounds with kernels")
-    refused = refusal(pair, graph_slots, tried, right)
-    if refused and graph_slots.operators.kernels:
-        require_working(pair.target.device)
-        file.write({})
-        graph_slots.operators = graph_slots.operators.without_kernels(refused)
-        for model, form in plain.items():
-            graph_slots.run(model, form)
+    if not graph_slots.kernels:
+        return refusal(pair, graph_slots, tried, right)
+    trial, known = _trial(pair, graph_slots, tried, right, file), file.read()
+    if graph_slots.kernels_later and not known and untried(pair, graph_slots, known):
+        graph_slots.operators = LATER
         refused = refusal(pair, graph_slots, tried, right)
-    elif graph_slots.kernels and graph_slots.operators.settled != known:
-        file.write(graph_slots.operators.settled)
-    return refused
+        graph_slots.pending = iter(()) if refused else trial
+        return refused
+    for words, _ in itertools.groupby(trial):
+        report(words)
+    return None if graph_slots.operators.kernels else refusal(pair, graph_slots, tried, right)
+
+
+def _trial(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    tried: Sequence[Rules | None],
+    right: Sequence[Reference],
+    file: VerdictFile,
+) -> Iterator[str]:
+    """Tries kernels, and tests rounds with those that are chosen, in slots of their own, which `graph_slots` takes over
+    at the end if rounds are right. Each step does a small part of it, and gives the progress in words.
+
+    Raises:
+        LostDeviceError: The device has failed.
+    """
+    own, known, refused = graph_slots.beside(), file.read(), None
+    total, count = len(untried(pair, own, known)), 0
+    for operators in itertools.chain(chosen_operators(pair, own, tried, known), with_layer_kernels(pair, own, known)):
+        own.operators = operators
+        before, count = count, len(operators.verdicts.keys() - known.keys())
+        if before < count <= total:
+            yield f"kernels: {count} of {total} tried"
+    if own.operators.kernels:
+        yield TESTING
+        for refused in refusals(pair, own, tried, right):
+            if refused:
+                break
+            yield TESTING
+    require_working(pair.target.device)
+    if refused:
+        file.write({})
+        graph_slots.operators = own.operators.without_kernels(refused)
+        return
+    if own.operators.settled != known:
+        file.write(own.operators.settled)
+    graph_slots.take_over(own)
 
 
 def _verdict_file(pair: Pair, tried: Sequence[Rules | None], folder: Path | None) -> VerdictFile:
@@ -196,6 +232,13 @@ def refusal(
     `tried` are the rules under which rounds are tested; the entry None stands for rounds without a draft. `right` are
     the references; without this argument, the references are decoded first.
     """
+    return next(filter(None, refusals(pair, graph_slots, tried, right)), None)
+
+
+def refusals(
+    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
+) -> Iterator[str | None]:
+    """The result of each part of the test whose first reason is `refusal`: of the logits, then of each text's rules."""
     try:
         right = right or references(pair)
         errors = {}
@@ -204,15 +247,16 @@ def refusal(
             errors[role], largest = _error(pair, graph_slots, model, right, expected)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
             if not errors[role] <= allowed:  # written so that NaN fails too
-                return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest logit is {largest:.2g}"
+                yield f"the {role}'s logits differ by {errors[role]:.2g}, where the largest logit is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
         greedy = [reference for reference in right if reference.sampling.greedy]
         sampled = [reference for reference in right if not reference.sampling.greedy]
         run = [rules for rules in tried if runs_on_device(pair, tree_rule(rules))]
-        trials = ((rules, texts) for texts in (greedy, sampled) for rules in run)
-        return next(filter(None, (_differing(pair, graph_slots, *trial, errors["target"]) for trial in trials)), None)
+        for texts in (greedy, sampled):
+            for rules in run:
+                yield _differing(pair, graph_slots, rules, texts, errors["target"])
     except Exception as error:  # noqa: BLE001 - as in `prepare_rounds`
-        return first_line(error)
+        yield first_line(error)
 
 
 def _differing(

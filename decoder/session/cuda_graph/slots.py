@@ -8,7 +8,7 @@ and in idle time, and a graph that is still missing is captured when a round nee
 """
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -313,6 +313,10 @@ class GraphSlots:
     """Whether new slots use CUDA graphs; otherwise they do the same work by plain calls."""
     kernels: bool = False
     """Whether a trial may choose kernels for small parts of rounds (`kernel_trial.py`)."""
+    kernels_later: bool = False
+    """Whether the trial of a pair's first start is left in `pending`, for idle time between texts."""
+    pending: Iterator[str] = field(default_factory=lambda: iter(()))
+    """The trial that was left for later: each step does a small part of it and gives the progress in words."""
     operators: Operators = PLAIN
     """Functions of drafts and verifications in new slots."""
     refused: str | None = None
@@ -371,6 +375,18 @@ class GraphSlots:
         form = self._forwards.get(model)
         forms = {model: form.plain if isinstance(form, NativeStatic) else form} if form else {}
         return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, _forwards=forms)
+
+    def beside(self) -> "GraphSlots":
+        """Slots of the same pair, none of them free, in which other operators and static forms can be tested."""
+        return GraphSlots(self.graphs, self.kernels, _forwards=dict(self._forwards), _captures=self._captures)
+
+    def take_over(self, tested: "GraphSlots") -> None:
+        """Uses the operators and static forms that were tested in slots `beside`, and drops the free slots, whose
+        graphs have others. No text may be open.
+        """
+        self.operators, self.costs = tested.operators, tested.costs
+        self._forwards = {model: tested.forward(model) for model in self._forwards}
+        self._free.clear()
 
     def form(self, model: LanguageModel) -> StaticForward | None:
         """Static forward form of a model; None if it has not been made yet."""

@@ -23,7 +23,7 @@ from dynatui.cli import headless
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
-from dynatui.sources.engine import Decode, load_engine
+from dynatui.sources.engine import Loaded, load_engine
 from dynatui.terminal.signals import INTERRUPTING
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, FakeReady, round_, run, story
@@ -99,7 +99,7 @@ def test_what_libraries_print_is_beside_other_messages(capsys: pytest.CaptureFix
     captured, engine = CapturedRun(), FakeEngine()
     session = Session(("Tell",), config=TWO_METHODS)
 
-    def printing(report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+    def printing(report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
         sys.stdout.write("a kernel is chosen\n")
         return engine.loader(session)(report, progress)
 
@@ -247,6 +247,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
             exact: bool,
             compiled: bool,
             kernels: bool = True,
+            kernels_later: bool = False,
             gpu_layers: int | None = None,
             inflate: str | None = None,
             tensor_parallel: int = 1,
@@ -264,6 +265,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
                 exact=exact,
                 compiled=compiled,
                 kernels=kernels,
+                kernels_later=kernels_later,
                 gpu_layers=gpu_layers,
                 inflate=inflate,
                 tensor_parallel=tensor_parallel,
@@ -441,14 +443,14 @@ def test_what_was_read_from_files_is_told_first() -> None:
 def test_the_category_of_a_prompt_is_in_its_object() -> None:
     captured, engine = CapturedRun(as_json=True), FakeEngine()
     session = Session((Prompt("Tell", category="math"), "More"), config=TWO_METHODS)
-    decode = engine.loader(session)(print, print)
+    decode = engine.loader(session)(print, print).decode
 
     def with_category(prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         for event in decode(prompt, config, steering):
             category = as_prompt(prompt).category or UNSET
             yield structs.replace(event, category=category) if isinstance(event, Run) else event
 
-    headless.run(session, captured.transcript, lambda _report, _progress: with_category)
+    headless.run(session, captured.transcript, lambda _report, _progress: Loaded(with_category))
     assert [each.get("category") for each in captured.objects()] == ["math", None]
 
 

@@ -14,7 +14,7 @@ from decoder.session.steering import Steering
 from dynatui.cli import headless
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
-from dynatui.sources.engine import Decode, Report, load_engine
+from dynatui.sources.engine import Loaded, Report, load_engine
 from tests.dynatui.prometheus.scraping import answer, by_method
 
 METHODS = ("dynatree", "auto", "ar", "linear", "alg1", "hf")
@@ -29,15 +29,15 @@ def test_the_last_page_of_a_run_of_the_embedded_pair_has_its_figures() -> None:
     )
     out, err, pages = io.StringIO(), io.StringIO(), list[bytes]()
 
-    def load(report: Report, progress: Report) -> Decode:
-        decode = load_engine(session)(report, progress)
+    def load(report: Report, progress: Report) -> Loaded:
+        decode = load_engine(session)(report, progress).decode
 
         def scraped(prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
             yield from decode(prompt, config, steering)
             (url,) = re.findall(r"^metrics at (\S+)$", err.getvalue(), re.MULTILINE)
             pages.append(answer(url).page)
 
-        return scraped
+        return Loaded(scraped)
 
     assert headless.run(session, Transcript(out, err, as_json=True), load) == 0
     results = [json.loads(line)["methods"] for line in out.getvalue().splitlines()]

@@ -10,7 +10,7 @@ from decoder.events import Event, Round
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
-from dynatui.sources.engine import Decode
+from dynatui.sources.engine import Loaded
 from tests.dynatui.scripted_runs import run, tree_round
 
 ROUNDS, LONGEST = 20, 64
@@ -24,10 +24,10 @@ class Gated:
     def __init__(self) -> None:
         self.gate = threading.Semaphore(0)
 
-    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
         """Loads nothing."""
         del report, progress
-        return self.decode
+        return Loaded(self.decode)
 
     def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """The rounds of one run."""

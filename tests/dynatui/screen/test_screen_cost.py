@@ -41,6 +41,7 @@ from decoder.events import Round
 from dynatui.record.reader import read
 from dynatui.screen import run
 from dynatui.session import Models, Session, View
+from dynatui.sources.engine import Loaded
 
 def load(report, progress):
     def decode(prompt, config, steering):
@@ -53,7 +54,7 @@ def load(report, progress):
                 if event.method == "dynatree":
                     event = structs.replace(event, text=f" t{{time.monotonic():.2f}}!")
             yield event
-    return decode
+    return Loaded(decode)
 
 run.load_with_times = lambda session: load
 session = Session(("one",), Models("big", "small"), record=Path(sys.argv[1]), view=View(speed=1.0))

@@ -22,11 +22,11 @@ from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
 from dynatui.sources.breakpoints import Conditions
-from dynatui.sources.engine import Decode, EngineSource, Load, load_engine, load_with_times
+from dynatui.sources.engine import EngineSource, Load, Loaded, load_engine, load_with_times
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt
-from tests.dynatui.fake_engine import FakeEngine
+from tests.dynatui.fake_engine import FakeEngine, FakeReady
 from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
@@ -42,18 +42,32 @@ class Script:
         """Errors that the next calls raise, one each."""
         self.rounds = 3
         self.endless = False
+        self.parts: list[str] = []
+        """What the parts of the work that is left for idle time tell, in reverse order."""
+        self.prepared: list[int] = []
+        """For each part that was done: the number of calls of `decode` before it."""
+        self.decoding = False
         self.methods: dict[str, dict[str, int]] = {}
         """Parameters of methods in the event `run`, instead of the usual ones."""
 
-    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
         """Reports progress and returns `decode`."""
         report("loading nothing")
         progress("half of it")
         self._raise()
-        return self.decode
+        return Loaded(self.decode, self.prepare)
+
+    def prepare(self) -> str:
+        """Does a part of the work that is left for idle time, which must not be in a run."""
+        assert not self.decoding
+        if not self.parts:
+            return ""
+        self.prepared.append(len(self.calls))
+        return self.parts.pop()
 
     def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Events of a run of `rounds` rounds, or of rounds until the run is stopped."""
+        self.decoding = True
         text = as_prompt(prompt).text
         self.calls.append((text, config, steering))
         self._raise()
@@ -63,6 +77,7 @@ class Script:
             yield tree_round(number)
             number += 1
             time.sleep(0.001)
+        self.decoding = False
         yield Summary(methods={})
 
     def _raise(self) -> None:
@@ -122,7 +137,7 @@ def test_all_work_is_done_in_a_daemon_thread(source: EngineSource, script: Scrip
     script.errors = []
     load = script.load
 
-    def noting(report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+    def noting(report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
         names.append((threading.current_thread().name, threading.current_thread().daemon))
         return load(report, progress)
 
@@ -180,6 +195,60 @@ def test_a_finished_prompt_stays_for_a_while_unless_the_user_goes_on(script: Scr
     engine.go(1)
     until(lambda: len(script.calls) == 2)
     assert engine.close(PATIENCE_S)
+
+
+def test_while_a_finished_prompt_stays_work_in_advance_is_done_and_told(script: Script) -> None:
+    script.parts = ["kernels: 2 of 2 tried", "kernels: 1 of 2 tried"]
+    source, told = EngineSource(Session(("one", "two"), OWN_PAIR), script.load, rest_s=60.0), list[str]()
+    prepare = script.prepare
+
+    def noting() -> str:
+        told.append(source.preparing)
+        return prepare()
+
+    script.prepare = noting  # type: ignore[method-assign]  # notes what the screen shows before each part
+    source.start()
+    until(lambda: len(told) == 3)
+    assert told == ["", "kernels: 1 of 2 tried", "kernels: 2 of 2 tried"]
+    until(lambda: not source.preparing)
+    assert script.prepared == [1, 1]
+    assert source.close(PATIENCE_S)
+
+
+def test_work_in_advance_goes_on_while_a_finished_prompt_is_held(source: EngineSource, script: Script) -> None:
+    script.parts = ["more"] * 50
+    source.set_paused(paused=True)
+    source.start()
+    until(lambda: not script.parts)
+    assert len(script.calls) == 1
+
+
+def test_a_prompt_that_is_due_waits_for_one_part_and_so_all_parts_are_done_some_time(
+    source: EngineSource, script: Script
+) -> None:
+    script.parts = ["more"] * 3
+    source.start()
+    until(lambda: len(script.calls) > 4)
+    assert script.prepared == [1, 2, 3]
+
+
+def test_no_part_is_begun_once_the_source_is_stopped(script: Script) -> None:
+    script.parts, begun, released = ["more"] * 50, threading.Event(), threading.Event()
+    prepare = script.prepare
+
+    def slow() -> str:
+        begun.set()
+        released.wait(PATIENCE_S)
+        return prepare()
+
+    script.prepare = slow  # type: ignore[method-assign]  # a part that takes a while
+    source = EngineSource(Session(("one",), OWN_PAIR), script.load, rest_s=60.0)
+    source.start()
+    assert begun.wait(PATIENCE_S)
+    source.stop()
+    released.set()
+    assert source.close(PATIENCE_S)
+    assert len(script.parts) == 49
 
 
 def test_an_error_becomes_a_record_and_restart_tries_again(source: EngineSource, script: Script) -> None:
@@ -275,7 +344,7 @@ def test_a_thread_that_does_not_end_is_left_behind(script: Script) -> None:
     released = threading.Event()
     load = script.load
 
-    def hanging(report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+    def hanging(report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
         released.wait(PATIENCE_S)
         return load(report, progress)
 
@@ -461,12 +530,24 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
     assert engine.runs == [config]
 
 
+def test_only_the_screen_leaves_kernels_for_the_time_between_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    for name in ("load_pair", "decode"):
+        monkeypatch.setitem(vars(decoder), name, getattr(engine, name))
+    monkeypatch.setattr("decoder.run.expected.expectation", lambda _pair, _bandwidth: None)
+    monkeypatch.setattr(FakeReady, "prepare", lambda _: "kernels: 1 of 2 tried")
+    session = Session(("x",), OWN_PAIR, RunConfig(("ar",)))
+    loaded = [load(session)(print, print) for load in (load_engine, load_with_times)]
+    assert engine.kernels_later == [False, True]
+    assert loaded[1].prepare() == "kernels: 1 of 2 tried"
+
+
 def test_only_runs_on_the_screen_tell_the_least_times_of_passes() -> None:
     session = Session(("Once upon a time",), config=RunConfig(("ar",), max_new_tokens=2))
     steps = list[str]()
 
     def told(load: Load) -> list[Expected | UnsetType]:
-        events = load(steps.append, steps.append)(session.prompts[0], session.config, Steering())
+        events = load(steps.append, steps.append).decode(session.prompts[0], session.config, Steering())
         return [event.expected for event in events if isinstance(event, Run)]
 
     (expected,) = told(load_with_times(session))
@@ -479,5 +560,5 @@ def test_only_runs_on_the_screen_tell_the_least_times_of_passes() -> None:
 def test_of_a_pair_whose_times_are_unknown_runs_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.run.expected.expectation", lambda _pair, _bandwidth: None)
     session = Session(("Once upon a time",), config=RunConfig(("ar",), max_new_tokens=2))
-    events = load_with_times(session)(print, print)(session.prompts[0], session.config, Steering())
+    events = load_with_times(session)(print, print).decode(session.prompts[0], session.config, Steering())
     assert [event.expected for event in events if isinstance(event, Run)] == [UNSET]

@@ -4,7 +4,7 @@ The two may choose differently between equally probable nodes. From the first su
 compared.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
 from decoder.session.cuda_graph.lookup_session import session_class
+from decoder.session.cuda_graph.operators import Operators
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -39,6 +40,11 @@ FAR = 1e-3
 kernels of its own that add in another order: logits of a few units differ by up to 2e-4, by processor. Wrong positions
 and masks change the tiny models' logits by whole units.
 """
+
+
+def last(operators: Iterable[Operators]) -> Operators:
+    """The operators after the last trial."""
+    return list(operators)[-1]
 
 
 def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:

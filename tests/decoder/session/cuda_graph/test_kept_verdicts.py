@@ -3,7 +3,7 @@
 The kernels of these tests are plain functions, so that triton is not needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,10 @@ def test_the_next_start_uses_the_same_kernels_and_tries_none(trials: Trials) -> 
 def test_each_trial_is_reported_and_so_is_the_test_of_rounds_with_kernels(trials: Trials) -> None:
     trials.start()
     assert trials.told == [
-        "kernels of rounds: 1 of 2 tried",
-        "kernels of rounds: 2 of 2 tried",
-        "kernels of the target's layers: 1 of 1 tried",
-        "kernels of the draft's layers: 1 of 1 tried",
+        "kernels: 1 of 4 tried",
+        "kernels: 2 of 4 tried",
+        "kernels: 3 of 4 tried",
+        "kernels: 4 of 4 tried",
         "testing rounds with kernels",
     ]
     trials.start()
@@ -120,13 +120,13 @@ def test_which_verdicts_are_those_of_an_earlier_start_is_told(trials: Trials) ->
 
 def test_the_next_start_tests_rounds_with_the_kernels_again(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     trials.start()
-    right, tested = self_test.refusal, list[tuple[str, ...]]()
+    right, tested = self_test.refusals, list[tuple[str, ...]]()
 
-    def refusal(pair: Any, slots: GraphSlots, *given: Any) -> Any:
+    def refusals(pair: Any, slots: GraphSlots, *given: Any) -> Any:
         tested.append(slots.operators.kernels)
         return right(pair, slots, *given)
 
-    monkeypatch.setattr(self_test, "refusal", refusal)
+    monkeypatch.setattr(self_test, "refusals", refusals)
     trials.start()
     assert tested == [("pack_tree", *LAYERS)]
 
@@ -135,12 +135,12 @@ def test_kernels_with_which_rounds_write_other_texts_are_forgotten(
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials.start()
-    right = self_test.refusal
+    right = self_test.refusals
 
-    def refusal(pair: Any, slots: GraphSlots, *given: Any) -> str | None:
-        return "rounds wrote other texts" if slots.operators.kernels else right(pair, slots, *given)
+    def refusals(pair: Any, slots: GraphSlots, *given: Any) -> Iterable[str | None]:
+        return ["rounds wrote other texts"] if slots.operators.kernels else right(pair, slots, *given)
 
-    monkeypatch.setattr(self_test, "refusal", refusal)
+    monkeypatch.setattr(self_test, "refusals", refusals)
     assert "pack_tree not kept, since " in str(trials.start())
     assert list(trials.folder.iterdir()) == []
 

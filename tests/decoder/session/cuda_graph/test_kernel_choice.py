@@ -28,7 +28,7 @@ from decoder.session.cuda_graph.pass_comparison import LONG_TEXT
 from decoder.session.cuda_graph.relative_time import LEAST, MOST, Share, relative_time
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import prepared, with_slots
+from tests.decoder.session.cuda_graph.matching import last, prepared, with_slots
 
 TRIED = None, Linear(2), DynaTree(selection="best", n_max=9, d_max=3, d0=2)
 PARTS = ("add_children", "keep_level", "pack_tree", "tree_rows", "accept_path", "truncating")
@@ -52,7 +52,7 @@ def chosen(
     patch.setattr(kernel_trial, "kernels", kernels)
     patch.setattr(kernel_trial, "relative_time", lambda *_: exactly(share))
     tried = engine(tiny_models)
-    return chosen_operators(tried.pair, graph_slots(tried), TRIED)
+    return last(chosen_operators(tried.pair, graph_slots(tried), TRIED))
 
 
 def copied() -> dict[str, Callable[..., Any]]:
@@ -154,7 +154,7 @@ def test_without_triton_all_parts_are_plain_functions(tiny_models: TinyModels, m
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "triton", None)
     tried = engine(tiny_models)
-    found = chosen_operators(tried.pair, graph_slots(tried), TRIED)
+    found = last(chosen_operators(tried.pair, graph_slots(tried), TRIED))
     assert found.kernels == ()
     assert str(found).startswith("kernels: none; all parts are plain functions: ")
     assert "triton" in str(found)
@@ -164,7 +164,7 @@ def test_kernels_with_which_rounds_write_other_texts_are_dropped(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = replace(PLAIN, accept_path=_nothing_moved, verdicts={"accept_path": "takes 0.50 x the time"})
-    monkeypatch.setattr(self_test, "chosen_operators", lambda *_: wrong)
+    monkeypatch.setattr(self_test, "chosen_operators", lambda *_: [wrong])
     tried = engine(tiny_models)
     graph_slots(tried).kernels = True
     assert prepared(tried) is None
@@ -190,7 +190,7 @@ def in_layers(
     patch.setattr(kernel_trial, "layer_kernels", lambda: kernels)
     patch.setattr(pass_comparison, "relative_time", lambda *_: exactly(share))
     tried = engine(tiny_models)
-    return tried, with_layer_kernels(tried.pair, graph_slots(tried))
+    return tried, last(with_layer_kernels(tried.pair, graph_slots(tried)))
 
 
 def times(factor: float) -> Kernels:
@@ -221,7 +221,7 @@ def test_for_another_pair_with_the_same_target_kernels_are_tried_beside_its_own_
     assert isinstance(form, NativeStatic)
     plain = slots.anew(target).forward(target)
     assert plain is form.plain is not form
-    assert with_layer_kernels(tried.pair, slots.anew(target)).in_layers == found.in_layers
+    assert last(with_layer_kernels(tried.pair, slots.anew(target))).in_layers == found.in_layers
 
 
 def test_kernels_of_layers_that_are_not_faster_are_not_used(
@@ -278,7 +278,7 @@ def test_kernels_of_layers_that_slow_down_long_texts_are_not_used(
     tried = engine(tiny_models)
     monkeypatch.setattr(kernel_trial, "layer_kernels", lambda: {"attention": times(1)})
     long = replace(tried.pair, context=LONG_TEXT + 1)
-    assert with_layer_kernels(long, graph_slots(tried)).in_layers["attention of the target"] == (1, 8, 32)
+    assert last(with_layer_kernels(long, graph_slots(tried))).in_layers["attention of the target"] == (1, 8, 32)
 
 
 def test_a_short_context_has_no_long_texts(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.relative_time import Share
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import match, with_slots
+from tests.decoder.session.cuda_graph.matching import last, match, with_slots
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 PROMPT = "The tree grows"
@@ -44,5 +44,5 @@ def test_the_trial_finds_the_kernels_results_equal(tiny_models: TinyModels, monk
     faster = Share(0.5, 0.5, 0.5)
     monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: faster)
     engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
-    found = chosen_operators(engine.pair, graph_slots(engine), [Linear(2), RULES["best"]])
+    found = last(chosen_operators(engine.pair, graph_slots(engine), [Linear(2), RULES["best"]]))
     assert found.kernels == tuple(kernels())
