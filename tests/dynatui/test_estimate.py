@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import estimate
-from benchmarks.estimate import Costs, Given, microseconds
+from benchmarks.estimate import PROCESSORS, Costs, Given, microseconds
 from tests.fake_cuda.tensors import Launch
 
 COSTS = Costs(kernel=2.0, product=4.0, bandwidth=0.5, l2=2e6, keys=1.0, key=0.1, block=0.5, selection=0.25)
@@ -56,23 +56,24 @@ def test_a_selection_takes_more_passes_for_wider_numbers_and_more_waves_for_more
 
 @BY_TRITON
 def test_attention_by_parts_takes_the_time_of_the_keys_of_one_part_of_the_text() -> None:
-    # 4 parts of the text and one for the pass's own rows, for each of 32 heads: two waves.
-    operands = (64, 9000), (2, 32, 4096, 80), (64, 1, 10, 2), (64,), (64, 4096), (32, 5, 64, 80)
-    maxima, totals = (32, 5, 64), (32, 5, 64)
+    # 4 parts of the text and one for the pass's own rows, for each of 64 heads: two waves of 2 programs a processor.
+    operands = (64, 18000), (2, 64, 4096, 80), (64, 1, 10, 2), (64,), (64, 4096), (64, 5, 64, 80)
+    maxima, totals = (64, 5, 64), (64, 5, 64)
     assert took("attend_by_parts", *operands, maxima, totals) == pytest.approx(2 + 2 * 512 * 0.1)
     assert took("attend_by_parts", *operands, maxima, totals, given=Given(text=3)) == pytest.approx(2 + 2 * 64 * 0.1)
 
 
 @BY_TRITON
 def test_a_product_with_its_norm_takes_the_time_of_its_weights_or_of_the_rows_that_all_programs_read() -> None:
-    from decoder.forward.static.kernels.normed_product import COLUMNS  # noqa: PLC0415 - Triton may be missing
+    from decoder.forward.static.kernels.normed_product import columns_of  # noqa: PLC0415 - Triton may be missing
 
     weight = (1000, 1000)
     assert took("normed_columns", (4, 1000), weight, weight, (4, 1000)) == 4
     wide = (10000, 1000), (10000, 1000)
     assert took("normed_columns", (10, 1000), *wide, (10, 10000)) == pytest.approx(0.02 + 20 + 0.2)
-    programs = math.ceil(10000 / COLUMNS)
-    assert took("normed_columns", (64, 1000), *wide, (64, 10000)) == pytest.approx((programs * 0.128 + 20) / 2)
+    deep = (1000, 10000), (1000, 10000)
+    programs = math.ceil(1000 / columns_of(64, 1000, PROCESSORS, torch.float16, gated=False))
+    assert took("normed_columns", (64, 10000), *deep, (64, 1000)) == pytest.approx((programs * 1.28 + 20) / 2)
 
 
 @BY_TRITON
