@@ -232,7 +232,7 @@ def test_a_prompt_that_is_due_waits_for_one_part_and_so_all_parts_are_done_some_
     assert script.prepared == [1, 2, 3]
 
 
-def test_no_part_is_begun_once_the_source_is_stopped(script: Script) -> None:
+def test_a_source_that_is_closed_waits_for_the_part_in_progress_alone(script: Script) -> None:
     script.parts, begun, released = ["more"] * 50, threading.Event(), threading.Event()
     prepare = script.prepare
 
@@ -249,6 +249,14 @@ def test_no_part_is_begun_once_the_source_is_stopped(script: Script) -> None:
     released.set()
     assert source.close(PATIENCE_S)
     assert len(script.parts) == 49
+
+
+def test_no_part_is_begun_once_the_source_is_stopped(source: EngineSource, script: Script) -> None:
+    script.parts, script.endless = ["more"], True
+    source.start()
+    until(lambda: bool(script.calls))
+    assert source.close(PATIENCE_S)
+    assert script.parts == ["more"]
 
 
 def test_an_error_becomes_a_record_and_restart_tries_again(source: EngineSource, script: Script) -> None:

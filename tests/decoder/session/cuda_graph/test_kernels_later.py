@@ -217,7 +217,7 @@ def test_if_rounds_with_kernels_are_wrong_plain_functions_stay(
     pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusals(*_: Any) -> Iterable[str | None]:
-        return [None, "rounds wrote other texts"]
+        return [None, "rounds wrote other texts", None]
 
     before = pending.played()
     monkeypatch.setattr(self_test, "refusals", refusals)
