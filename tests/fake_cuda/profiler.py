@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-import torch
-
 from tests.fake_cuda.tensors import Device
 
 
@@ -28,5 +26,7 @@ class Profile:
 
     def key_averages(self) -> Sequence[SimpleNamespace]:
         """Operators in place of kernels; they take no time, since nothing can be known about times."""
-        on_device = {"device_type": torch.autograd.DeviceType.CUDA, "self_device_time_total": 0.0}
-        return [SimpleNamespace(key=f"aten::{name}", count=count, **on_device) for name, count in self._names.items()]
+        return [
+            SimpleNamespace(key=f"aten::{name}", count=count, self_device_time_total=0.0, device_type="DeviceType.CUDA")
+            for name, count in self._names.items()
+        ]
