@@ -15,18 +15,15 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
-from numpy.typing import NDArray
-
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.terminal import Terminal
-from decoder.analysis.interval import bootstrap
+from decoder.bench.statistics import estimate
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import AnyPrompt
@@ -43,10 +40,7 @@ _CONFIG = RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS, dynatree=PRES
 """Configuration with a fixed tree rule, so that the trees do not depend on measured times."""
 _SETTLE_S = 0.4
 """Time before each run, in seconds, for the screen to draw changes that it has not drawn yet."""
-_WARM_RUNS = 2
-_LONG_S = 60.0
-_RESAMPLES = 10_000
-"""Number of bootstrap samples."""
+_WARM_RUNS, _LONG_S = 2, 60.0
 _PROMPT = "The captain went down to the harbour before the sun was up, and there he saw"
 
 
@@ -118,17 +112,6 @@ def inside(pairs: int, notes: Path) -> None:
     os._exit(0)  # without cleanup, which would wait for the engine's thread: it is in the middle of a prompt
 
 
-def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """95 % bootstrap confidence interval of the mean."""
-    values = np.array(ratios)
-
-    def means(drawn: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-        mean_of_samples: NDArray[np.float64] = values[drawn[0]].mean(axis=1)
-        return mean_of_samples
-
-    return bootstrap(means, [len(values)], seed=0, draws=_RESAMPLES)
-
-
 def main() -> int:
     """Prints rounds per second with and without drawing, and the slow-down with its confidence interval; returns 1 if
     the upper end of the interval exceeds the limit.
@@ -152,14 +135,15 @@ def main() -> int:
     both = [(drawing, rate) for drawing, rate, _ in rates]
     pairs = [dict(both[place : place + 2]) for place in range(0, len(both) - 1, 2)]
     with_screen, without = fmean(pair[True] for pair in pairs), fmean(pair[False] for pair in pairs)
-    taxes = [1 - pair[True] / pair[False] for pair in pairs]
-    low, high = interval(taxes)
+    tax = estimate([[1 - pair[True] / pair[False] for pair in pairs]], seed=0)
+    if tax is None or tax.low is None or tax.high is None:
+        raise SystemExit("nothing was measured; give --pairs 2 or more")
     sys.stdout.write(
         f"rounds/s without the screen {without:.1f}, with the screen {with_screen:.1f}, in {len(pairs)} pairs of runs\n"
         f"the thread of the screen used {share:.1%} of a core\n"
-        f"UI tax {fmean(taxes):.1%} (95 % interval {low:.1%} to {high:.1%}; the limit is {BAR:.0%})\n"
+        f"UI tax {tax.value:.1%} (95 % interval {tax.low:.1%} to {tax.high:.1%}; the limit is {BAR:.0%})\n"
     )
-    return int(high > BAR)
+    return int(tax.high > BAR)
 
 
 if __name__ == "__main__":

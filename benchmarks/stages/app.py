@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyte
 
-from benchmarks.stages.texts import speed
 from benchmarks.stages.worker import ROOT, Work
 from benchmarks.terminal import Terminal
 from decoder.analysis.metrics import Race, fold
+from dynatui.number_format import short
 from dynatui.record.reader import read
 
 BOOK = ROOT / "dynatui" / "prompts" / "4-lighthouse.txt"
@@ -54,7 +54,7 @@ def app(work: Work) -> None:
     figures = recorded(recording).figures()
     if not figures:
         raise RuntimeError("the program has decoded no round; its screens are in app.txt")
-    speeds = ", ".join(f"{name} {speed(entry.tokens_per_second)}" for name, entry in figures.items())
+    speeds = ", ".join(f"{name} {short(entry.tokens_per_second)}" for name, entry in figures.items())
     work.note(f"{len(KEYS)} screens in app.txt, {len(terminal.written)} bytes; {speeds} tokens/s", figures=figures)
 
 

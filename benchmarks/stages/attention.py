@@ -28,9 +28,8 @@ PARTS = None, 4, 8, 16, 32, 64
 """Numbers of parts; None is the number that the kernels choose."""
 LAUNCHES = (8, 1), (8, 2), (4, 1), (4, 2)
 """Numbers of warps and pipeline stages."""
-LAYERS = 8
-"""Layers of a graph, with keys and values of their own, so that these do not stay in the cache."""
-REPLAYS = 10
+LAYERS, REPLAYS = 8, 10
+"""Layers of a graph, with keys and values of their own, so that these do not stay in the cache; and timed replays."""
 
 
 def attention(work: Work) -> None:
@@ -60,12 +59,8 @@ def _given(heads: Heads, dtype: torch.dtype, text: int, rows: int) -> tuple[torc
     hidden = torch.arange(visible, device=device) >= text + rows
     bias = torch.zeros(rows, visible, device=device, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)
     rotation = torch.ones(rows, 1, 1, heads.rotated // 2, dtype=torch.complex64, device=device)
-    given = SimpleNamespace(
-        new=[LayerSlots(store, layer, slots) for layer in range(LAYERS)],
-        biases=[bias] * LAYERS,
-        rotation=rotation,
-        values=store[:, 1, :, :visible].unbind(0),
-    )
+    new, values = [LayerSlots(store, layer, slots) for layer in range(LAYERS)], store[:, 1, :, :visible].unbind(0)
+    given = SimpleNamespace(new=new, biases=[bias] * LAYERS, rotation=rotation, values=values)
     return torch.randn(rows, columns, device=device, dtype=dtype), given
 
 
@@ -82,10 +77,8 @@ def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, parts: int | None
         chosen = division(*given)
         return chosen if parts is None else replace(chosen, parts=parts)
 
-    def launch(*_: object) -> dict[str, Any]:
-        return {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
-
-    with patch.multiple(tree_attention, division=divided, launch=launch), without_gradients():
+    launch = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
+    with patch.multiple(tree_attention, division=divided, launch=lambda *_: launch), without_gradients():
         replay = Graphs(device).capture(layers, lambda: None)
         replay()
         begun = Mark(device)

@@ -1,7 +1,9 @@
 """Stages that run the tests marked `gpu`: graphs against plain calls, and rounds against the host's."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -14,35 +16,9 @@ SAMPLING = (
     "tests/decoder/verify/lossless/test_batched.py",
     "tests/decoder/session/test_independent.py",
 )
-PLAIN = "plain_calls or plain_functions"
-WAITS = "hidden or captured_while or waits"
+PLAIN, WAITS = "plain_calls or plain_functions", "hidden or captured_while or waits"
 OPTIONS = ("-o", "addopts=", "-W", "default", "-W", "ignore:Unknown config option", "-q", "-m", "gpu", "--maxfail=15")
 """Warnings are no errors, since nobody knows which harmless ones the libraries of another machine give."""
-
-
-def waits(work: Work) -> None:
-    """Graphs never make the host wait."""
-    run_tests(work, "-k", WAITS, GRAPHS, SAMPLED_GRAPHS)
-
-
-def calls(work: Work) -> None:
-    """Graphs and kernels compute the same as plain calls."""
-    run_tests(work, "-k", PLAIN, GRAPHS)
-
-
-def rounds(work: Work) -> None:
-    """Graphs and the host compute the same rounds."""
-    run_tests(work, "-k", f"not ({WAITS} or {PLAIN} or compiled)", GRAPHS)
-
-
-def sampled(work: Work) -> None:
-    """Graphs and the host compute the same sampled rounds."""
-    run_tests(work, "-k", f"not ({WAITS})", SAMPLED_GRAPHS, *SAMPLING)
-
-
-def compiled(work: Work) -> None:
-    """Graphs also capture compiled passes."""
-    run_tests(work, "-k", "compiled", GRAPHS)
 
 
 @dataclass(eq=False)
@@ -60,7 +36,7 @@ class Outcomes:
             self.passed += 1
 
 
-def run_tests(work: Work, *selected: str) -> None:
+def run_tests(work: Work, selected: Sequence[str]) -> None:
     """Runs tests in this process.
 
     Raises:
@@ -72,3 +48,10 @@ def run_tests(work: Work, *selected: str) -> None:
     work.note(f"{outcomes.passed} passed, {len(outcomes.failed)} failed", failed=outcomes.failed)
     if outcomes.failed or not outcomes.passed:
         raise RuntimeError(outcomes.failed[0] if outcomes.failed else "no test was run; see log.txt")
+
+
+waits = partial(run_tests, selected=("-k", WAITS, GRAPHS, SAMPLED_GRAPHS))
+calls = partial(run_tests, selected=("-k", PLAIN, GRAPHS))
+rounds = partial(run_tests, selected=("-k", f"not ({WAITS} or {PLAIN} or compiled)", GRAPHS))
+sampled = partial(run_tests, selected=("-k", f"not ({WAITS})", SAMPLED_GRAPHS, *SAMPLING))
+compiled = partial(run_tests, selected=("-k", "compiled", GRAPHS))

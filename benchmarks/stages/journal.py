@@ -17,9 +17,7 @@ from decoder.errors import ConfigError, shortened
 JOURNAL = "first.jsonl"
 State = Literal["began", "done", "failed", "died", "timed out"]
 Line = Mapping[str, Any]
-"""A line: `stage`, `at_s` (seconds since the session began), `text`; `state` where a stage begins or ends; `dry` in dry
-runs; further figures.
-"""
+"""`stage`, `at_s` (seconds since the session began), `text`; `state` where a stage begins or ends; `dry`; figures."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 """Direct needs of packages of pure Python that a machine with torch and transformers may lack: the metadata of an
 absent package is absent too.
 """
-WHEELS = "wheels"
 
 
 def lacking(names: Iterable[str]) -> list[str]:
@@ -54,8 +53,8 @@ def remedy(requirements: Iterable[str]) -> str:
     """Commands that bring these packages, the first on a machine that has a network, the second on the other one."""
     wanted = shlex.join(requirements)
     return (
-        f"on a machine with a network and the same Python: pip download --no-deps -d {WHEELS} {wanted}; here: pip "
-        f"install --no-index --no-deps {WHEELS}/*.whl"
+        f"on a machine with a network and the same Python: pip download --no-deps -d wheels {wanted}; here: pip "
+        f"install --no-index --no-deps wheels/*.whl"
     )
 
 

@@ -1,13 +1,14 @@
 """Stages that measure rounds with random weights of published shapes: by size, by kernel, and captures."""
 
 import os
-from collections.abc import Sequence
+from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
 
 from benchmarks.stages import profile
-from benchmarks.stages.texts import TRUNCATED, words
+from benchmarks.stages.texts import GREEDY, TRUNCATED, words
 from benchmarks.stages.worker import Work
 from decoder.bench.job import OnRounds, measure_rounds
 from decoder.bench.protocol import endless
@@ -22,34 +23,23 @@ from decoder.session.protocol import Prepares
 from decoder.system.device import CUDNN_RANK, Stopwatch
 
 SMALL, LARGE = Size(4, 16), Size(8, 64)
-TREES = (Size(1, 2), SMALL, LARGE)
 REPEATS = 3
 PROMPT = 64
-GREEDY = Sampling()
-
-
-def pythia(work: Work) -> None:
-    """Rounds of Pythia in float16 after short and long texts."""
-    _measure(work, _pythia(work), work.setting.contexts, TREES)
+SHORTEST, ALL = slice(1), slice(None)
 
 
 def by_kernel(work: Work) -> None:
     """Kernels of rounds of Pythia, greedy and sampled."""
     context, rounds = work.setting.contexts[0], min(20, work.setting.rounds)
     for sampling in (GREEDY, Sampling(temperature=1.0), TRUNCATED):
-        found = profile.measured(_pythia(work), LARGE, context, rounds, sampling)
+        found = profile.measured(_pair(work), LARGE, context, rounds, sampling)
         work.append("profile.txt", f"{words(sampling)}\n{found}\n\n")
         work.note(f"{words(sampling)}: {str(found).splitlines()[0]}", profile=found)
 
 
-def truncated(work: Work) -> None:
-    """Rounds of Pythia at temperature 1 with top-k and top-p."""
-    _measure(work, _pythia(work), work.setting.contexts[:1], (SMALL, LARGE), TRUNCATED)
-
-
 def auto(work: Work) -> None:
     """Captures before the first text of method `auto`, and its speed beside that of `ar` on the same random texts."""
-    engine = endless(_pythia(work))
+    engine = endless(_pair(work))
     before = torch.cuda.memory_reserved()
     graphs, captured_s, first_s = _text(work, engine, "auto")
     reserved = torch.cuda.memory_reserved() - before
@@ -81,66 +71,39 @@ def _text(work: Work, engine: Engine, method: str) -> tuple[int, float, float]:
     return graphs, prepared - started, clock.now() - prepared
 
 
-def plain(work: Work) -> None:
-    """Rounds of Pythia by plain operators, without Triton kernels."""
-    engine = work.engine("pythia, plain", lambda: _pair(work, work.setting.pythia, "float16", kernels=False))
-    _measure(work, engine, work.setting.contexts, (SMALL, LARGE))
-
-
 def cudnn(work: Work) -> None:
-    """Rounds of Pythia by plain operators, where torch prefers cuDNN's attention."""
+    """Rounds by plain operators, where torch prefers cuDNN's attention."""
+    work.free()
     os.environ[CUDNN_RANK] = "0"  # so that loading does not switch it off again
     torch.backends.cuda.enable_cudnn_sdp(enabled=True)
     try:
-        engine = work.engine("pythia, cuDNN", lambda: _pair(work, work.setting.pythia, "float16", kernels=False))
-        _measure(work, engine, work.setting.contexts[:1], (LARGE,))
+        measure(work, trees=(LARGE,), kernels=False)
     finally:
         del os.environ[CUDNN_RANK]
+        work.free()
 
 
-def compiled(work: Work) -> None:
-    """Rounds of Pythia with passes by torch.compile."""
-    engine = work.engine("pythia, compiled", lambda: _pair(work, work.setting.pythia, "float16", compiled=True))
-    _measure(work, engine, work.setting.contexts[:1], (LARGE,))
+def _pair(work: Work, shapes: str = "pythia", **options: Any) -> Engine:
+    """Pair of random models, kept until another one is asked for."""
+    names = {"pythia": work.setting.pythia, "llama": work.setting.llama}[shapes]
+    given = {"dtype": "float16", "kernels": work.kernels} | options
+    load = partial(random_pair, *names, device="cuda", report=work.report, **given)
+    return work.engine((shapes, *given.items()), load)
 
 
-def bfloat16(work: Work) -> None:
-    """Rounds of Pythia in bfloat16."""
-    engine = work.engine("pythia, bfloat16", lambda: _pair(work, work.setting.pythia, "bfloat16"))
-    _measure(work, engine, work.setting.contexts[:1], (SMALL, LARGE))
-
-
-def llama(work: Work) -> None:
-    """Rounds of Llama in bfloat16 after texts of up to 16,384 tokens, and memory."""
-    _measure(work, _llama(work), work.setting.long_contexts, (LARGE,))
-
-
-def llama_sampled(work: Work) -> None:
-    """Rounds of Llama at temperature 1 with top-k and top-p."""
-    _measure(work, _llama(work), work.setting.long_contexts[:1], (SMALL, LARGE), TRUNCATED)
-
-
-def _pythia(work: Work) -> Engine:
-    return work.engine("pythia", lambda: _pair(work, work.setting.pythia, "float16"))
-
-
-def _llama(work: Work) -> Engine:
-    return work.engine("llama", lambda: _pair(work, work.setting.llama, "bfloat16"))
-
-
-def _pair(
-    work: Work, shapes: tuple[str, str], dtype: str, *, compiled: bool = False, kernels: bool | None = None
-) -> Engine:
-    tried = work.kernels if kernels is None else kernels
-    return random_pair(*shapes, device="cuda", dtype=dtype, compiled=compiled, kernels=tried, report=work.report)
-
-
-def _measure(
-    work: Work, engine: Engine, contexts: Sequence[int], trees: Sequence[Size], sampling: Sampling = GREEDY
+def measure(
+    work: Work,
+    shapes: str = "pythia",
+    trees: tuple[Size, ...] = (SMALL, LARGE),
+    lengths: slice = SHORTEST,
+    sampling: Sampling = GREEDY,
+    **options: Any,
 ) -> None:
-    """Measures `ar` and rounds with these trees after random texts of these lengths, in turns."""
+    """Measures `ar` and rounds with these trees after random texts of these of the setting's lengths, in turns."""
+    engine = _pair(work, shapes, **options)
+    contexts = {"pythia": work.setting.contexts, "llama": work.setting.long_contexts}[shapes][lengths]
     config = RunConfig(max_new_tokens=work.setting.rounds, parameters={SAMPLING: sampling})
-    job = OnRounds(lambda **_: engine, tuple(trees), tuple(contexts), config, REPEATS)
+    job = OnRounds(lambda **_: engine, trees, contexts, config, REPEATS)
     report = measure_rounds(job, work.report).report
     work.note(f"rounds by {report.setup.path}: {report.setup.path_reason}", report=report)
     for found in report.rounds:
@@ -149,3 +112,12 @@ def _measure(
             f"{found.name} after {found.context} tokens: {found.round_ms.value:.3f} ms a round, drafts "
             f"{found.draft_ms:.3f}, verification {found.verify_ms:.3f}{share}, {found.peak_bytes / 1e9:.2f} GB"
         )
+
+
+pythia = partial(measure, trees=(Size(1, 2), SMALL, LARGE), lengths=ALL)
+truncated = partial(measure, sampling=TRUNCATED)
+plain = partial(measure, lengths=ALL, kernels=False)
+compiled = partial(measure, trees=(LARGE,), compiled=True)
+bfloat16 = partial(measure, dtype="bfloat16")
+llama = partial(measure, shapes="llama", trees=(LARGE,), lengths=ALL, dtype="bfloat16")
+llama_sampled = partial(measure, shapes="llama", sampling=TRUNCATED, dtype="bfloat16")

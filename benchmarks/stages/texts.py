@@ -1,6 +1,6 @@
 """Stages that decode texts: is each text the one of plain decoding, on the GPU as on the CPU, and how fast is it?"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from benchmarks.stages.plan import EMBEDDED
@@ -11,42 +11,26 @@ from decoder.engine import Engine
 from decoder.events import Figures, Summary
 from decoder.run.decoding_path import decoding_path
 from decoder.sampling.settings import SAMPLING, Sampling
+from dynatui.number_format import short
 from dynatui.prompts import load
 
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
-TRUNCATED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
+GREEDY, TRUNCATED = Sampling(), Sampling(temperature=1.0, top_k=50, top_p=0.95)
 
 
-def embedded(work: Work) -> None:
-    """The embedded pair in float32, greedy and sampled."""
-    _race(work, partial(load_pair, dtype="float32"), Sampling(), TRUNCATED)
-
-
-def inflated(work: Work) -> None:
-    """The embedded pair's text at the cost of a large target, in float16."""
-    _race(work, partial(load_pair, dtype="float16", inflate=work.setting.inflated), Sampling(), TRUNCATED)
-
-
-def bfloat16(work: Work) -> None:
-    """The embedded pair in bfloat16, whose texts may differ at near ties."""
-    _race(work, partial(load_pair, dtype="bfloat16"), Sampling())
-
-
-def head(work: Work) -> None:
-    """The embedded target with its EAGLE-3 head, in float32."""
-    _race(work, partial(load_pair, EMBEDDED, "decoder/pretrained/books-eagle3", dtype="float32"), Sampling())
-
-
-def lookup(work: Work) -> None:
-    """The embedded target with suffix lookup, in float32."""
-    _race(work, partial(load_pair, EMBEDDED, "lookup", dtype="float32"), Sampling())
-
-
-def _race(work: Work, load_on: Callable[..., Engine], *samplings: Sampling) -> None:
+def race(
+    work: Work,
+    names: Sequence[str] = (),
+    dtype: str = "float32",
+    samplings: Sequence[Sampling] = (GREEDY,),
+    *,
+    inflated: bool = False,
+) -> None:
     """Decodes prompts by all methods, twice each, since a first text includes the first use of graphs, and compares the
     texts with those of `ar`, and `ar`'s with the embedded target's on the CPU.
     """
-    engine = load_on(device="cuda", kernels=work.kernels, report=work.report)
+    size = work.setting.inflated if inflated else None
+    engine = load_pair(*names, device="cuda", dtype=dtype, inflate=size, kernels=work.kernels, report=work.report)
     path = decoding_path(engine)
     verdicts = dict(engine.slots.operators.verdicts) if engine.slots else {}
     work.note(f"rounds by {path.name}: {path.reason}", path=path.name, verdicts=verdicts)
@@ -71,7 +55,7 @@ def _decoded(
 
 
 def _note(work: Work, text: Sequence[int], plain: Sequence[int], figures: Mapping[str, Figures], about: str) -> None:
-    speeds = ", ".join(f"{name} {speed(entry.tokens_per_second)}" for name, entry in figures.items())
+    speeds = ", ".join(f"{name} {short(entry.tokens_per_second)}" for name, entry in figures.items())
     different = {name: entry for name, entry in figures.items() if entry.identical_to_ar is False}
     differences = [
         f"{name} differs at token {entry.first_difference}{' (near tie)' if entry.near_tie else ''}"
@@ -83,14 +67,16 @@ def _note(work: Work, text: Sequence[int], plain: Sequence[int], figures: Mappin
     work.note(line, figures=figures, ar=text, differs_from_cpu=place)
 
 
-def speed(tokens_per_second: float | None) -> str:
-    """Tokens a second in words."""
-    return "unknown" if tokens_per_second is None else f"{tokens_per_second:.0f}"
-
-
 def words(sampling: Sampling) -> str:
     """Sampling settings in words, such as `temperature 1, top-k 50, top-p 0.95`."""
     if sampling.greedy:
         return "greedy"
     truncated = f", top-k {sampling.top_k}, top-p {sampling.top_p:g}" if sampling.truncates else ""
     return f"temperature {sampling.temperature:g}{truncated}"
+
+
+embedded = partial(race, samplings=(GREEDY, TRUNCATED))
+large = partial(race, dtype="float16", samplings=(GREEDY, TRUNCATED), inflated=True)
+bfloat16 = partial(race, dtype="bfloat16")
+head = partial(race, names=(EMBEDDED, "decoder/pretrained/books-eagle3"))
+lookup = partial(race, names=(EMBEDDED, "lookup"))

@@ -39,11 +39,6 @@ class Order:
     end_s: float
     """Time of the session at which the worker is killed."""
 
-    @property
-    def setting(self) -> Setting:
-        """Device and sizes of the measurements."""
-        return DRY if self.journal.dry else REAL
-
 
 @dataclass
 class Work:
@@ -75,11 +70,12 @@ class Work:
     def engine(self, key: Hashable, load: Callable[[], "Engine"]) -> "Engine":
         """The engine of this key; if another one was loaded last, that one is freed first."""
         if key not in self.held:
-            self._free()
+            self.free()
             self.held[key] = load()
         return self.held[key]
 
-    def _free(self) -> None:
+    def free(self) -> None:
+        """Frees the engine that was loaded last."""
         from decoder.system.device import release_memory  # noqa: PLC0415 - imports torch
 
         devices = [engine.pair.target.device for engine in self.held.values()]
@@ -93,7 +89,8 @@ def start(journal: Journal, stages: Sequence[Stage], kernels: bool, end_s: float
     order = Order(stages, replace(journal, path=journal.path.resolve()), kernels, end_s)
     own = {"DYNATUI_CONFIG": os.devnull, "PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": "1"} if journal.dry else {})
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, *order.setting.program, "-m", "benchmarks.stages.worker", pickle.dumps(order).hex()]
+    program = (DRY if journal.dry else REAL).program
+    command = [sys.executable, *program, "-m", "benchmarks.stages.worker", pickle.dumps(order).hex()]
     with journal.path.with_name("log.txt").open("ab") as log:
         output: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         environment = os.environ | own | {"PYTHONPATH": paths}
@@ -103,7 +100,7 @@ def start(journal: Journal, stages: Sequence[Stage], kernels: bool, end_s: float
 def run_stages(order: Order) -> int:
     """Runs stages for which time is left; returns `LOST` if the device has failed, else 0."""
     journal = order.journal
-    work = Work("", journal, order.setting, order.kernels)
+    work = Work("", journal, DRY if journal.dry else REAL, order.kernels)
     for stage in order.stages:
         work.stage, left_s = stage.name, order.end_s - journal.now_s()
         if left_s < stage.least_s:

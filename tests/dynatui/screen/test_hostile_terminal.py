@@ -217,12 +217,13 @@ from dynatui.cli import headless
 from dynatui.terminal import streams
 from dynatui.session import Session
 from dynatui.record.transcript import Transcript
+from dynatui.sources.engine import Loaded
 from tests.dynatui.hostile_text import hostile, hostile_event
 from tests.dynatui.endless_engine import EndlessEngine
 engine = EndlessEngine(rounds=3, foreign=hostile_event)
 def load(report, progress):
     report(hostile("REPORT"))
-    return engine.decode
+    return Loaded(engine.decode)
 for as_json in (False, True):
     cli.main(["replay", sys.argv[1], "--json" if as_json else "--headless"])
     session = Session((hostile("ASKED"),))

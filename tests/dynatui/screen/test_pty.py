@@ -51,7 +51,7 @@ def shout():
 class Noisy(EndlessEngine):
     def load(self, report, progress):
         threading.Thread(target=shout, daemon=True).start()
-        return self.decode
+        return super().load(report, progress)
 engine = Noisy()
 """
 
