@@ -86,7 +86,7 @@ def cudnn(work: Work) -> None:
 def _pair(work: Work, shapes: str = "pythia", **options: Any) -> Engine:
     """Pair of random models, kept until another one is asked for."""
     names = {"pythia": work.setting.pythia, "llama": work.setting.llama}[shapes]
-    given = {"dtype": "float16", "kernels": work.kernels} | options
+    given: dict[str, Any] = {"dtype": "float16", "kernels": work.kernels} | options
     load = partial(random_pair, *names, device="cuda", report=work.report, **given)
     return work.engine((shapes, *given.items()), load)
 
