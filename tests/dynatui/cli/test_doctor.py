@@ -308,7 +308,7 @@ def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict
     report = json.loads(done.stdout)
     assert not report["ok"]
     problems = {each["topic"]: each["text"] for each in report["findings"] if each["verdict"] == "problem"}
-    assert set(problems) == {"devices", "models", "rounds", "times", "settings", "log"}
+    assert set(problems) == {"devices", "models", "rounds", "kernels", "times", "settings", "log"}
     assert "OSError: libcuda is broken" in problems["devices"]
     assert "tau_h from " in problems["settings"]
 

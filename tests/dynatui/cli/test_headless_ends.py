@@ -26,6 +26,7 @@ PROGRAM = """
 import sys
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 import decoder
 from msgspec import structs
 from decoder.events import Round
@@ -38,7 +39,7 @@ def long(event):
     return structs.replace(event, text="x" * 1000) if isinstance(event, Round) else event
 def decode(pair, prompt, config, steering):
     return EndlessEngine(pause_s=0.0, foreign=long).decode(prompt, config, steering)
-vars(decoder).update(load_pair=lambda **_: None, decode=decode)
+vars(decoder).update(load_pair=lambda **_: SimpleNamespace(prepare=str), decode=decode)
 sys.exit(cli.main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
 """
 """The program with an endless engine that writes much output."""
