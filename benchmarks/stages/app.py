@@ -18,7 +18,7 @@ SIZE = 160, 50
 WATCHED_S = 4.0
 """Seconds from the keys to the picture."""
 KEYS = ("", "]]", "d", "w")
-"""Keys before each picture: none, a higher threshold twice, the drawer, another page."""
+"""Keys before each picture: none, a higher threshold twice, all knobs, the next method."""
 
 
 def app(work: Work) -> None:

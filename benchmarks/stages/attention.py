@@ -24,30 +24,28 @@ SHAPES = {
     "Llama 3.1 8B": (Heads(8, 4, 128, 128), torch.bfloat16),
 }
 ROWS = 1, 8, 64
-PARTS = None, 4, 8, 16, 32, 64
-"""Numbers of parts; None is the number that the kernels choose."""
-LAUNCHES = (8, 1), (8, 2), (4, 1), (4, 2)
-"""Numbers of warps and pipeline stages."""
+VARIANTS = (None, *product((4, 8, 16, 32, 64), (4, 8), (1, 2, 3)))
+"""Numbers of parts, warps and pipeline stages; None: as the kernels choose them."""
 LAYERS, REPLAYS = 8, 10
 """Layers of a graph, with keys and values of their own, so that these do not stay in the cache; and timed replays."""
 
 
 def attention(work: Work) -> None:
-    """Time of a layer's attention in us, for each shape, text length and number of rows; a line names the fastest."""
+    """Time of a layer's attention in us, for each shape, text length and number of rows; lines tell the fastest."""
     with resolve_name(work.setting.launches)():
         for (name, (heads, dtype)), text, rows in product(SHAPES.items(), work.setting.long_contexts, ROWS):
             given = _given(heads, dtype, text, rows)
             found, failed = dict[str, float](), dict[str, str]()
-            for parts, (warps, stages) in product(PARTS, LAUNCHES):
-                variant = f"{parts or 'chosen'} parts, {warps} warps, {stages} stages"
+            for variant in VARIANTS:
+                name_of = "{} parts, {} warps, {} stages".format(*variant) if variant else "as chosen"
                 try:
-                    found[variant] = _us_a_layer(given, heads, parts, warps, stages)
+                    found[name_of] = _us_a_layer(given, heads, variant)
                 except Exception as error:  # noqa: BLE001 - a variant may need more registers or memory than there are
-                    failed[variant] = first_line(error)
-            fastest = min(found, key=lambda variant: found[variant])
-            chosen = next(variant for variant in found if variant.startswith("chosen"))
-            words = f"{fastest}: {found[fastest]:.1f} us; {chosen}: {found[chosen]:.1f} us"
-            work.note(f"{name}, {text} tokens, {rows} rows: {words}", us_a_layer=found, failed=failed)
+                    failed[name_of] = first_line(error)
+            fastest = sorted(found, key=lambda variant: found[variant])[:1]
+            times = "; ".join(f"{each}: {found[each]:.1f} us" for each in (*fastest, "as chosen") if each in found)
+            line = f"{name}, {text} tokens, {rows} rows: {times or 'every variant failed'}"
+            work.note(line, us_a_layer=found, failed=failed)
 
 
 def _given(heads: Heads, dtype: torch.dtype, text: int, rows: int) -> tuple[torch.Tensor, Any]:
@@ -64,7 +62,7 @@ def _given(heads: Heads, dtype: torch.dtype, text: int, rows: int) -> tuple[torc
     return torch.randn(rows, columns, device=device, dtype=dtype), given
 
 
-def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, parts: int | None, warps: int, stages: int) -> float:
+def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, variant: tuple[int, int, int] | None) -> float:
     """Time of a layer's attention in us, in a graph of `LAYERS` layers."""
     rows, others = given
     device, division = rows.device, tree_attention.division
@@ -73,12 +71,12 @@ def _us_a_layer(given: tuple[torch.Tensor, Any], heads: Heads, parts: int | None
         for layer in range(LAYERS):
             tree_attention.attend(rows, 0, heads, others, layer, None, multiprocessors_of(device))
 
-    def divided(*given: Any) -> tree_attention.Division:
-        chosen = division(*given)
-        return chosen if parts is None else replace(chosen, parts=parts)
-
-    launch = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": True}
-    with patch.multiple(tree_attention, division=divided, launch=lambda *_: launch), without_gradients():
+    changed: dict[str, Any] = {}
+    if variant:
+        parts, warps, changed["STAGES"] = variant
+        changed["division"] = lambda *given: replace(division(*given), parts=parts)
+        changed["launch"] = lambda *_: {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}
+    with patch.dict(vars(tree_attention), changed), without_gradients():
         replay = Graphs(device).capture(layers, lambda: None)
         replay()
         begun = Mark(device)

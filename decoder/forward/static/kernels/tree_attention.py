@@ -51,6 +51,8 @@ REGISTERS = 128
 """Largest number of registers of a thread in the smallest tile: `PROGRAMS` programs of 4 warps then have the 65,536
 registers of a multiprocessor.
 """
+STAGES = 2
+"""Number of pipeline stages of the loop over the keys before the pass's own."""
 COLUMNS = 1024
 """Number of the MLP's columns that one program activates."""
 MERGE = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
@@ -131,6 +133,7 @@ def attend_by_parts(
     own_step: tl.constexpr,
     most_rows: tl.constexpr,
     aligned: tl.constexpr,
+    stages: tl.constexpr,
 ) -> None:
     """Attention of one head's `tile` rows to one part of the slots, `step` slots at a time; see `attend`. The last part
     is the pass's own rows, `own_step` rows at a time.
@@ -160,7 +163,7 @@ def attend_by_parts(
         own = tl.load(slots + all_rows, all_rows < count, other=visible).to(tl.int32)
         end = tl.min(tl.minimum(own, visible), 0)
         # The next step's keys, values and biases are loaded during each step.
-        for start in tl.range(part * step, end, (parts - 1) * step, num_stages=2):
+        for start in tl.range(part * step, end, (parts - 1) * step, num_stages=stages):
             slot = start + tl.arange(0, step)
             there = (slot < end)[:, None] & dense
             key = tl.load(keys + slot[:, None] * width + d[None, :], there, other=0.0)
@@ -335,6 +338,7 @@ def attend(
         own_step=divided.own_step,
         most_rows=MOST_ROWS,
         aligned=math.gcd(heads.rotated, turns.stride(0), 16),
+        stages=STAGES,
         **sizes,
         **launch(divided.tile, product.dtype, processors.generation),
     )
