@@ -2,11 +2,13 @@
 
 import threading
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from decoder import Steering, decode
 from decoder.events import Round, Summary
+from decoder.system.device import Stopwatch
 from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
 from tests.decoder.session.all_methods import CONFIG, PROMPT, steered
 
@@ -20,7 +22,11 @@ def test_a_stopped_run_ends_after_the_round_in_progress(tiny_models: TinyModels,
     assert played.figures(method).rounds == 2
 
 
-def test_a_stop_ends_every_method_and_the_run_is_summed_up(tiny_models: TinyModels) -> None:
+def test_a_stop_ends_every_method_and_the_run_is_summed_up(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = count(step=0.001)
+    monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
     played = steered(tiny_models, CONFIG, 2, lambda steering: setattr(steering, "stopped", True), "float32")
     stop = played.events.index(played.rounds("dynatree")[1])
     assert not any(isinstance(event, Round) for event in played.events[stop + 1 :])
