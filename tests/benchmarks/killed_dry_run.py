@@ -1,4 +1,4 @@
-"""Dry run of all stages in which each stage is killed once, as soon as it has begun and found something.
+"""Dry run of all stages in which each stage is killed once: the first, which is short, at once, the others later.
 
     python tests/benchmarks/killed_dry_run.py DIR
 
@@ -35,11 +35,11 @@ def _kill_each_stage_once(journal: Journal) -> None:
     while True:
         running = journal.running()
         if running and running[0] not in killed:
+            time.sleep(1.0 if killed else 0.0)
             killed.add(running[0])
-            time.sleep(1.0)
             for worker in _children():
                 os.killpg(worker, signal.SIGKILL)
-        time.sleep(0.1)
+        time.sleep(0.01)
 
 
 def _children() -> list[int]:

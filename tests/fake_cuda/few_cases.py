@@ -1,4 +1,4 @@
-"""pytest plugin that runs one case of each test, the first or the last by turns: all take an hour on the fake device."""
+"""pytest plugin that runs one case of each test, the first or the last in turn: all take an hour on the fake device."""
 
 from itertools import groupby
 
