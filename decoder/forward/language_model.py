@@ -16,6 +16,9 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import exactly
+from decoder.forward.compiled.library import library
+from decoder.forward.compiled.model import CompiledModel
+from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.families.architecture import Traits
 from decoder.forward.families.model import NativeModel
 from decoder.forward.families.registry import Arithmetic, native_model
@@ -181,6 +184,8 @@ class LanguageModel:
                 f"{self.name} {own}, whose bits depend on the number of rows in each pass; leave out --exact, or "
                 "choose models whose layers all attend to cached keys and values"
             )
+        if isinstance(self._native, CompiledModel):
+            return self.with_forward(self._native)
         if self._native is None and self.runs_without_module:
             # Memory may not suffice for the current form and the module together, so the current form is dropped first.
             self.run_by_module()
@@ -264,10 +269,16 @@ class LanguageModel:
         return self.runs_by.width if isinstance(self.runs_by, Observed) else 0
 
 
-def native_on_cpu(traits: Traits) -> NativeModel | None:
-    """The native form of a model on a CPU; None on another device, or if its family is not native."""
-    on_cpu = traits.source if traits.device.type == "cpu" else None
-    return native_model(on_cpu, Arithmetic.of(traits.dtype)) if on_cpu else None
+def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
+    """The native form of a model on a CPU, compiled if there is a library for the CPU and its arithmetic suffices; None
+    on another device, or if the model's family is not native.
+    """
+    source = traits.source if traits.device.type == "cpu" else None
+    if source is None:
+        return None
+    if traits.dtype is not torch.float64 and (found := library()):
+        return compiled_model(source, found)
+    return native_model(source, Arithmetic.of(traits.dtype))
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")

@@ -56,13 +56,18 @@ class Rotation:
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
         """Rotations, one row for each position; a single row if all positions are equal."""
         first, last = min(positions), max(positions)
+        table = self.table(last)
+        if first == last:
+            return table.narrow(0, first, 1)
+        if isinstance(positions, range):
+            return table[positions.start : positions.stop : positions.step]
+        return table.index_select(0, torch.tensor(positions, device=table.device))
+
+    def table(self, last: int) -> Complex[Tensor, "P 1 1 R"]:
+        """Rotations of all positions up to `last`, and of further ones."""
         if last >= len(self._table):
             self._table = self._numbers(range(2 * last))
-        if first == last:
-            return self._table.narrow(0, first, 1)
-        if isinstance(positions, range):
-            return self._table[positions.start : positions.stop : positions.step]
-        return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
+        return self._table
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
         # The rotations are computed in float32 for every dtype of the model, as in Hugging Face's modules.

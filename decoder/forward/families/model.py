@@ -250,14 +250,28 @@ class NativeModel:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
-        return self.logits(self.hidden(cache, tokens, positions, visible))
+        return self.computed(cache, tokens, positions, visible)[1]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
         positions = range(cache.length, cache.length + len(tokens))
-        rows = self.hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
+        _, logits = self.computed(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
         cache.keep(positions)
-        return self.logits(rows[-1:])[0]
+        return logits[0]
+
+    def computed(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+        first_logits: int = 0,
+    ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
+        """Hidden rows of the new tokens, after all layers and before the last norm, and logits of the rows from
+        `first_logits` on; see `LanguageModel.forward`.
+        """
+        rows = self.hidden(cache, tokens, positions, visible)
+        return rows, self.logits(rows[first_logits:])
 
     def hidden(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]

@@ -74,10 +74,13 @@ def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModel
         streaming.forward(streaming.new_cache(rows), [1] * rows, range(rows), np.tri(rows, dtype=np.bool_))
 
 
-@pytest.mark.parametrize(("name", "neighbours"), [("llama", True), ("qwen3", False)])
-def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, neighbours: bool) -> None:  # noqa: FBT001 - a test parameter
+@pytest.mark.parametrize(
+    ("name", "dtype", "apart"),
+    [("llama", "float64", 1), ("llama", "float32", 4), ("qwen3", "float32", 8)],
+)
+def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, dtype: str, apart: int) -> None:
     pair = tiny_models.pair(name)
-    model, module = tiny_models.loaded(pair, "float32").pair.target, tiny_models.plain(pair.target, "float32")
+    model, module = tiny_models.loaded(pair, dtype).pair.target, tiny_models.plain(pair.target, dtype)
     frequencies = frequencies_of(module)
     assert frequencies is not None
     native, by_module = (
@@ -85,7 +88,7 @@ def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, nei
     )
     assert native is not None
     assert by_module is not None
-    assert (native.first.step == 2, by_module.first.step) == (neighbours, None)
+    assert (native.second.start - native.first.start, by_module.first.step) == (apart, None)
     assert key_turn(model.runs_by, frequencies * 1.1, 192, torch.float32) is None
 
 

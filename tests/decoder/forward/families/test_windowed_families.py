@@ -8,7 +8,6 @@ from transformers import MistralConfig
 from decoder.forward.cpu.packed import pack
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import NativeModel, Sequential
-from decoder.forward.language_model import LanguageModel
 from tests.decoder.family_models import like_llama, made, native_of
 from tests.decoder.random_trees import path
 
@@ -62,9 +61,7 @@ def test_rows_before_all_windows_of_a_pass_are_not_read() -> None:
 @pytest.mark.parametrize("name", WINDOWED)
 def test_products_have_packed_weights_on_a_cpu(name: str, dtype: torch.dtype) -> None:
     packed = type(pack(torch.ones(16, 16), None, dtype))
-    model = LanguageModel.of_module(made(name, dtype), name).runs_by
-    assert isinstance(model, NativeModel)
-    for layer in model.layers:
+    for layer in native_of(made(name, dtype)).layers:
         assert isinstance(layer, Sequential)
         assert {type(part) for part in (layer.inward, layer.outward, layer.up, layer.down)} == {packed}
 

@@ -1,0 +1,1 @@
+"""Whole passes on a CPU by one compiled function: rows are independent of their neighbours, bit for bit."""

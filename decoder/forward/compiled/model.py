@@ -1,0 +1,179 @@
+"""A model of a native family whose passes the compiled library computes.
+
+Arithmetic is float32. A row's bits do not depend on the other rows of its pass, so plain decoding and the verification
+of a tree give the same logits, bit for bit. `weights` makes such a model; this module knows no checkpoints.
+"""
+
+import ctypes
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.compiled.library import Library, Model, Pass, library
+from decoder.forward.compiled.team import Team
+from decoder.forward.families.attention import Rotation
+from decoder.forward.families.model import Heads, Note
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.windows import Windows
+
+SHARED_FROM = 1 << 21
+"""Least number of multiplications of a pass that several threads compute; a smaller pass is over before they wake."""
+SPARE_KEYS = 256
+"""Number of keys by which buffers of attention scores grow."""
+STEPS_PER_LAYER, FURTHER_STEPS = 8, 3
+"""Upper bound of the steps of a pass: those of each layer, and those before and after the layers."""
+
+
+class Workspace:
+    """Buffers of one pass at a time, which grow with its rows and keys."""
+
+    def __init__(self, model: "CompiledModel") -> None:
+        self.job = Pass(model=ctypes.pointer(model.described))
+        self._buffers: dict[str, Tensor] = {}
+        self._model = model
+        self._rows = self._keys = self._threads = 0
+
+    @property
+    def hidden(self) -> Float[Tensor, "N X"]:
+        """Rows after all layers; valid until the next pass."""
+        return self._buffers["residual"]
+
+    def make_room(self, rows: int, keys: int, threads: int) -> None:
+        """Grows the buffers for a pass of this size, if it is larger than those before."""
+        model, columns = self._model, self._model.library.columns
+        if rows > self._rows:
+            self._rows = rows
+            width, heads = padded(model.embedding.shape[1], columns), model.heads
+            for name in ("residual", "normed", "normed_mlp"):
+                self._buffer(name, rows, width)
+            self._buffer("attended", rows, padded(heads.queries + 2 * heads.heads * heads.width, columns))
+            self._buffer("hidden", rows, padded(model.inner, columns))
+        if keys > self._keys or threads > self._threads:
+            self._keys, self._threads = max(self._keys, keys + SPARE_KEYS), max(self._threads, threads)
+            # `passes.c` writes up to one vector of numbers behind the last score.
+            self.job.scores_stride = self._keys + columns
+            self._buffer("scores", self._threads * model.library.queries, self.job.scores_stride)
+        if threads > 1:
+            if "counters" not in self._buffers:
+                steps = STEPS_PER_LAYER * model.layers + FURTHER_STEPS
+                self._buffers["counters"] = torch.empty(steps * model.library.line, dtype=torch.int32)
+            self.job.counters = self._buffers["counters"].zero_().data_ptr()
+
+    def _buffer(self, name: str, *shape: int) -> None:
+        self._buffers[name] = torch.empty(shape)
+        setattr(self.job, name, self._buffers[name].data_ptr())
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """A native model as a `Forward`; see `NativeModel`."""
+
+    library: Library
+    embedding: Float[Tensor, "V X"]
+    rotation: Rotation
+    heads: Heads
+    windows: Windows
+    layers: int
+    """Number of layers."""
+    inner: int
+    """Number of columns of the MLP's hidden rows."""
+    described: Model
+    """The model as the library sees it."""
+    held: Sequence[object]
+    """Owners of the memory that `described` points to."""
+    weights: int
+    """Number of weights of all matrices."""
+    notes: Mapping[int, Note] = field(default_factory=dict)
+    spaces: list[Workspace] = field(default_factory=list)
+    """Workspaces that no pass uses."""
+
+    def noting(self, notes: Mapping[int, Note]) -> "CompiledModel":
+        """See `NativeModel.noting`; the notes are called after the pass."""
+        return replace(self, notes=notes, spaces=[])
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """An empty KV cache of `capacity` rows."""
+        cache = KvCache(torch.zeros(self.layers, 2, self.heads.heads, capacity, self.heads.width))
+        return cache.with_positions() if self.windows.sizes else cache
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
+        space, logits = self._run(cache, tokens, positions, visible, 0)
+        self.spaces.append(space)
+        return logits
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+        positions = range(cache.length, cache.length + len(tokens))
+        space, logits = self._run(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
+        self.spaces.append(space)
+        cache.keep(positions)
+        return logits[0]
+
+    def computed(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+        first_logits: int = 0,
+    ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
+        """See `NativeModel.computed`."""
+        space, logits = self._run(cache, tokens, positions, visible, first_logits)
+        hidden = space.hidden[: len(tokens), : self.embedding.shape[1]].clone()
+        self.spaces.append(space)
+        return hidden, logits
+
+    def _run(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+        first_logits: int,
+    ) -> tuple[Workspace, Float[Tensor, "M V"]]:
+        rows, keys = len(tokens), cache.used + len(tokens)
+        vocabulary, width = self.embedding.shape
+        threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
+        space = self.spaces.pop() if self.spaces else Workspace(self)
+        space.make_room(rows, keys, threads)
+        token_ids, places = np.array(tokens, dtype=np.int32), np.array(positions, dtype=np.int32)
+        mask = np.ascontiguousarray(visible)
+        logits = torch.empty(rows - first_logits, padded(vocabulary, self.library.columns))
+        taps = {number: torch.empty(rows, width) for number in self.notes}
+        pointers = (ctypes.c_void_p * self.layers)()
+        for number, tensor in taps.items():
+            pointers[number] = tensor.data_ptr()
+        job = space.job
+        job.tokens, job.positions, job.visible = token_ids.ctypes.data, places.ctypes.data, mask.ctypes.data
+        job.stored_positions = cache.note(positions).ctypes.data if self.windows.sizes else None
+        job.rotations = self.rotation.table(max(positions)).data_ptr()
+        job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
+        job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if taps else None
+        job.rows, job.recent, job.first_logits = rows, mask.shape[1], first_logits
+        team().run(job, threads)
+        cache.used = keys
+        for number, note in self.notes.items():
+            note(taps[number], None, number)
+        return space, logits[:, :vocabulary]
+
+
+@functools.cache
+def team() -> Team:
+    """The threads of all passes."""
+    found = library()
+    assert found is not None, "only a library makes models"  # noqa: S101 - for mypy
+    return Team(found)
+
+
+def padded(count: int, columns: int) -> int:
+    """The least multiple of `columns` that is not less than `count`."""
+    return -(-count // columns) * columns

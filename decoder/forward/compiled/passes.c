@@ -1,0 +1,664 @@
+/* Passes of decoder-only language models (GPT-NeoX, Llama and their relatives) on a CPU: token rows in, logits out.
+ *
+ * A row has the same bits in every pass, whatever rows stand beside it: each sum runs over its inputs in one fixed
+ * order, and a key that a query does not see is skipped or adds an exact zero. Arithmetic is float32; weights may be
+ * stored in half precision, from which they are converted exactly.
+ *
+ * A pass is a sequence of steps, each divided into parts that the threads of a team claim one by one. A thread never
+ * waits for another one to begin, only for parts that are being computed; so a busy core delays a pass little.
+ *
+ * Knows neither Python nor trees: which rows see which is in `visible`. The layouts of the structs are those of
+ * `library.py`. Written for Clang's vector extensions; the macros below depend on the instruction set alone.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef _WIN32
+extern __declspec(dllimport) int __stdcall SwitchToThread(void);
+#define EXPORT __declspec(dllexport)
+#define give_way() SwitchToThread()
+#else
+#include <sched.h>
+#define EXPORT __attribute__((visibility("default")))
+#define give_way() sched_yield()
+#endif
+#if defined(__x86_64__)
+#define relax() __builtin_ia32_pause()
+#else
+#define relax() __asm__ volatile("yield")
+#endif
+
+#if defined(__AVX512F__)
+#define LANES 16
+#define VECTORS 4
+#define ROWS 6
+#elif defined(__AVX__)
+#define LANES 8
+#define VECTORS 2
+#define ROWS 6
+#else
+#define LANES 4
+#define VECTORS 4
+#define ROWS 4
+#endif
+#define COLUMNS (VECTORS * LANES) /* outputs of a panel */
+#define TOGETHER 64               /* rows whose sums are kept while a block of a panel stays in the cache */
+#define BLOCK 512                 /* inputs of such a block */
+#define QUERIES 8                 /* rows of a block of attention */
+#define KEYS 32                   /* keys of such a block */
+#define AHEAD 2048                /* bytes by which weights are fetched before they are used */
+#define LINE 16                   /* counters of a step, 64 bytes, so that steps share no cache line */
+#define PATIENCE 4000             /* turns of a waiting loop before another thread is let run */
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef float Four __attribute__((vector_size(16), aligned(4)));
+typedef float Eight __attribute__((vector_size(32)));
+typedef int32_t Integers __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES), aligned(2)));
+typedef _Float16 Floats16 __attribute__((vector_size(2 * LANES), aligned(2)));
+
+enum { FLOAT32, BFLOAT16, FLOAT16 };
+enum { SET, ADD, GELU, GELU_TANH, TIMES_SILU };
+
+typedef struct {
+  const void *weights; /* [panels][inputs][COLUMNS] */
+  const float *bias;   /* [panels][COLUMNS] */
+  int32_t inputs, panels, number;
+} Matrix;
+
+typedef struct {
+  const float *weight, *bias; /* bias: NULL for RMS norms */
+} Norm;
+
+typedef struct {
+  Norm attention_norm, mlp_norm;
+  Norm query_norm, key_norm; /* of each head; weight: NULL if there is none */
+  Matrix inward, outward, up, down;
+  int32_t window; /* tokens that a query sees, itself included; 0: all */
+} Layer;
+
+typedef struct {
+  int32_t layer_count, width, inner, heads, groups, head, rotated;
+  int32_t parallel, gated, activation; /* gated: up has alternating panels of gate and up columns */
+  int32_t vocabulary, embedding_number;
+  float epsilon, scale;
+  const void *embedding; /* [vocabulary][width] */
+  const Layer *layers;
+  Norm last_norm;
+  Matrix output;
+} Model;
+
+typedef struct {
+  atomic_int open, inside; /* whether helpers may enter, and how many have entered */
+} Gate;
+
+typedef struct {
+  const Model *model;
+  const int32_t *tokens, *positions; /* [rows] */
+  const uint8_t *visible;            /* [rows][recent] */
+  const int64_t *stored_positions;   /* [used + rows]; NULL if no layer has a window */
+  const float *rotations;            /* [position][rotated / 2][2]: cosines and sines */
+  float *store;                      /* [layers][2][heads][capacity][head] */
+  const float *const *taps;          /* of each layer: where its input rows are copied, or NULL */
+  float *residual;                   /* [rows][padded width] */
+  float *normed, *normed_mlp;        /* [rows][padded width] */
+  float *attended;                   /* [rows][padded queries, keys and values] */
+  float *hidden;                     /* [rows][padded inner] */
+  float *logits;                     /* [rows][padded vocabulary] */
+  float *scores;                     /* [threads][QUERIES][scores_stride] */
+  int64_t capacity, used, scores_stride;
+  int32_t rows, recent, first_logits, threads;
+  atomic_int *counters; /* [steps][LINE], zero; NULL for a single thread */
+  Gate gate;
+} Pass;
+
+/* Numbers */
+
+INLINE Vector load(const float *at) { return *(const Vector *)at; }
+INLINE void store(float *at, Vector x) { *(Vector *)at = x; }
+INLINE Vector all(float x) { return x - (Vector){0}; }
+INLINE Vector either(Integers mask, Vector yes, Vector no) {
+  return (Vector)(((Integers)yes & mask) | ((Integers)no & ~mask));
+}
+
+INLINE int bytes(const int number) { return number == FLOAT32 ? 4 : 2; }
+
+INLINE Vector load_weights(const char *at, const int number) {
+  if (number == FLOAT32) return *(const Vector *)at;
+  if (number == BFLOAT16) return (Vector)(__builtin_convertvector(*(const Halves *)at, Words) << 16);
+  return __builtin_convertvector(*(const Floats16 *)at, Vector);
+}
+
+INLINE float load_weight(const void *weights, int64_t index, const int number) {
+  if (number == FLOAT32) return ((const float *)weights)[index];
+  if (number == FLOAT16) return (float)((const _Float16 *)weights)[index];
+  uint32_t word = (uint32_t)((const uint16_t *)weights)[index] << 16;
+  float weight;
+  memcpy(&weight, &word, 4);
+  return weight;
+}
+
+/* The sums of a vector's lanes, four lanes at a time: lane i of the result is the sum of all lanes i + 4n. */
+INLINE Four folded(Vector x) {
+#if LANES == 16
+  Eight half = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+               __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
+#elif LANES == 8
+  return __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+#else
+  return x;
+#endif
+}
+
+INLINE float sum_of(Vector x) {
+  Four four = folded(x);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+/* `sum_of` of four vectors. */
+INLINE Four sums_of(Vector a, Vector b, Vector c, Vector d) {
+  Four w = folded(a), x = folded(b), y = folded(c), z = folded(d);
+  Four first = __builtin_shufflevector(w, x, 0, 4, 1, 5) + __builtin_shufflevector(w, x, 2, 6, 3, 7);
+  Four second = __builtin_shufflevector(y, z, 0, 4, 1, 5) + __builtin_shufflevector(y, z, 2, 6, 3, 7);
+  return __builtin_shufflevector(first, second, 0, 1, 4, 5) + __builtin_shufflevector(first, second, 2, 3, 6, 7);
+}
+
+INLINE Vector exponential(Vector x) {
+  x = either(x > all(-87.0f), x, all(-87.0f));
+  x = either(x < all(88.0f), x, all(88.0f));
+  const Vector magic = all(12582912.0f);
+  Vector whole = (x * all(1.44269504f) + magic) - magic;
+  Vector rest = x - whole * all(0.693359375f);
+  rest = rest - whole * all(-2.12194440e-4f);
+  Vector sum = all(1.9875691500e-4f);
+  sum = sum * rest + all(1.3981999507e-3f);
+  sum = sum * rest + all(8.3334519073e-3f);
+  sum = sum * rest + all(4.1665795894e-2f);
+  sum = sum * rest + all(1.6666665459e-1f);
+  sum = sum * rest + all(5.0000001201e-1f);
+  sum = sum * rest * rest + rest + all(1.0f);
+  return sum * (Vector)((__builtin_convertvector(whole, Integers) + 127) << 23);
+}
+
+/* Error function: odd and even polynomials of degrees 13 and 8 on [-4, 4], as in Eigen. */
+INLINE Vector error_function(Vector x) {
+  x = either(x > all(-4.0f), x, all(-4.0f));
+  x = either(x < all(4.0f), x, all(4.0f));
+  Vector square = x * x;
+  Vector above = all(-2.72614225801306e-10f);
+  above = above * square + all(2.77068142495902e-08f);
+  above = above * square + all(-2.10102402082508e-06f);
+  above = above * square + all(-5.69250639462346e-05f);
+  above = above * square + all(-7.34990630326855e-04f);
+  above = above * square + all(-2.95459980854025e-03f);
+  above = above * square + all(-1.60960333262415e-02f);
+  Vector below = all(-1.45660718464996e-05f);
+  below = below * square + all(-2.13374055278905e-04f);
+  below = below * square + all(-1.68282697438203e-03f);
+  below = below * square + all(-7.37332916720468e-03f);
+  below = below * square + all(-1.42647390514189e-02f);
+  return x * above / below;
+}
+
+INLINE Vector activated(Vector x, const int activation) {
+  if (activation == GELU) return all(0.5f) * x * (all(1.0f) + error_function(x * all(0.70710678f)));
+  if (activation == GELU_TANH) {
+    Vector twice = all(1.59576912f) * (x + all(0.044715f) * x * x * x);
+    return x - x / (all(1.0f) + exponential(twice));
+  }
+  return x / (all(1.0f) + exponential(-x)); /* SiLU */
+}
+
+/* Matrix products */
+
+INLINE void add_products(Vector sums[][VECTORS], const float *x, int64_t stride, const char *weights, int from, int to,
+                         const int rows, const int number) {
+  for (int input = from; input < to; input++) {
+    const char *at = weights + (int64_t)input * COLUMNS * bytes(number);
+    for (int byte = 0; byte < COLUMNS * bytes(number); byte += 64) __builtin_prefetch(at + AHEAD + byte, 0, 3);
+    Vector here[VECTORS];
+    for (int i = 0; i < VECTORS; i++) here[i] = load_weights(at + i * LANES * bytes(number), number);
+    for (int row = 0; row < rows; row++) {
+      Vector value = all(x[row * stride + input]);
+      for (int i = 0; i < VECTORS; i++) sums[row][i] += value * here[i];
+    }
+  }
+}
+
+INLINE void finish(float *out, const Vector *sums, const float *bias, const int mode) {
+  for (int i = 0; i < VECTORS; i++) {
+    Vector sum = sums[i] + load(bias + i * LANES), before = load(out + i * LANES);
+    if (mode == ADD) sum += before;
+    else if (mode == TIMES_SILU) sum *= activated(before, TIMES_SILU);
+    else if (mode != SET) sum = activated(sum, mode);
+    store(out + i * LANES, sum);
+  }
+}
+
+INLINE void tile(const float *x, int64_t stride, const char *weights, Vector (*kept)[VECTORS], int from, int to,
+                 const int rows, const int number) {
+  Vector sums[ROWS][VECTORS];
+  for (int row = 0; row < rows; row++)
+    for (int i = 0; i < VECTORS; i++) sums[row][i] = kept[row][i];
+  add_products(sums, x, stride, weights, from, to, rows, number);
+  for (int row = 0; row < rows; row++)
+    for (int i = 0; i < VECTORS; i++) kept[row][i] = sums[row][i];
+}
+
+INLINE void panel_of(const Matrix *matrix, int panel, const float *x, int64_t stride, float *out, int64_t out_stride,
+                     int rows, const int mode, const int number) {
+  const int inputs = matrix->inputs;
+  const char *weights = (const char *)matrix->weights + (int64_t)panel * inputs * COLUMNS * bytes(number);
+  const float *bias = matrix->bias + panel * COLUMNS;
+  Vector kept[TOGETHER][VECTORS];
+  for (int first = 0; first < rows; first += TOGETHER) {
+    const int count = rows - first < TOGETHER ? rows - first : TOGETHER;
+    const int block = count <= ROWS ? inputs : BLOCK;
+    memset(kept, 0, count * sizeof kept[0]);
+    for (int from = 0; from < inputs; from += block) {
+      const int to = inputs - from < block ? inputs : from + block;
+      for (int row = 0, left = (count + ROWS - 1) / ROWS, size; row < count; row += size, left--) {
+        const float *at = x + (first + row) * stride;
+        size = (count - row + left - 1) / left;
+        switch (size) {
+          case 1: tile(at, stride, weights, kept + row, from, to, 1, number); break;
+          case 2: tile(at, stride, weights, kept + row, from, to, 2, number); break;
+          case 3: tile(at, stride, weights, kept + row, from, to, 3, number); break;
+#if ROWS > 4
+          case 4: tile(at, stride, weights, kept + row, from, to, 4, number); break;
+          case 5: tile(at, stride, weights, kept + row, from, to, 5, number); break;
+#endif
+          default: tile(at, stride, weights, kept + row, from, to, ROWS, number);
+        }
+      }
+    }
+    for (int row = 0; row < count; row++) finish(out + (first + row) * out_stride, kept[row], bias, mode);
+  }
+}
+
+/* Columns of one panel of x W^T + b for all rows; `out` begins at the panel's columns. */
+INLINE void product(const Matrix *matrix, int panel, const float *x, int64_t stride, float *out, int64_t out_stride,
+                    int rows, const int mode) {
+  if (matrix->number == FLOAT32) panel_of(matrix, panel, x, stride, out, out_stride, rows, mode, FLOAT32);
+  else if (matrix->number == BFLOAT16) panel_of(matrix, panel, x, stride, out, out_stride, rows, mode, BFLOAT16);
+  else panel_of(matrix, panel, x, stride, out, out_stride, rows, mode, FLOAT16);
+}
+
+static void product_set(const Matrix *m, int panel, const float *x, int64_t s, float *out, int64_t t, int rows) {
+  product(m, panel, x, s, out, t, rows, SET);
+}
+static void product_added(const Matrix *m, int panel, const float *x, int64_t s, float *out, int64_t t, int rows) {
+  product(m, panel, x, s, out, t, rows, ADD);
+}
+static void product_gelu(const Matrix *m, int panel, const float *x, int64_t s, float *out, int64_t t, int rows) {
+  product(m, panel, x, s, out, t, rows, GELU);
+}
+static void product_tanh(const Matrix *m, int panel, const float *x, int64_t s, float *out, int64_t t, int rows) {
+  product(m, panel, x, s, out, t, rows, GELU_TANH);
+}
+static void product_silu(const Matrix *m, int panel, const float *x, int64_t s, float *out, int64_t t, int rows) {
+  product(m, panel, x, s, out, t, rows, TIMES_SILU);
+}
+
+/* Sizes of buffers */
+
+INLINE int64_t padded(int64_t columns) { return (columns + COLUMNS - 1) / COLUMNS * COLUMNS; }
+INLINE int64_t query_columns(const Model *m) { return (int64_t)m->groups * m->heads * m->head; }
+INLINE int64_t attention_stride(const Model *m) { return padded(query_columns(m) + 2 * (int64_t)m->heads * m->head); }
+
+/* Norms */
+
+static void normalise(const Norm *norm, const float *x, float *y, int width, float epsilon) {
+  Vector sums = {0};
+  float mean = 0, rest = 0;
+  int column;
+  if (norm->bias) {
+    for (column = 0; column + LANES <= width; column += LANES) sums += load(x + column);
+    for (; column < width; column++) rest += x[column];
+    mean = (sum_of(sums) + rest) / width;
+  }
+  sums = (Vector){0};
+  rest = 0;
+  for (column = 0; column + LANES <= width; column += LANES) {
+    Vector off = load(x + column) - all(mean);
+    sums += off * off;
+  }
+  for (; column < width; column++) rest += (x[column] - mean) * (x[column] - mean);
+  const float scale = 1.0f / sqrtf((sum_of(sums) + rest) / width + epsilon);
+  for (column = 0; column < width; column++) {
+    float value = (x[column] - mean) * scale * norm->weight[column];
+    y[column] = norm->bias ? value + norm->bias[column] : value;
+  }
+}
+
+/* Attention */
+
+static void rotate(float *head, const float *rotations, int half) {
+  for (int pair = 0; pair < half; pair++) {
+    float first = head[pair], second = head[pair + half];
+    float cosine = rotations[2 * pair], sine = rotations[2 * pair + 1];
+    head[pair] = first * cosine - second * sine;
+    head[pair + half] = second * cosine + first * sine;
+  }
+}
+
+/* Rotates the queries and keys of one row, scales the queries, and stores keys and values. */
+static void store_row(const Pass *pass, const Layer *layer, int number, int row) {
+  const Model *m = pass->model;
+  float *columns = pass->attended + row * attention_stride(m);
+  const int queries = m->groups * m->heads, half = m->rotated / 2, head = m->head;
+  const float *rotations = pass->rotations + (int64_t)pass->positions[row] * m->rotated;
+  for (int at = 0; at < queries + m->heads; at++) {
+    float *here = columns + (int64_t)at * head;
+    const Norm *norm = at < queries ? &layer->query_norm : &layer->key_norm;
+    if (norm->weight) normalise(norm, here, here, head, m->epsilon);
+    rotate(here, rotations, half);
+    if (at < queries)
+      for (int i = 0; i < head; i++) here[i] *= m->scale;
+  }
+  for (int part = 0; part < 2; part++)
+    for (int at = 0; at < m->heads; at++) {
+      const int64_t stored = ((int64_t)(number * 2 + part) * m->heads + at) * pass->capacity + pass->used + row;
+      memcpy(pass->store + stored * head, columns + (int64_t)(queries + part * m->heads + at) * head, head * 4);
+    }
+}
+
+INLINE float rest_of_score(const float *query, const float *key, const int head) {
+  float rest = 0;
+  for (int i = head / LANES * LANES; i < head; i++) rest += query[i] * key[i];
+  return rest;
+}
+
+INLINE Vector products(const float *query, const float *key, const int head) {
+  Vector sums = {0};
+  for (int i = 0; i + LANES <= head; i += LANES) sums += load(query + i) * load(key + i);
+  return sums;
+}
+
+/* Scores of a query with consecutive keys. */
+INLINE void score(float *scores, const float *query, const float *keys, int64_t count, const int head) {
+  int64_t key = 0;
+  for (; key + 4 <= count; key += 4) {
+    Vector sums[4];
+    for (int i = 0; i < 4; i++) sums[i] = products(query, keys + (key + i) * head, head);
+    *(Four *)(scores + key) = sums_of(sums[0], sums[1], sums[2], sums[3]);
+  }
+  for (; key < count; key++) scores[key] = sum_of(products(query, keys + key * head, head));
+  if (head % LANES)
+    for (key = 0; key < count; key++) scores[key] += rest_of_score(query, keys + key * head, head);
+}
+
+/* Adds the weighted values of consecutive keys to `out`, and the weights to `total`, one key after the other. */
+INLINE void add_values(float *out, float *total, const float *weights, const float *values, int64_t count,
+                       const int head) {
+  int i = 0;
+  for (; i + 4 * LANES <= head; i += 4 * LANES) {
+    Vector sums[4];
+    for (int j = 0; j < 4; j++) sums[j] = load(out + i + j * LANES);
+    for (int64_t key = 0; key < count; key++)
+      for (int j = 0; j < 4; j++) sums[j] += all(weights[key]) * load(values + key * head + i + j * LANES);
+    for (int j = 0; j < 4; j++) store(out + i + j * LANES, sums[j]);
+  }
+  for (; i + LANES <= head; i += LANES) {
+    Vector sums = load(out + i);
+    for (int64_t key = 0; key < count; key++) sums += all(weights[key]) * load(values + key * head + i);
+    store(out + i, sums);
+  }
+  for (; i < head; i++)
+    for (int64_t key = 0; key < count; key++) out[i] += weights[key] * values[key * head + i];
+  for (int64_t key = 0; key < count; key++) *total += weights[key];
+}
+
+/* First of the keys before the last `recent` ones that a query at `position` sees; their positions ascend. */
+static int64_t first_key(const Pass *pass, int window, int position, int64_t certain) {
+  int64_t low = 0, high = certain;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (pass->stored_positions[middle] > position - window) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/* Turns scores into weights: exponentials of their distance from the highest; exactly zero for hidden keys. */
+INLINE void weigh(float *scores, int64_t count) {
+  const Vector nothing = all(-INFINITY);
+  for (int64_t i = count; i < count + LANES; i++) scores[i] = -INFINITY;
+  Vector highest = nothing;
+  for (int64_t i = 0; i < count; i += LANES) highest = either(load(scores + i) > highest, load(scores + i), highest);
+  float most = highest[0];
+  for (int lane = 1; lane < LANES; lane++) most = highest[lane] > most ? highest[lane] : most;
+  for (int64_t i = 0; i < count; i += LANES) {
+    Vector here = load(scores + i);
+    store(scores + i, either(here == nothing, (Vector){0}, exponential(here - all(most))));
+  }
+}
+
+/* Attention of one head for up to QUERIES rows from `row` on; the output replaces the queries. Keys and values are read
+ * in blocks of KEYS for all rows, which stay in the nearest cache. */
+INLINE void attend_head(const Pass *pass, const Layer *layer, int number, int row, int query, float *scores,
+                        const int head) {
+  const Model *m = pass->model;
+  const int64_t certain = pass->used + pass->rows - pass->recent, stride = pass->scores_stride;
+  const int64_t place = ((int64_t)(number * 2) * m->heads + query / m->groups) * pass->capacity;
+  const float *keys = pass->store + place * head, *values = keys + (int64_t)m->heads * pass->capacity * head;
+  const int rows = pass->rows - row < QUERIES ? pass->rows - row : QUERIES;
+  const int64_t end = pass->used + row + rows; /* a row sees no later row */
+  int64_t first[QUERIES], start = end;
+  float *out[QUERIES], totals[QUERIES] = {0};
+  for (int i = 0; i < rows; i++) {
+    first[i] = layer->window ? first_key(pass, layer->window, pass->positions[row + i], certain) : 0;
+    start = first[i] < start ? first[i] : start;
+    out[i] = pass->attended + (row + i) * attention_stride(m) + (int64_t)query * head;
+  }
+  for (int64_t from = start; from < end; from += KEYS)
+    for (int i = 0; i < rows; i++) {
+      const int64_t low = from > first[i] ? from : first[i], last = end - rows + i + 1;
+      const int64_t high = from + KEYS < last ? from + KEYS : last;
+      if (low < high) score(scores + i * stride + low - start, out[i], keys + low * head, high - low, head);
+    }
+  for (int i = 0; i < rows; i++) {
+    float *here = scores + i * stride - start;
+    const uint8_t *seen = pass->visible + (int64_t)(row + i) * pass->recent - certain;
+    const int64_t last = end - rows + i + 1;
+    for (int64_t key = first[i] > certain ? first[i] : certain; key < last; key++)
+      if (!seen[key] ||
+          (layer->window && pass->stored_positions[key] <= pass->positions[row + i] - layer->window))
+        here[key] = -INFINITY;
+    weigh(here + first[i], last - first[i]);
+    memset(out[i], 0, head * sizeof(float));
+  }
+  for (int64_t from = start; from < end; from += KEYS)
+    for (int i = 0; i < rows; i++) {
+      const int64_t low = from > first[i] ? from : first[i], last = end - rows + i + 1;
+      const int64_t high = from + KEYS < last ? from + KEYS : last;
+      if (low < high)
+        add_values(out[i], totals + i, scores + i * stride + low - start, values + low * head, high - low, head);
+    }
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < head; j++) out[i][j] /= totals[i];
+}
+
+static void attend(const Pass *pass, const Layer *layer, int number, int row, int query, float *scores) {
+  switch (pass->model->head) {
+    case 64: attend_head(pass, layer, number, row, query, scores, 64); break;
+    case 80: attend_head(pass, layer, number, row, query, scores, 80); break;
+    case 96: attend_head(pass, layer, number, row, query, scores, 96); break;
+    case 128: attend_head(pass, layer, number, row, query, scores, 128); break;
+    default: attend_head(pass, layer, number, row, query, scores, pass->model->head);
+  }
+}
+
+/* Steps of a pass. Each computes one of its parts. */
+
+typedef void Step(const Pass *pass, const Layer *layer, int number, int part, int thread);
+
+static void embed(const Pass *pass, const Layer *layer, int number, int row, int thread) {
+  const Model *m = pass->model;
+  float *out = pass->residual + row * padded(m->width);
+  const int64_t from = (int64_t)pass->tokens[row] * m->width;
+  for (int column = 0; column < m->width; column++)
+    out[column] = load_weight(m->embedding, from + column, m->embedding_number);
+}
+
+static void norm_attention(const Pass *pass, const Layer *layer, int number, int row, int thread) {
+  const Model *m = pass->model;
+  const int64_t at = row * padded(m->width);
+  if (pass->taps && pass->taps[number])
+    memcpy((float *)pass->taps[number] + (int64_t)row * m->width, pass->residual + at, m->width * 4);
+  normalise(&layer->attention_norm, pass->residual + at, pass->normed + at, m->width, m->epsilon);
+  if (m->parallel) normalise(&layer->mlp_norm, pass->residual + at, pass->normed_mlp + at, m->width, m->epsilon);
+}
+
+static void norm_mlp(const Pass *pass, const Layer *layer, int number, int row, int thread) {
+  const Model *m = pass->model;
+  const int64_t at = row * padded(m->width);
+  normalise(&layer->mlp_norm, pass->residual + at, pass->normed_mlp + at, m->width, m->epsilon);
+}
+
+static void inward(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
+  const Model *m = pass->model;
+  product_set(&layer->inward, panel, pass->normed, padded(m->width), pass->attended + panel * COLUMNS,
+              attention_stride(m), pass->rows);
+}
+
+static void up(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  const Model *m = pass->model;
+  const int64_t width = padded(m->width), inner = padded(m->inner);
+  float *out = pass->hidden + part * COLUMNS;
+  if (m->gated) {
+    product_set(&layer->up, 2 * part, pass->normed_mlp, width, out, inner, pass->rows);
+    product_silu(&layer->up, 2 * part + 1, pass->normed_mlp, width, out, inner, pass->rows);
+  } else if (m->activation == GELU) product_gelu(&layer->up, part, pass->normed_mlp, width, out, inner, pass->rows);
+  else product_tanh(&layer->up, part, pass->normed_mlp, width, out, inner, pass->rows);
+}
+
+static void rotated(const Pass *pass, const Layer *layer, int number, int row, int thread) {
+  store_row(pass, layer, number, row);
+}
+
+static void attention(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  /* All rows of a head come one after the other, so that its keys and values stay in the cache. */
+  const int blocks = (pass->rows + QUERIES - 1) / QUERIES;
+  float *scores = pass->scores + thread * QUERIES * pass->scores_stride;
+  attend(pass, layer, number, part % blocks * QUERIES, part / blocks, scores);
+}
+
+static void outward(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
+  const Model *m = pass->model;
+  product_added(&layer->outward, panel, pass->attended, attention_stride(m), pass->residual + panel * COLUMNS,
+                padded(m->width), pass->rows);
+}
+
+static void down(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
+  const Model *m = pass->model;
+  product_added(&layer->down, panel, pass->hidden, padded(m->inner), pass->residual + panel * COLUMNS,
+                padded(m->width), pass->rows);
+}
+
+static void outward_and_down(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
+  outward(pass, layer, number, panel, thread);
+  down(pass, layer, number, panel, thread);
+}
+
+static void inward_and_up(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  if (part < layer->inward.panels) inward(pass, layer, number, part, thread);
+  else up(pass, layer, number, part - layer->inward.panels, thread);
+}
+
+static void norm_last(const Pass *pass, const Layer *layer, int number, int row, int thread) {
+  const Model *m = pass->model;
+  const int64_t at = (row + pass->first_logits) * padded(m->width);
+  normalise(&m->last_norm, pass->residual + at, pass->normed + at, m->width, m->epsilon);
+}
+
+static void output(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
+  const Model *m = pass->model;
+  const int64_t width = padded(m->width);
+  product_set(&m->output, panel, pass->normed + pass->first_logits * width, width, pass->logits + panel * COLUMNS,
+              padded(m->vocabulary), pass->rows - pass->first_logits);
+}
+
+/* Threads */
+
+/* Computes parts of a step until none is left, and waits for those of other threads. Returns 0 if a helper waited so
+ * long that it should leave the pass: somebody may need its core. */
+static int share(Pass *pass, Step *step, int parts, const Layer *layer, int number, int thread, int *at) {
+  if (!pass->counters) {
+    for (int part = 0; part < parts; part++) step(pass, layer, number, part, 0);
+    return 1;
+  }
+  atomic_int *claimed = pass->counters + (*at)++ * LINE, *done = claimed + 1;
+  for (int part; (part = atomic_fetch_add_explicit(claimed, 1, memory_order_relaxed)) < parts;) {
+    step(pass, layer, number, part, thread);
+    atomic_fetch_add_explicit(done, 1, memory_order_release);
+  }
+  for (int turn = 1; atomic_load_explicit(done, memory_order_acquire) < parts; turn++) {
+    relax();
+    if (turn % PATIENCE == 0) {
+      if (thread) return 0;
+      give_way();
+    }
+  }
+  return 1;
+}
+
+static void compute(Pass *pass, int thread) {
+  const Model *m = pass->model;
+  const int rows = pass->rows, queries = m->groups * m->heads, up_parts = (int)(padded(m->inner) / COLUMNS);
+  int at = 0;
+#define SHARE(step, parts, layer, number) \
+  if (!share(pass, step, parts, layer, number, thread, &at)) return
+  SHARE(embed, rows, NULL, 0);
+  for (int number = 0; number < m->layer_count; number++) {
+    const Layer *layer = m->layers + number;
+    SHARE(norm_attention, rows, layer, number);
+    SHARE(m->parallel ? inward_and_up : inward, layer->inward.panels + (m->parallel ? up_parts : 0), layer, number);
+    SHARE(rotated, rows, layer, number);
+    SHARE(attention, (rows + QUERIES - 1) / QUERIES * queries, layer, number);
+    SHARE(m->parallel ? outward_and_down : outward, layer->outward.panels, layer, number);
+    if (m->parallel) continue;
+    SHARE(norm_mlp, rows, layer, number);
+    SHARE(up, up_parts, layer, number);
+    SHARE(down, layer->down.panels, layer, number);
+  }
+  SHARE(norm_last, rows - pass->first_logits, NULL, 0);
+  SHARE(output, m->output.panels, NULL, 0);
+#undef SHARE
+}
+
+/* Interface */
+
+/* Identifies the source text. */
+EXPORT int32_t dynatui_source(void) { return SOURCE; }
+
+/* Columns of a panel, counters of a step, and rows of a block of attention. */
+EXPORT void dynatui_sizes(int32_t sizes[3]) {
+  sizes[0] = COLUMNS;
+  sizes[1] = LINE;
+  sizes[2] = QUERIES;
+}
+
+/* Computes a pass; helpers may enter until it ends. */
+EXPORT void dynatui_pass(Pass *pass) {
+  if (pass->counters) atomic_store_explicit(&pass->gate.open, 1, memory_order_seq_cst);
+  compute(pass, 0);
+  if (!pass->counters) return;
+  atomic_store_explicit(&pass->gate.open, 0, memory_order_seq_cst);
+  for (int turn = 1; atomic_load_explicit(&pass->gate.inside, memory_order_seq_cst); turn++) {
+    relax();
+    if (turn % PATIENCE == 0) give_way();
+  }
+}
+
+/* Helps with a pass if it has begun and not ended. */
+EXPORT void dynatui_help(Pass *pass, int32_t thread) {
+  atomic_fetch_add_explicit(&pass->gate.inside, 1, memory_order_seq_cst);
+  if (atomic_load_explicit(&pass->gate.open, memory_order_seq_cst)) compute(pass, thread);
+  atomic_fetch_sub_explicit(&pass->gate.inside, 1, memory_order_seq_cst);
+}

@@ -1,0 +1,158 @@
+"""Weights of a native family in the layout of the compiled library.
+
+The weights of each panel of outputs stand together, input by input, in the narrowest dtype that holds them exactly: a
+bfloat16 checkpoint gives the logits of float32 arithmetic at half the bytes. Norms are not folded into the matrices,
+since rounding would change folded weights.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.forward.compiled.library import NUMBERS, Layer, Library, Matrix, Model, Norm
+from decoder.forward.compiled.model import CompiledModel, padded
+from decoder.forward.families.architecture import Source
+from decoder.forward.families.attention import Rotation
+from decoder.forward.families.model import Heads
+from decoder.forward.families.registry import FAMILIES, NORMS
+from decoder.forward.windows import windows_of
+
+ACTIVATIONS = {"none": 2, "tanh": 3, None: 4}
+"""Numbers of the activations in `passes.c`, by the approximation of GELU; None stands for SiLU."""
+Affine = tuple[Tensor, Tensor | None]
+"""Weight and bias."""
+
+
+@dataclass
+class Packing:
+    """Reads a model's weights and lays them out."""
+
+    source: Source
+    columns: int
+    """Number of outputs of a panel."""
+    held: list[object] = field(default_factory=list)
+    """Owners of the memory at all addresses given out."""
+    weights: int = 0
+    """Number of weights of all matrices so far."""
+
+    def address(self, tensor: Tensor) -> int:
+        """Address of a tensor, which is kept from now on."""
+        self.held.append(tensor)
+        return tensor.data_ptr()
+
+    def affine(self, name: str) -> Affine:
+        """Weight and bias of this name, as the source has them."""
+        bias = self.source.weights.get(f"{name}.bias")
+        return self.source.weights[f"{name}.weight"].detach(), None if bias is None else bias.detach()
+
+    def norm(self, name: str) -> Norm:
+        """A norm."""
+        weight, bias = self.affine(name)
+        return Norm(self.address(weight.float()), None if bias is None else self.address(bias.float()))
+
+    def matrix(self, parts: Sequence[Affine], *, alternating: bool = False) -> Matrix:
+        """One linear layer for several with the same input; its panels are those of the parts one after the other, or
+        one of each part in turn.
+        """
+        if not alternating:
+            biases = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in parts]
+            parts = [(torch.cat([weight for weight, _ in parts]), torch.cat(biases))]
+        panels = [_panels(narrowed(weight), self.columns) for weight, _ in parts]
+        if len({part.dtype for part in panels}) > 1:
+            panels = [part.float() for part in panels]
+        weights = torch.stack(panels, 1).flatten(0, 1) if alternating else panels[0]
+        biases = [
+            _filled(weight.new_zeros(len(weight)) if bias is None else bias, self.columns).float()
+            for weight, bias in parts
+        ]
+        bias = torch.stack([part.view(-1, self.columns) for part in biases], 1).flatten()
+        self.weights += sum(weight.numel() for weight, _ in parts)
+        number = NUMBERS[weights.dtype]
+        return Matrix(self.address(weights), self.address(bias), weights.shape[1], len(weights), number)
+
+
+def compiled_model(source: Source, library: Library) -> CompiledModel:
+    """Builds a model from the weights of `source`, which are read layer by layer; they have at most 32 bits."""
+    arch, family = source.architecture, FAMILIES[source.architecture.model_type]
+    packing, kept = Packing(source, library.columns), arch.num_key_value_heads
+    rotation, windows = Rotation(source.frequencies, torch.float32), windows_of(arch)
+    heads = Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
+
+    def layer(at: str) -> Layer:
+        inward = [packing.affine(f"{at}.{name}") for name in family.inward]
+        return Layer(
+            attention_norm=packing.norm(f"{at}.{NORMS[0]}"),
+            mlp_norm=packing.norm(f"{at}.{NORMS[1]}"),
+            inward=packing.matrix(inward if len(inward) > 1 else [_by_part(inward[0], heads)]),
+            outward=packing.matrix([packing.affine(f"{at}.{family.outward}")]),
+            up=packing.matrix([packing.affine(f"{at}.{name}") for name in family.up], alternating=len(family.up) > 1),
+            down=packing.matrix([packing.affine(f"{at}.{family.down}")]),
+        )
+
+    layers = source.layers(f"{family.body}.layers", layer)
+    for each, kind in zip(layers, windows.layers, strict=True):
+        each.window = windows.sizes.get(kind, 0)
+    array = (Layer * len(layers))(*layers)
+    embedding = source.weights[f"{family.embedding}.weight"].detach().contiguous()
+    described = Model(
+        layer_count=len(layers),
+        width=arch.hidden_size,
+        inner=arch.intermediate_size,
+        heads=heads.heads,
+        groups=heads.groups,
+        head=heads.width,
+        rotated=heads.rotated,
+        parallel=arch.use_parallel_residual,
+        gated=len(family.up) > 1,
+        activation=ACTIVATIONS[family.activations[arch.hidden_act].approximate],
+        vocabulary=arch.vocab_size,
+        embedding_number=NUMBERS[embedding.dtype],
+        epsilon=arch.norm_eps,
+        scale=heads.width**-0.5,
+        embedding=packing.address(embedding),
+        layers=array,
+        last_norm=packing.norm(family.last_norm),
+        output=packing.matrix([packing.affine("lm_head")]),
+    )
+    held = (*packing.held, array)
+    return CompiledModel(
+        library=library,
+        embedding=embedding,
+        rotation=rotation,
+        heads=heads,
+        windows=windows,
+        layers=len(layers),
+        inner=arch.intermediate_size,
+        described=described,
+        held=held,
+        weights=packing.weights,
+    )
+
+
+def narrowed(weights: Tensor) -> Tensor:
+    """The same numbers in the narrowest dtype that holds them exactly."""
+    for dtype in (torch.bfloat16, torch.float16):
+        narrow = weights.to(dtype)
+        if torch.equal(narrow.to(weights.dtype), weights):
+            return narrow
+    return weights
+
+
+def _by_part(affine: Affine, heads: Heads) -> Affine:
+    """[queries | keys | values] of a matrix that interleaves all three by head."""
+    weight, bias = affine
+    order = torch.arange(len(weight)).view(heads.heads, 3, heads.width).transpose(0, 1).flatten()
+    return weight[order], None if bias is None else bias[order]
+
+
+def _panels(weights: Float[Tensor, "Y X"], columns: int) -> Float[Tensor, "P X C"]:
+    return _filled(weights, columns).view(-1, columns, weights.shape[1]).transpose(1, 2).contiguous()
+
+
+def _filled(rows: Float[Tensor, "Y *X"], columns: int) -> Float[Tensor, "Z *X"]:
+    """Rows of zeros are added up to a multiple of `columns`."""
+    missing = padded(len(rows), columns) - len(rows)
+    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows

@@ -1,0 +1,219 @@
+"""Compiled passes have the logits of torch in float64, and a row has the same bits in every pass."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.compiled import model as passes
+from decoder.forward.compiled.library import library
+from decoder.forward.compiled.model import CompiledModel
+from decoder.forward.compiled.team import Helper, Team
+from decoder.forward.compiled.weights import compiled_model
+from decoder.forward.families.model import NativeModel
+from decoder.forward.hf import source_of
+from decoder.forward.kv_cache import KvCache
+from tests.decoder.family_models import MODELS, made, native_of
+from tests.decoder.random_trees import path
+
+TEXT = np.random.default_rng(3).integers(3, 90, 70).tolist()
+EACH = pytest.mark.parametrize("name", MODELS)
+
+
+@cache
+def compiled(name: str, dtype: torch.dtype = torch.float32) -> CompiledModel:
+    source, found = source_of(made(name, dtype)), library()
+    assert source is not None
+    assert found is not None
+    return compiled_model(source, found)
+
+
+@cache
+def reference(name: str) -> NativeModel:
+    return native_of(made(name, torch.float64))
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Drafted rows after `TEXT`."""
+
+    parents: list[int]
+    tokens: list[int]
+
+    @classmethod
+    def at_random(cls, seed: int, nodes: int) -> "Tree":
+        luck = random.Random(seed)
+        return cls([luck.randrange(-1, node) for node in range(nodes)], [luck.randrange(3, 90) for _ in range(nodes)])
+
+    @property
+    def paths(self) -> list[list[int]]:
+        return [path(self.parents, node) for node in range(len(self.parents))]
+
+    @property
+    def visible(self) -> NDArray[np.bool_]:
+        return np.array([[other in nodes for other in range(len(self.parents))] for nodes in self.paths])
+
+    @property
+    def positions(self) -> list[int]:
+        return [len(TEXT) + len(nodes) - 1 for nodes in self.paths]
+
+
+def after_text(model: CompiledModel | NativeModel, text: Sequence[int] = TEXT) -> KvCache:
+    cache = model.new_cache(len(text) + 64)
+    model.read(cache, text)
+    return cache
+
+
+def logits_of(model: CompiledModel | NativeModel, tree: Tree) -> Tensor:
+    return model.forward(after_text(model), tree.tokens, tree.positions, tree.visible)
+
+
+def one_by_one(model: CompiledModel, tokens: Sequence[int]) -> Tensor:
+    """Logits after the last of these tokens, each of which is computed alone after `TEXT`."""
+    cache = after_text(model)
+    for place, token in enumerate(tokens, len(TEXT)):
+        logits = model.forward(cache, [token], [place], np.ones((1, 1), dtype=np.bool_))
+        cache.keep([place])
+    return logits[0]
+
+
+@contextmanager
+def threads(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Context in which even the smallest pass is computed by `count` threads."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(passes, "SHARED_FROM", 0)
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@EACH
+@pytest.mark.parametrize("nodes", [1, 3, 7, 16, 40])
+def test_logits_are_those_of_torch_in_float64(name: str, nodes: int) -> None:
+    tree = Tree.at_random(nodes, nodes)
+    found, right = logits_of(compiled(name), tree).double(), logits_of(reference(name), tree)
+    single = logits_of(native_of(made(name)), tree).double()
+    assert (found - right).abs().max() <= 4 * (single - right).abs().max() + 1e-6 * right.abs().max()
+
+
+@EACH
+def test_a_row_has_the_bits_of_plain_text_among_any_others(name: str) -> None:
+    model = compiled(name)
+    for nodes in (2, 5, 16):
+        tree = Tree.at_random(nodes, nodes)
+        logits = logits_of(model, tree)
+        for node in {0, nodes // 2, nodes - 1}:
+            assert torch.equal(logits[node], one_by_one(model, [tree.tokens[above] for above in tree.paths[node]]))
+
+
+@EACH
+def test_a_text_read_at_once_has_the_bits_of_one_read_token_by_token(name: str) -> None:
+    model = compiled(name)
+    whole, apart = model.new_cache(len(TEXT)), model.new_cache(len(TEXT))
+    logits = model.read(whole, TEXT)
+    for token in TEXT:
+        last = model.read(apart, [token])
+    assert torch.equal(logits, last)
+    assert torch.equal(whole.store, apart.store)
+
+
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen2, windows in half of its layers"])
+@pytest.mark.parametrize("count", [2, 5])
+def test_threads_change_no_bit(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tree = compiled(name), Tree.at_random(1, 12)
+    alone = logits_of(model, tree)
+    with threads(count, monkeypatch):
+        for _ in range(30):
+            assert torch.equal(logits_of(model, tree), alone)
+
+
+def test_a_pass_does_not_wait_for_threads_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = library()
+    assert found is not None
+    absent = Team(found)
+    absent._helpers = [Helper(found.functions, 1, asleep=True)]
+    model, tree = compiled("llama"), Tree.at_random(1, 12)
+    alone = logits_of(model, tree)
+    monkeypatch.setattr(passes, "team", lambda: absent)
+    absent._helpers[0].bell.acquire()
+    with threads(2, monkeypatch):
+        assert torch.equal(logits_of(model, tree), alone)
+
+
+def test_passes_of_two_threads_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, trees = compiled("neox"), [Tree.at_random(seed, 9 + seed) for seed in range(2)]
+    alone = [logits_of(model, tree) for tree in trees]
+
+    def repeated(which: int) -> bool:
+        return all(torch.equal(logits_of(model, trees[which]), alone[which]) for _ in range(40))
+
+    with threads(2, monkeypatch), ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(repeated, range(2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["neox", "llama"])
+def test_weights_in_half_precision_are_stored_so_and_give_the_logits_of_float32(name: str, dtype: torch.dtype) -> None:
+    half = compiled(name, dtype)
+    source, found = source_of(made(name, dtype).float()), library()
+    assert source is not None
+    assert found is not None
+    single, tree = compiled_model(source, found), Tree.at_random(4, 6)
+    assert torch.equal(logits_of(half, tree), logits_of(single, tree))
+    stored = [
+        {layer.inward.number for layer in model.described.layers[: model.layers]} | {model.described.output.number}
+        for model in (half, single)
+    ]
+    assert stored[0] == stored[1] == {1 if dtype is torch.bfloat16 else 2}
+
+
+def test_hidden_rows_and_layer_inputs_are_those_of_the_torch_form() -> None:
+    model, right = compiled("llama"), native_of(made("llama"))
+    tree, found, expected = Tree.at_random(2, 5), dict[int, Tensor](), dict[int, Tensor]()
+
+    def noted(into: dict[int, Tensor]) -> Any:
+        return {number: lambda rows, _, at: into.update({at: rows.clone()}) for number in (0, 1)}
+
+    hidden, logits = model.computed(after_text(model), tree.tokens, tree.positions, tree.visible, 3)
+    rows, _ = right.computed(after_text(right), tree.tokens, tree.positions, tree.visible)
+    torch.testing.assert_close(hidden, rows, rtol=1e-4, atol=1e-4)
+    assert torch.equal(logits, logits_of(model, tree)[3:])
+    assert torch.equal(logits_of(model.noting(noted(found)), tree), logits_of(model, tree))
+    logits_of(right.noting(noted(expected)), tree)
+    for number in (0, 1):
+        torch.testing.assert_close(found[number], expected[number], rtol=1e-4, atol=1e-4)
+
+
+LEVEL = """
+import torch
+from decoder.forward.compiled.library import machine, library
+from tests.decoder.forward.compiled import test_compiled_passes as tests
+assert machine() == {machine!r} and library()
+for name in ("neox", "llama", "llama with biases and wide heads", "mistral, windows of 8"):
+    tests.test_a_row_has_the_bits_of_plain_text_among_any_others(name)
+    tests.test_logits_are_those_of_torch_in_float64(name, 16)
+for dtype in (torch.bfloat16, torch.float16):
+    tests.test_weights_in_half_precision_are_stored_so_and_give_the_logits_of_float32("llama", dtype)
+"""
+
+
+@pytest.mark.parametrize(("capability", "machine"), [("default", "x86_64_v2"), ("avx2", "x86_64_v3")])
+def test_the_passes_of_lower_levels_of_the_instruction_set_are_right_too(capability: str, machine: str) -> None:
+    if torch.backends.cpu.get_cpu_capability() not in {"AVX2", "AVX512"}:
+        pytest.skip("this CPU has no such levels")
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": capability, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", LEVEL.format(machine=machine)], env=environment, check=True)
