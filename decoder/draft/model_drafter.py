@@ -15,6 +15,8 @@ from torch import Tensor
 
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal, Proposer
+from decoder.forward.compiled.best import best_tokens
+from decoder.forward.compiled.library import library
 from decoder.forward.kv_cache import KvCache
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
@@ -225,17 +227,27 @@ def best_children(
     With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens. A token of
     probability 0 is no child, and a row with NaN or plus infinity, or without any possible token, has no children.
     """
+    count = min(count, logits.shape[-1])
+    if logits.device.type == "cpu" and (found := library()):
+        own = None if draft_logits is None else _in_rows(draft_logits)
+        return [_possible(Children(*each)) for each in best_tokens(found, _in_rows(logits), count, own)]
     both = logits if draft_logits is None else torch.cat([logits.float(), draft_logits.float()])
     logprobs = both.log_softmax(-1, torch.float32)
     rows = logprobs[: len(logits)]
     best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
-    tokens, values = best(rows, min(count, rows.shape[-1]))
+    tokens, values = best(rows, count)
     best_of_rows = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
     if draft_logits is not None:
         draft_logprobs_of_rows = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
         for children, draft_logprobs in zip(best_of_rows, draft_logprobs_of_rows.tolist(), strict=True):
             children.draft_logprobs = draft_logprobs
     return [_possible(children) for children in best_of_rows]
+
+
+def _in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    """The logits in float32, the columns of a row side by side in memory."""
+    rows = logits.float()
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
 def _possible(children: Children) -> Children:

@@ -249,6 +249,11 @@ class LanguageModel:
         return self.embedding if tied else self.hf.output_head
 
     @property
+    def weight_bytes(self) -> int | None:
+        """Size of the matrices that a pass reads, in bytes; None if they are stored in the model's dtype."""
+        return self._native.weight_bytes if isinstance(self._native, CompiledModel) else None
+
+    @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
         """Rotary frequencies; None if the model's positions are not rotary."""
         if self._native:

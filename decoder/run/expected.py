@@ -5,6 +5,7 @@ of a GPU is given by the caller, since drivers are asked elsewhere. What is unkn
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,7 +52,8 @@ def work_of_model(model: LanguageModel) -> PassWork | None:
     or if it runs with quantised weights.
     """
     if model.architecture:
-        return work_of_architecture(model.architecture, model.dtype)
+        work = work_of_architecture(model.architecture, model.dtype)
+        return replace(work, weights_bytes=model.weight_bytes or work.weights_bytes)
     module = None if model.hf.quantised else model.hf.loaded
     return None if module is None else work_of_module(module, model.dtype)
 

@@ -182,6 +182,7 @@ def devices(case: Case) -> Iterator[Finding]:
 
     seen = gpus()
     yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
+    yield _cpu_passes()
     yield Finding("ok", waiting_words())
     for number, gpu in enumerate(seen):
         yield Finding("ok", f"gpu {number}: {_described(gpu)}")
@@ -323,6 +324,17 @@ def _colours(kind: str) -> str:
     if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or kind.endswith("direct"):
         return "16 million"
     return "256" if "256color" in kind else "16"
+
+
+def _cpu_passes() -> Finding:
+    """What computes the passes of native models on a CPU."""
+    from decoder.forward.compiled.library import ADVICE, machine, missing  # noqa: PLC0415 - imports torch
+
+    if why := missing():
+        return Finding("note", f"torch computes the passes of models on the cpu, which is slower; {why}", ADVICE)
+    return Finding(
+        "ok", f"compiled passes for {machine()} compute models of GPT-NeoX, Llama, Mistral and Qwen2 on it"
+    )
 
 
 def _memory() -> str:

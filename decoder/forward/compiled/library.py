@@ -23,7 +23,8 @@ ENDINGS = {"win32": "dll", "darwin": "dylib"}
 """Endings of libraries by `sys.platform`; `so` elsewhere."""
 NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 """Numbers of the dtypes in which weights are stored."""
-ADVICE = "install the package again, with the same command"
+ADVICE = "install dynatui again, with the same command"
+"""How to get a library."""
 
 
 class Matrix(Structure):
@@ -123,6 +124,8 @@ def library() -> Library | None:
     functions = ctypes.CDLL(str(library_path()))
     functions.dynatui_pass.argtypes, functions.dynatui_pass.restype = [c_void_p], None
     functions.dynatui_help.argtypes, functions.dynatui_help.restype = [c_void_p, c_int32], None
+    functions.dynatui_best.argtypes = [*[c_void_p] * 2, *[c_int64] * 2, *[c_int32] * 3, *[c_void_p] * 3]
+    functions.dynatui_best.restype = None
     sizes = (c_int32 * 3)()
     functions.dynatui_sizes(sizes)
     return Library(functions, *sizes)
@@ -130,9 +133,9 @@ def library() -> Library | None:
 
 @functools.cache
 def missing() -> str:
-    """Why there is no library for this CPU, and what to do; empty if there is one."""
+    """Why there is no library for this CPU; empty if there is one. For the remedy, see `ADVICE`."""
     path = library_path()
     if not path.exists():
-        return f"the package was not built for this CPU ({path.name} is missing); {ADVICE}"
+        return f"dynatui was not built for this CPU: {path.name} is missing"
     built_from = ctypes.CDLL(str(path)).dynatui_source()
-    return "" if built_from == source_number() else f"{path.name} was built from another passes.c; {ADVICE}"
+    return "" if built_from == source_number() else f"{path.name} was built from another passes.c"

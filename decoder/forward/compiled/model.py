@@ -89,6 +89,8 @@ class CompiledModel:
     """Owners of the memory that `described` points to."""
     weights: int
     """Number of weights of all matrices."""
+    weight_bytes: int
+    """Size of all matrices as stored, in bytes."""
     notes: Mapping[int, Note] = field(default_factory=dict)
     spaces: list[Workspace] = field(default_factory=list)
     """Workspaces that no pass uses."""

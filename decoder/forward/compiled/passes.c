@@ -584,6 +584,50 @@ static void output(const Pass *pass, const Layer *layer, int number, int panel, 
               padded(m->vocabulary), pass->rows - pass->first_logits);
 }
 
+/* Choice of children */
+
+/* Logarithm of the sum of the exponentials of a row; not finite if the row has a NaN or an infinity that is not
+ * negative, or no finite number. */
+static float log_sum(const float *row, int64_t count) {
+  const Vector nothing = all(-INFINITY);
+  Vector highest = nothing, sums = {0};
+  Integers strange = {0};
+  float most = -INFINITY, total = 0;
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    Vector here = load(row + i);
+    highest = either(here > highest, here, highest);
+    strange |= (here != here) | (here == -nothing);
+  }
+  int bad = __builtin_reduce_or(strange);
+  for (int lane = 0; lane < LANES; lane++) most = highest[lane] > most ? highest[lane] : most;
+  for (int64_t j = i; j < count; j++) {
+    most = row[j] > most ? row[j] : most;
+    bad |= row[j] != row[j] || row[j] == INFINITY;
+  }
+  if (bad) return NAN;
+  if (most == -INFINITY) return most;
+  for (int64_t j = 0; j < i; j += LANES) {
+    Vector here = load(row + j);
+    sums += either(here == nothing, (Vector){0}, exponential(here - all(most)));
+  }
+  for (; i < count; i++) total += row[i] == -INFINITY ? 0 : expf(row[i] - most);
+  return most + logf(sum_of(sums) + total);
+}
+
+/* Index of the first of the largest numbers. */
+static int64_t largest(const float *row, int64_t count) {
+  Vector highest = all(-INFINITY);
+  float most = -INFINITY;
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) highest = either(load(row + i) > highest, load(row + i), highest);
+  for (int lane = 0; lane < LANES; lane++) most = highest[lane] > most ? highest[lane] : most;
+  for (; i < count; i++) most = row[i] > most ? row[i] : most;
+  for (i = 0; i + LANES <= count && !__builtin_reduce_or(load(row + i) == all(most));) i += LANES;
+  while (i < count && row[i] != most) i++;
+  return i < count ? i : 0;
+}
+
 /* Threads */
 
 /* Computes parts of a step until none is left, and waits for those of other threads. Returns 0 if a helper waited so
@@ -642,6 +686,30 @@ EXPORT void dynatui_sizes(int32_t sizes[3]) {
   sizes[0] = COLUMNS;
   sizes[1] = LINE;
   sizes[2] = QUERIES;
+}
+
+/* The `count` best tokens of each row, best first, of equal ones the one with the lower id first, with their
+ * log-probabilities, and those in the rows `own` at the same tokens unless it is NULL. */
+EXPORT void dynatui_best(float *rows, const float *own, int64_t stride, int64_t own_stride, int32_t row_count,
+                         int32_t vocabulary, int32_t count, int32_t *tokens, float *logprobs, float *own_logprobs) {
+  for (int row = 0; row < row_count; row++) {
+    float *here = rows + row * stride;
+    const float sum = log_sum(here, vocabulary);
+    const float own_sum = own ? log_sum(own + row * own_stride, vocabulary) : 0;
+    const int64_t from = (int64_t)row * count;
+    float *found = logprobs + from;
+    for (int rank = 0; rank < count; rank++) {
+      const int64_t token = largest(here, vocabulary);
+      tokens[from + rank] = (int32_t)token;
+      found[rank] = here[token];
+      here[token] = -INFINITY;
+      if (own) own_logprobs[from + rank] = own[row * own_stride + token] - own_sum;
+    }
+    for (int rank = count - 1; rank >= 0; rank--) {
+      here[tokens[from + rank]] = found[rank];
+      found[rank] -= sum;
+    }
+  }
 }
 
 /* Computes a pass; helpers may enter until it ends. */

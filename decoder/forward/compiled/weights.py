@@ -37,6 +37,8 @@ class Packing:
     """Owners of the memory at all addresses given out."""
     weights: int = 0
     """Number of weights of all matrices so far."""
+    weight_bytes: int = 0
+    """Size of all matrices so far, without padding, in bytes."""
 
     def address(self, tensor: Tensor) -> int:
         """Address of a tensor, which is kept from now on."""
@@ -69,7 +71,8 @@ class Packing:
             for weight, bias in parts
         ]
         bias = torch.stack([part.view(-1, self.columns) for part in biases], 1).flatten()
-        self.weights += sum(weight.numel() for weight, _ in parts)
+        count = sum(weight.numel() for weight, _ in parts)
+        self.weights, self.weight_bytes = self.weights + count, self.weight_bytes + count * weights.itemsize
         number = NUMBERS[weights.dtype]
         return Matrix(self.address(weights), self.address(bias), weights.shape[1], len(weights), number)
 
@@ -129,6 +132,7 @@ def compiled_model(source: Source, library: Library) -> CompiledModel:
         described=described,
         held=held,
         weights=packing.weights,
+        weight_bytes=packing.weight_bytes,
     )
 
 

@@ -49,5 +49,5 @@ def test_a_library_of_another_source_is_refused(monkeypatch: pytest.MonkeyPatch,
     changed.write_text("int changed;", encoding="utf-8")
     number = libraries.source_number(changed)
     monkeypatch.setattr(libraries, "source_number", lambda: number)
-    assert libraries.missing().endswith(f"was built from another passes.c; {libraries.ADVICE}")
+    assert libraries.missing().endswith("was built from another passes.c")
     assert libraries.library() is None
