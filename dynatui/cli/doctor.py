@@ -332,9 +332,7 @@ def _cpu_passes() -> Finding:
 
     if why := missing():
         return Finding("note", f"torch computes the passes of models on the cpu, which is slower; {why}", ADVICE)
-    return Finding(
-        "ok", f"compiled passes for {machine()} compute models of GPT-NeoX, Llama, Mistral and Qwen2 on it"
-    )
+    return Finding("ok", f"compiled passes for {machine()} compute models of GPT-NeoX, Llama, Mistral and Qwen2 on it")
 
 
 def _memory() -> str:
