@@ -22,7 +22,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, require, shortened
-from decoder.forward.cpu.packed import bfloat16_pays
+from decoder.forward.cpu.linear import bfloat16_pays
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import check_architecture

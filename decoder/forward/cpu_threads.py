@@ -47,24 +47,24 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 class WarmThreads:
     """Runs work with torch's CPU threads awake, since waking them often takes longer than the next matrix product."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, needed: bool) -> None:  # noqa: FBT001 - the only parameter
+        """If torch's CPU threads are not `needed`, they are left asleep."""
+        self._needed = needed
         self._left_s = time.perf_counter()
         """When the latest work ended, in seconds of `time.perf_counter`."""
 
     def run(self, work: Callable[[], Result]) -> Result:
         """Runs the work, after waking torch's threads if they may be asleep."""
-        if time.perf_counter() - self._left_s > AWAKE_S:
-            warm_threads(self._device)
+        if self._needed and time.perf_counter() - self._left_s > AWAKE_S:
+            warm_threads()
         result = work()
         self._left_s = time.perf_counter()
         return result
 
 
-def warm_threads(device: torch.device) -> None:
-    """Wakes all of torch's CPU threads by a short task; does nothing on other devices."""
-    if device.type == "cpu":
-        torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
+def warm_threads() -> None:
+    """Wakes all of torch's CPU threads by a short task."""
+    torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
 
 
 def choose_threads(

@@ -186,12 +186,11 @@ class LanguageModel:
             )
         if isinstance(self._native, CompiledModel):
             return self.with_forward(self._native)
-        if self._native is None and self.runs_without_module:
+        if self.runs_without_module:
             # Memory may not suffice for the current form and the module together, so the current form is dropped first.
             self.run_by_module()
         by = imported("decoder.forward.batch_invariant.attention")
-        forward = by.exact_native(self._native, self.dtype) if self._native else by.ExactModule(self.hf.module)
-        return self.with_forward(exactly(forward, self.width, cuda=self.device.type == "cuda"))
+        return self.with_forward(exactly(by.ExactModule(self.hf.module), self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":
         """The same model with its fastest forward form."""
@@ -247,6 +246,12 @@ class LanguageModel:
         """Weight of the output head: one row per token id; read from a file if the module is not in memory."""
         tied = self.architecture is not None and self.architecture.tie_word_embeddings
         return self.embedding if tied else self.hf.output_head
+
+    @property
+    def by_torch_threads(self) -> bool:
+        """Whether torch's CPU threads compute the passes."""
+        compiled = isinstance(self._native, CompiledModel) and self.runs_without_module
+        return self.device.type == "cpu" and not compiled and not self.computed_by
 
     @property
     def weight_bytes(self) -> int | None:

@@ -2,8 +2,8 @@
 
 A logit near 16 that is rounded to bfloat16 is a multiple of 1/8, so that the best tokens often tie, and passes of
 different sizes choose differently among them. The operands stay in half precision, and only the sum, which is in
-float32 anyway, is not rounded, as with the fp32 LM heads of vLLM and SGLang. On a CPU, FBGEMM's products
-(`decoder.forward.cpu.packed`) have float32 results too. Knows no model.
+float32 anyway, is not rounded, as with the fp32 LM heads of vLLM and SGLang. Compiled passes on a CPU
+have float32 results too. Knows no model.
 """
 
 import functools
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from decoder.forward.cpu.packed import HALF
+from decoder.forward.cpu.linear import HALF
 
 
 def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Tensor | None) -> Float[Tensor, "*N V"]:

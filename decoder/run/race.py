@@ -183,7 +183,11 @@ def _events(
     turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else _ON_HOST)
     unopened, current = deque(methods), methods[0].name
     try:
-        awake, motion, idle = WarmThreads(pair.target.device), SlowMotion(steering), partial(_prepare, lanes, steering)
+        awake, motion, idle = (
+            WarmThreads(pair.target.by_torch_threads),
+            SlowMotion(steering),
+            partial(_prepare, lanes, steering),
+        )
         begin = partial(_begun, engine, prompt_ids, config, unopened, lanes, steering)
         while unopened or not all(lane.ended for lane in lanes):
             current = unopened[0].name if unopened else current

@@ -171,7 +171,7 @@ def versions(_case: Case) -> Iterator[Finding]:
 
 def devices(case: Case) -> Iterator[Finding]:
     """Reports the device that would be used, its memory, and the dtypes that it supports."""
-    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
+    from decoder.forward.cpu.linear import bfloat16_pays  # noqa: PLC0415
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
         choose_draft_dtype,

@@ -329,7 +329,7 @@ def loaded_form(case: Case, role: str, config: Any) -> "tuple[torch.dtype, Quant
     Raises:
         ConfigError: This machine cannot load the quantised weights.
     """
-    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415 - imports torch
+    from decoder.forward.cpu.linear import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,

@@ -1,4 +1,4 @@
-"""Attention that is summed in float64 and rounded once, for native models and Hugging Face modules.
+"""Attention that is summed in float64 and rounded once, for Hugging Face modules.
 
 In a draft tree, the keys of a path lie at other places in the KV cache than the keys of the same tokens in plain text,
 so attention sums them in another order. In float64, the order changes only about the sixteenth digit; after rounding to
@@ -7,12 +7,9 @@ half precision, the bits are equal except with negligible probability.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -20,7 +17,6 @@ from transformers import AttentionInterface
 
 from decoder.errors import PairError
 from decoder.forward.families.attention import gathered
-from decoder.forward.families.model import NativeModel
 from decoder.forward.hf import ModuleForward
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
@@ -29,13 +25,6 @@ NAME = "dynatui_float64"
 """Name of the float64 attention function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
 """Arguments that some families pass to their attention function, and that `_of_module` does not support."""
-
-
-def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
-    """The same model with attention computed in float64 and rounded to `dtype`; its cache stores keys and values in
-    float64, so that no pass converts them.
-    """
-    return replace(model, attention=partial(_of_native, dtype=dtype), stored=torch.float64)
 
 
 class ExactModule:
@@ -87,18 +76,6 @@ class ExactModule:
 def _attention(module: Any) -> str:
     name: str = module.config._attn_implementation  # noqa: SLF001 - no public attribute has it
     return name
-
-
-def _of_native(
-    queries: Float[Tensor, "H GN D"],
-    keys: Float[Tensor, "H D S"],
-    values: Float[Tensor, "H S D"],
-    bias: Float[Tensor, "GN M"] | None,
-    *,
-    dtype: torch.dtype,
-) -> Float[Tensor, "H GN D"]:
-    """`Attention` computed in float64 and rounded to `dtype`."""
-    return gathered(queries.double(), keys, values, bias).to(dtype)
 
 
 def _of_module(

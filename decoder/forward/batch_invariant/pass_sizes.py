@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import ConfigError, PairError
-from decoder.forward.cpu.packed import HALF
+from decoder.forward.cpu.linear import HALF
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 

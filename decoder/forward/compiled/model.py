@@ -35,6 +35,8 @@ class Workspace:
 
     def __init__(self, model: "CompiledModel") -> None:
         self.job = Pass(model=ctypes.pointer(model.described))
+        self.tokens = self.positions = np.empty(0, dtype=np.int32)
+        """Room for the token ids of the rows, and for their positions."""
         self._buffers: dict[str, Tensor] = {}
         self._model = model
         self._rows = self._keys = self._threads = 0
@@ -49,6 +51,8 @@ class Workspace:
         model, columns = self._model, self._model.library.columns
         if rows > self._rows:
             self._rows = rows
+            self.tokens, self.positions = np.empty((2, rows), dtype=np.int32)
+            self.job.tokens, self.job.positions = self.tokens.ctypes.data, self.positions.ctypes.data
             width, heads = padded(model.embedding.shape[1], columns), model.heads
             for name in ("residual", "normed", "normed_mlp"):
                 self._buffer(name, rows, width)
@@ -144,28 +148,35 @@ class CompiledModel:
     ) -> tuple[Workspace, Float[Tensor, "M V"]]:
         rows, keys = len(tokens), cache.used + len(tokens)
         vocabulary, width = self.embedding.shape
+        # The library checks no bounds.
+        if keys > cache.capacity or min(tokens) < 0 or max(tokens) >= vocabulary or min(positions) < 0:
+            raise IndexError(
+                f"{rows} rows do not fit: {keys} of {cache.capacity} cached rows, tokens below {vocabulary}"
+            )
         threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
         space = self.spaces.pop() if self.spaces else Workspace(self)
         space.make_room(rows, keys, threads)
-        token_ids, places = np.array(tokens, dtype=np.int32), np.array(positions, dtype=np.int32)
+        space.tokens[:rows], space.positions[:rows] = tokens, positions
         mask = np.ascontiguousarray(visible)
         logits = torch.empty(rows - first_logits, padded(vocabulary, self.library.columns))
         taps = {number: torch.empty(rows, width) for number in self.notes}
-        pointers = (ctypes.c_void_p * self.layers)()
-        for number, tensor in taps.items():
-            pointers[number] = tensor.data_ptr()
-        job = space.job
-        job.tokens, job.positions, job.visible = token_ids.ctypes.data, places.ctypes.data, mask.ctypes.data
+        job, pointers = space.job, _addresses(taps, self.layers) if taps else None
+        job.visible = mask.ctypes.data
         job.stored_positions = cache.note(positions).ctypes.data if self.windows.sizes else None
         job.rotations = self.rotation.table(max(positions)).data_ptr()
         job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
-        job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if taps else None
+        job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if pointers else None
         job.rows, job.recent, job.first_logits = rows, mask.shape[1], first_logits
         team().run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():
             note(taps[number], None, number)
-        return space, logits[:, :vocabulary]
+        return space, logits if logits.shape[1] == vocabulary else logits[:, :vocabulary]
+
+
+def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctypes.c_void_p]":
+    """Addresses of tensors by number; those without a tensor are null."""
+    return (ctypes.c_void_p * count)(*(tensors[at].data_ptr() if at in tensors else None for at in range(count)))
 
 
 @functools.cache

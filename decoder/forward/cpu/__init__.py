@@ -1,1 +1,1 @@
-"""Matrix products with packed weights: weights in the memory layout that is fastest on this CPU."""
+"""Linear layers by torch, and the speed of this CPU."""

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.cpu.packed import times
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import Windows, first_seen, whole_mask
 
@@ -114,7 +113,6 @@ def prepare(
     positions: Sequence[int],
     visible: NDArray[np.bool_],
     groups: int,
-    attention: Attention,
 ) -> Pass:
     """Reserves the cache's next N rows, and returns the state of the forward pass that computes them."""
     start, count = cache.used, len(positions)
@@ -126,7 +124,7 @@ def prepare(
         keys=cache.keys.narrow(3, 0, end).unbind(0),
         values=cache.values.narrow(2, 0, end).unbind(0),
         biases=(additive(visible, cache.store.dtype, groups),) * len(new),
-        attention=attention,
+        attention=gathered,
     )
 
 
@@ -136,7 +134,6 @@ def prepare_windowed(
     positions: Sequence[int],
     visible: NDArray[np.bool_],
     groups: int,
-    attention: Attention,
     windows: Windows,
 ) -> Pass:
     """Like `prepare`, for a model with attention windows: a layer with a window does not read the rows before the
@@ -144,7 +141,7 @@ def prepare_windowed(
     """
     keys = cache.note(positions)
     masks = windows.masks(whole_mask(visible, len(keys)), keys[cache.used :], keys)
-    given = prepare(cache, rotation, positions, visible, groups, attention)
+    given = prepare(cache, rotation, positions, visible, groups)
     starts = {kind: first_seen(masks[kind]) for kind in windows.sizes}
     biases = {kind: additive(masks[kind][:, start:], cache.store.dtype, groups) for kind, start in starts.items()}
     reads_from = [starts.get(kind, 0) for kind in windows.layers]
@@ -204,10 +201,10 @@ def _gathered_by_head(
 ) -> Float[Tensor, "H GN D"]:
     attended = torch.empty_like(queries)
     for head, (asking, key, value) in enumerate(zip(queries, keys, values, strict=True)):
-        scores = times(asking, key.t())
+        scores = functional.linear(asking, key.t())
         if bias is not None:
             scores[:, -bias.shape[1] :].add_(bias)
-        attended[head] = times(torch.softmax(scores, -1), value.t())
+        attended[head] = torch.softmax(scores, -1) @ value
     return attended
 
 

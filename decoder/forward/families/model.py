@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Attention, Pass, Rotation, attend, gathered, prepare, prepare_windowed
+from decoder.forward.cpu.linear import Linear
+from decoder.forward.families.attention import Pass, Rotation, attend, prepare, prepare_windowed
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import Windows
 
@@ -211,7 +211,7 @@ def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads)
 
 @dataclass(frozen=True)
 class NativeModel:
-    """A model of a native family, with all its weights packed for the device."""
+    """A model of a native family, with all its weights on one device."""
 
     embedding: Float[Tensor, "V X"]
     layers: Sequence[Layer]
@@ -223,9 +223,6 @@ class NativeModel:
     """Dtype of residual, norms, rotations and attention."""
     heads: Heads
     windows: Windows
-    attention: Attention = gathered
-    stored: torch.dtype | None = None
-    """Dtype of stored keys and values; None: the same as `rows`."""
 
     def noting(self, notes: Mapping[int, Note]) -> "NativeModel":
         """The same model, whose passes call `notes[number]` before the layer of this number; logits have the same bits.
@@ -238,7 +235,7 @@ class NativeModel:
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""
-        cache = KvCache(self.store(capacity, self.stored or self.rows))
+        cache = KvCache(self.store(capacity, self.rows))
         return cache.with_positions() if self.windows.sizes else cache
 
     def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
@@ -277,11 +274,10 @@ class NativeModel:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
         """Hidden rows of the new tokens, after all layers and before the last norm; see `LanguageModel.forward`."""
-        groups, attention = self.heads.groups, self.attention
         if self.windows.sizes:
-            given = prepare_windowed(cache, self.rotation, positions, visible, groups, attention, self.windows)
+            given = prepare_windowed(cache, self.rotation, positions, visible, self.heads.groups, self.windows)
         else:
-            given = prepare(cache, self.rotation, positions, visible, groups, attention)
+            given = prepare(cache, self.rotation, positions, visible, self.heads.groups)
         return self.through(torch.tensor(tokens), given, self.rows)
 
     def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.cpu.packed import HALF, Linear, Maker, pack
+from decoder.forward.cpu.linear import HALF, Linear
 from decoder.forward.families.architecture import ROTARY, Architecture, Source
 from decoder.forward.families.attention import Rotation
 from decoder.forward.families.model import (
@@ -41,7 +41,7 @@ FIXED = 16.0
 """A number that every kind of GELU maps to itself exactly, in every dtype, and by which products are scaled exactly."""
 COPIES = 3
 """Number of float32 copies of the largest layer that exist while the layer is read: two for folding norms, and one for
-the packed result.
+the result.
 """
 
 
@@ -130,14 +130,12 @@ def runs(arch: Architecture) -> bool:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Dtypes of a model's passes, and how its matrices are packed."""
+    """Dtypes of a model's passes."""
 
     rows: torch.dtype
     """Dtype of residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
     """Dtype of matrices."""
-    pack: Maker = pack
-    """Function that packs a matrix for the device."""
     constants: int = 0
     """Number of constant columns that are added to the MLP's hidden rows in layers with parallel residual. The first of
     them carries the bias of the layer's second product, so that one operation adds product, bias and residual.
@@ -145,13 +143,15 @@ class Arithmetic:
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """Dtypes for a model of this dtype; in a half-precision model, only the weights are in half precision."""
-        return cls(torch.float32 if dtype in HALF else dtype, dtype)
+        """Dtypes on a CPU for a model of this dtype; of a bfloat16 model, only the weights are in bfloat16. A CPU's
+        arithmetic in float16 takes more time than the smaller weights save, so that of float16 models is in float32.
+        """
+        return cls(torch.float32 if dtype in HALF else dtype, torch.float32 if dtype is torch.float16 else dtype)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Weight and bias of a linear layer before packing, in the rows' dtype."""
+    """Weight and bias of a linear layer that may be part of another one, in the rows' dtype."""
 
     weight: Float[Tensor, "Y X"]
     bias: Float[Tensor, "Y"]
@@ -185,9 +185,9 @@ class Matrix:
         """The same linear layer with reordered output columns: column i is the old column `order[i]`."""
         return Matrix(self.weight[order], self.bias[order])
 
-    def packed(self, arithmetic: Arithmetic) -> Linear:
-        """The linear layer in packed form."""
-        return arithmetic.pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
+    def made(self, arithmetic: Arithmetic) -> Linear:
+        """The linear layer."""
+        return Linear(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
 
 
 def stacked(*parts: Matrix) -> Matrix:
@@ -233,16 +233,16 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
             if arithmetic.constants:
                 constant, carrier = _carried(down.bias + back.bias, arithmetic.constants)
                 inward, outward = [up, constant], [down.unbiased, carrier, back.unbiased]
-            first, second = stacked(*inward, attention).packed(arithmetic), summed(*outward).packed(arithmetic)
+            first, second = stacked(*inward, attention).made(arithmetic), summed(*outward).made(arithmetic)
             return Parallel(norm, heads, activation, arch.intermediate_size + arithmetic.constants, first, second)
-        first, second, third, fourth = (part.packed(arithmetic) for part in (attention, back, up, down))
+        first, second, third, fourth = (part.made(arithmetic) for part in (attention, back, up, down))
         return Sequential(norm, heads, activation, first, second, third, fourth)
 
     return NativeModel(
         embedding=source.weights[f"{family.embedding}.weight"].detach().to(arithmetic.weights),
         layers=source.layers(f"{family.body}.layers", layer),
         normalise=norm,
-        head=read("lm_head", family.last_norm).packed(arithmetic),
+        head=read("lm_head", family.last_norm).made(arithmetic),
         rotation=rotation,
         rows=arithmetic.rows,
         heads=heads,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -19,9 +18,6 @@ from decoder.forward.output_head import product
 from decoder.forward.protocol import Forward
 from decoder.forward.tapped import TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
-
-if TYPE_CHECKING:
-    from decoder.forward.cpu.packed import PublicLinear
 
 ALIGNED = 8
 """Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
@@ -47,7 +43,7 @@ class LayerSlots:
 
 
 class NativeStatic:
-    """A `StaticForward` of a native model with `PublicLinear` matrices, for texts of at most `context` tokens.
+    """A `StaticForward` of a native model, for texts of at most `context` tokens.
 
     It is also a `Forward`, so that rounds whose trees are too large for fixed shapes need no Hugging Face module.
     """
@@ -169,8 +165,7 @@ class NativeStatic:
             turns=TurnedRows(turning, rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
         )
         rows = model.normalise(model.through(tokens, given, model.embedding.dtype))
-        head = cast("PublicLinear", model.head)
-        return product(rows, head.weight, head.bias)
+        return product(rows, model.head.weight, model.head.bias)
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.cpu.packed import HALF, PublicLinear
+from decoder.forward.cpu.linear import HALF
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.registry import Arithmetic, native_model, reading_bytes, weight_bytes
 from decoder.forward.static.layers import ALIGNED, NativeStatic
@@ -115,7 +115,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 def _read(model: "LanguageModel", source: Source) -> NativeStatic:
     # Norms are folded into matrices in float32; matrix products keep the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
-    return NativeStatic(native_model(source, Arithmetic(folded, model.dtype, PublicLinear, ALIGNED)), model.context)
+    return NativeStatic(native_model(source, Arithmetic(folded, model.dtype, ALIGNED)), model.context)
 
 
 def visibility(

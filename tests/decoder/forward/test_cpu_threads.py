@@ -174,15 +174,24 @@ def test_every_text_begins_with_as_many_threads_as_are_free(
     assert settled == [pair, pair]
 
 
-@pytest.mark.parametrize(("awake_s", "woken"), [(0.0, 4), (60.0, 0)], ids=["after a sleep", "right after another"])
-def test_threads_are_woken_before_a_round_after_a_sleep_alone(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, awake_s: float, woken: int
+@pytest.mark.parametrize(
+    ("pair", "dtype", "awake_s", "woken"),
+    [
+        ("neox", "float64", 0.0, 4),
+        ("neox", "float64", 60.0, 0),
+        ("gpt2", "float32", 0.0, 4),
+        ("neox", "float32", 0.0, 0),
+    ],
+    ids=["after a sleep", "right after another", "of a module", "not for compiled passes"],
+)
+def test_torch_s_threads_are_woken_before_a_round_after_a_sleep_alone(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, pair: str, dtype: str, awake_s: float, woken: int
 ) -> None:
     """Otherwise the time to wake the threads would count as the round's time."""
-    wakes: list[int] = []
-    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", wakes.append)
+    wakes: list[bool] = []
+    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda: wakes.append(True))
     monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", awake_s)
-    list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "a b c", RunConfig(("ar",), 4)))
+    list(decode(tiny_models.loaded(tiny_models.pair(pair), dtype), "a b c", RunConfig(("ar",), 4)))
     assert len(wakes) == woken
 
 

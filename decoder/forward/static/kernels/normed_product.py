@@ -19,7 +19,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.cpu.packed import Linear, PublicLinear
+from decoder.forward.cpu.linear import Linear
 from decoder.forward.families.model import (
     Activation,
     Layer,
@@ -131,13 +131,13 @@ def _depth(columns: int, dtype: torch.dtype) -> int:
 def normed_product(
     multiprocessors: int, rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
-    """`normed` by the kernel, or by the plain function for many rows. The product must be a `PublicLinear` in the rows'
+    """`normed` by the kernel, or by the plain function for many rows. The product must be in the rows'
     dtype. The only activation is `gated_silu`, after an `RmsNorm`. `multiprocessors` is the device's number of them.
     """
     count, size = rows.shape
     if count > MOST_ROWS:
         return normed(rows, norm, linear, activation)
-    weight, bias = cast(PublicLinear, linear).weight, cast(PublicLinear, linear).bias
+    weight, bias = linear.weight, linear.bias
     gated, tile = activation is not None, max(16, triton.next_power_of_2(count))
     width = len(weight) // 2 if gated else len(weight)
     columns = columns_of(tile, width, multiprocessors, rows.dtype, gated=gated)
@@ -177,4 +177,4 @@ def _computable(layer: Layer) -> TypeGuard[Parallel | Sequential]:
         products, known = [layer.inward], isinstance(layer.norm, LayerNorm | RmsNorm)
     else:
         return False
-    return known and all(isinstance(each, PublicLinear) and each.weight.dtype in DTYPES for each in products)
+    return known and all(each.weight.dtype in DTYPES for each in products)

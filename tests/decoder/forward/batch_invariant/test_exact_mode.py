@@ -18,7 +18,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
 from decoder.forward import language_model as models
-from decoder.forward.batch_invariant.attention import ExactModule, exact_native
+from decoder.forward.batch_invariant.attention import ExactModule, _of_module
 from decoder.forward.batch_invariant.pass_sizes import (
     CUDA_ROWS,
     PADDED_ROWS,
@@ -177,12 +177,11 @@ def test_long_texts_change_nothing(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.dtype) -> None:
     """In a finer dtype, the order of the keys would affect the bits again."""
-    model = exact_native(native_models.native_of(native_models.made("llama", dtype)), dtype)
-    queries, keys, values = torch.rand(2, 3, 8), torch.rand(2, 8, 5).double(), torch.rand(2, 5, 8).double()
-    found = model.attention(queries, keys, values, None)
-    right = torch.softmax(queries.double() @ keys, -1) @ values
+    queries, keys, values = (torch.rand(1, 2, rows, 8).to(dtype) for rows in (3, 5, 5))
+    found, _ = _of_module(torch.nn.Module(), queries, keys, values, torch.zeros(1, 1, 3, 5), scaling=1.0)
+    right = torch.softmax(queries.double() @ keys.double().mT, -1) @ values.double()
     assert found.dtype is dtype
-    assert torch.equal(found, right.to(dtype))
+    assert torch.equal(found[0].unflatten(1, (2, 8)).transpose(0, 1), right[0].to(dtype))
 
 
 def test_every_query_of_a_group_looks_where_its_row_may() -> None:
@@ -344,8 +343,8 @@ def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
 
 def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
     """The model's rows are float32, so any other order of summation would be visible in the bits."""
-    form = exact_native(native_models.native_of(native_models.made("neox", torch.bfloat16)), torch.bfloat16)
-    exact, logits = exactly(form, 64, cuda=False), []
+    exact, logits = exact_module_model("llama", "float32").runs_by, []
+    assert isinstance(exact, Exact)
     with torch.inference_mode():
         for rows in exact.sizes:
             cache = exact.inner.new_cache(40)

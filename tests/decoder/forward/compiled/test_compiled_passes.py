@@ -141,6 +141,14 @@ def test_threads_change_no_bit(name: str, count: int, monkeypatch: pytest.Monkey
             assert torch.equal(logits_of(model, tree), alone)
 
 
+@pytest.mark.parametrize(("tokens", "start"), [([96], 3), ([-1], 3), ([5], -1), ([5] * 9, 3)])
+def test_rows_that_would_lie_outside_memory_are_refused(tokens: list[int], start: int) -> None:
+    cache = compiled("llama").new_cache(8)
+    rows = len(tokens)
+    with pytest.raises(IndexError, match="rows do not fit"):
+        compiled("llama").forward(cache, tokens, range(start, start + rows), np.tri(rows, dtype=np.bool_))
+
+
 def test_a_pass_does_not_wait_for_threads_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     found = library()
     assert found is not None

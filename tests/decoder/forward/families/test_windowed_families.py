@@ -5,9 +5,8 @@ import pytest
 import torch
 from transformers import MistralConfig
 
-from decoder.forward.cpu.packed import pack
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.model import NativeModel, Sequential
+from decoder.forward.families.model import NativeModel
 from tests.decoder.family_models import like_llama, made, native_of
 from tests.decoder.random_trees import path
 
@@ -55,15 +54,6 @@ def test_rows_before_all_windows_of_a_pass_are_not_read() -> None:
     in_all, in_half = (native_of(made(name)) for name in WINDOWED)
     assert [unread(in_all, 0, first), unread(in_all, 0, first + 1)] == [True, False]
     assert [unread(in_half, 1, first), unread(in_half, 0, 1)] == [True, False]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", WINDOWED)
-def test_products_have_packed_weights_on_a_cpu(name: str, dtype: torch.dtype) -> None:
-    packed = type(pack(torch.ones(16, 16), None, dtype))
-    for layer in native_of(made(name, dtype)).layers:
-        assert isinstance(layer, Sequential)
-        assert {type(part) for part in (layer.inward, layer.outward, layer.up, layer.down)} == {packed}
 
 
 @pytest.mark.parametrize(("window", "kind"), [(191, "sliding_attention"), (192, "full_attention")])

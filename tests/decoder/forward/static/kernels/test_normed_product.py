@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from decoder.forward.cpu.packed import PublicLinear
+from decoder.forward.cpu.linear import Linear
 from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated_silu, normed
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.kernels import normed_product
@@ -39,10 +39,10 @@ def drawn(
     *,
     biased: bool = False,
     seed: int = 0,
-) -> tuple[Tensor, LayerNorm | RmsNorm, PublicLinear]:
+) -> tuple[Tensor, LayerNorm | RmsNorm, Linear]:
     """Random rows, their norm, and a product with `width` columns."""
     normal = partial(torch.randn, generator=torch.Generator().manual_seed(seed))
-    linear = PublicLinear(normal(width, size), normal(width) if biased else None, dtype)
+    linear = Linear(normal(width, size), normal(width) if biased else None, dtype)
     # Rows of different sizes have different scales; some have a mean.
     rows = (normal(count, size) + torch.arange(count)[:, None] % 3) * torch.linspace(0.1, 9, count)[:, None]
     return rows.to(dtype), kind((size,), 1e-2), linear
@@ -51,7 +51,7 @@ def drawn(
 def check(
     rows: Tensor,
     norm: LayerNorm | RmsNorm,
-    linear: PublicLinear,
+    linear: Linear,
     activation: Activation | None,
     multiprocessors: int = H200,
 ) -> None:
@@ -59,7 +59,7 @@ def check(
     before = rows.clone()
     with interpreted():
         found = normed_product.normed_product(multiprocessors, rows, norm, linear, activation)
-    right = normed(rows.float(), norm, PublicLinear(linear.weight, linear.bias, torch.float32), activation)
+    right = normed(rows.float(), norm, Linear(linear.weight, linear.bias, torch.float32), activation)
     torch.testing.assert_close(
         found, right.to(rows.dtype), rtol=0, atol=TOLERANCES[rows.dtype] * float(right.abs().max())
     )
