@@ -18,7 +18,7 @@ class Helper:
     functions: ctypes.CDLL
     number: int
     """Number of the thread in the team; the caller's thread is number 0."""
-    job: Pass | None = None
+    job: Pass = field(default_factory=Pass)
     asleep: bool = False
     bell: threading.Lock = field(default_factory=threading.Lock)
 

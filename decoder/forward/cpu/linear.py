@@ -48,7 +48,7 @@ def bfloat16_pays() -> bool:
     finally:
         torch.set_num_threads(threads)
     half_s, single_s = (min(column) for column in zip(*times, strict=True))
-    return half_s < single_s
+    return bool(half_s < single_s)
 
 
 def _layers(dtype: torch.dtype) -> list[Linear]:

@@ -25,8 +25,8 @@ Layer = Callable[[Tensor, Pass, int], Tensor]
 """(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
 Normalise = Callable[[Tensor], Tensor]
 """A norm without its affine part."""
-Note = Callable[[Tensor, Pass, int], object]
-"""Reads a layer's input rows; the arguments are those of the layer."""
+Note = Callable[[Tensor, Pass | None, int], object]
+"""Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no `Pass`."""
 
 
 @dataclass(frozen=True)
