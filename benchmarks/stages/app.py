@@ -15,8 +15,6 @@ from dynatui.record.reader import read
 
 BOOK = ROOT / "dynatui" / "prompts" / "4-lighthouse.txt"
 SIZE = 160, 50
-WATCHED_S = 4.0
-"""Seconds from the keys to the picture."""
 KEYS = ("", "]]", "d", "w")
 """Keys before each picture: none, a higher threshold twice, all knobs, the next method."""
 
@@ -41,7 +39,7 @@ def app(work: Work) -> None:
             terminal.read(1.0)
         for number, keys in enumerate(KEYS, 1):
             terminal.press(keys)
-            terminal.read(WATCHED_S)
+            terminal.read(work.setting.watched_s)
             stream.feed(bytes(terminal.written[fed:]))
             fed = len(terminal.written)
             shown = "\n".join(line.rstrip() for line in screen.display).rstrip()

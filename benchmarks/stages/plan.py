@@ -53,6 +53,8 @@ class Setting:
     """New tokens of the texts of method `auto`."""
     app_s: float
     """Seconds within which the app must decode."""
+    watched_s: float
+    """Seconds before each picture of the app."""
 
 
 REAL = Setting(
@@ -69,6 +71,7 @@ REAL = Setting(
     rounds=96,
     auto_tokens=1800,
     app_s=70.0,
+    watched_s=4.0,
 )
 DRY = Setting(
     program=("-m", "tests.fake_cuda.run"),
@@ -84,6 +87,7 @@ DRY = Setting(
     rounds=6,
     auto_tokens=24,
     app_s=300.0,
+    watched_s=1.0,
 )
 """The fake CUDA device of the tests, whose work the CPU does."""
 ENGINE = ("torch", "transformers", "safetensors", "huggingface-hub", "numpy", "msgspec", "jaxtyping", "platformdirs")

@@ -373,18 +373,3 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(tiny_mod
     assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), GraphSession)
     exact = replace(pair, exact=True)
     assert not isinstance(methods.METHODS["dynatree"].open(exact, [1, 2], config), GraphSession)
-
-
-@gpu
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("method", "rules"),
-    [("ar", DynaTree()), ("linear", DynaTree()), ("fixed", DynaTree()), ("dynatree", DynaTree()), ("auto", DynaTree())],
-)
-def test_the_embedded_pair_writes_the_same_text_on_both_devices_in_float32(method: str, rules: DynaTree) -> None:
-    config = RunConfig((method,), 128, dynatree=rules, auto=WIDE)
-    texts = []
-    for device in ("cpu", "cuda"):
-        events = decode(load_pair(device=device, dtype="float32"), "The old man looked at the sea and", config)
-        texts.append([token for event in events if isinstance(event, Round) for token in event.committed])
-    assert texts[0] == texts[1]
