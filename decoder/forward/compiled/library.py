@@ -90,6 +90,8 @@ class Library:
     functions: ctypes.CDLL
     columns: int
     """Number of output columns of a panel."""
+    lanes: int
+    """Number of columns of a vector."""
     line: int
     """Number of counters of a step."""
     queries: int
@@ -126,7 +128,7 @@ def library() -> Library | None:
     functions.dynatui_help.argtypes, functions.dynatui_help.restype = [c_void_p, c_int32], None
     functions.dynatui_best.argtypes = [*[c_void_p] * 2, *[c_int64] * 2, *[c_int32] * 3, *[c_void_p] * 3]
     functions.dynatui_best.restype = None
-    sizes = (c_int32 * 3)()
+    sizes = (c_int32 * 4)()
     functions.dynatui_sizes(sizes)
     return Library(functions, *sizes)
 

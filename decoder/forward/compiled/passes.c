@@ -57,15 +57,14 @@ typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef float Four __attribute__((vector_size(16), aligned(4)));
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef uint16_t Halves __attribute__((vector_size(2 * LANES), aligned(2)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef _Float16 Floats16 __attribute__((vector_size(2 * LANES), aligned(2)));
 
 enum { FLOAT32, BFLOAT16, FLOAT16 };
 enum { SET, ADD, GELU, GELU_TANH, TIMES_SILU };
 
 typedef struct {
-  const void *weights; /* [panels][inputs][COLUMNS] */
+  const void *weights; /* [panels][inputs][COLUMNS]; for the order of bfloat16 weights, see `load_weights` */
   const float *bias;   /* [panels][COLUMNS] */
   int32_t inputs, panels, number;
 } Matrix;
@@ -127,10 +126,17 @@ INLINE Vector either(Integers mask, Vector yes, Vector no) {
 
 INLINE int bytes(const int number) { return number == FLOAT32 ? 4 : 2; }
 
-INLINE Vector load_weights(const char *at, const int number) {
-  if (number == FLOAT32) return *(const Vector *)at;
-  if (number == BFLOAT16) return (Vector)(__builtin_convertvector(*(const Halves *)at, Words) << 16);
-  return __builtin_convertvector(*(const Floats16 *)at, Vector);
+/* Neighbouring vectors of bfloat16 weights are stored as one, lane by lane in turn: the low half of each word belongs to
+ * the first, the high half to the second. So each takes one operation. */
+INLINE void load_weights(Vector *here, const char *at, const int vectors, const int number) {
+  for (int i = 0; i < vectors; i++) {
+    if (number == FLOAT32) here[i] = ((const Vector *)at)[i];
+    else if (number == FLOAT16) here[i] = __builtin_convertvector(((const Floats16 *)at)[i], Vector);
+    else {
+      const Words both = ((const Words *)at)[i / 2];
+      here[i] = (Vector)(i % 2 ? both & 0xffff0000 : both << 16);
+    }
+  }
 }
 
 INLINE float load_weight(const void *weights, int64_t index, const int number) {
@@ -216,16 +222,17 @@ INLINE Vector activated(Vector x, const int activation) {
 
 /* Matrix products */
 
+/* Adds the products of some inputs to the sums of `vectors` vectors of a panel, from vector `first` on. */
 INLINE void add_products(Vector sums[][VECTORS], const float *x, int64_t stride, const char *weights, int from, int to,
-                         const int rows, const int number) {
+                         const int rows, const int first, const int vectors, const int number) {
   for (int input = from; input < to; input++) {
-    const char *at = weights + (int64_t)input * COLUMNS * bytes(number);
-    for (int byte = 0; byte < COLUMNS * bytes(number); byte += 64) __builtin_prefetch(at + AHEAD + byte, 0, 3);
+    const char *at = weights + ((int64_t)input * COLUMNS + first * LANES) * bytes(number);
+    for (int byte = 0; byte < vectors * LANES * bytes(number); byte += 64) __builtin_prefetch(at + AHEAD + byte, 0, 3);
     Vector here[VECTORS];
-    for (int i = 0; i < VECTORS; i++) here[i] = load_weights(at + i * LANES * bytes(number), number);
+    load_weights(here, at, vectors, number);
     for (int row = 0; row < rows; row++) {
       Vector value = all(x[row * stride + input]);
-      for (int i = 0; i < VECTORS; i++) sums[row][i] += value * here[i];
+      for (int i = 0; i < vectors; i++) sums[row][i] += value * here[i];
     }
   }
 }
@@ -242,13 +249,20 @@ INLINE void finish(float *out, const Vector *sums, const float *bias, const int 
 
 INLINE void tile(const float *x, int64_t stride, const char *weights, Vector (*kept)[VECTORS], int from, int to,
                  const int rows, const int number) {
-  Vector sums[ROWS][VECTORS];
-  for (int row = 0; row < rows; row++)
-    for (int i = 0; i < VECTORS; i++) sums[row][i] = kept[row][i];
-  add_products(sums, x, stride, weights, from, to, rows, number);
-  for (int row = 0; row < rows; row++)
-    for (int i = 0; i < VECTORS; i++) kept[row][i] = sums[row][i];
+  /* Many rows: half of the vectors at a time, so that the sums fit into the registers. */
+  const int vectors = rows > ROWS ? VECTORS / 2 : VECTORS;
+  for (int first = 0; first < VECTORS; first += vectors) {
+    Vector sums[2 * ROWS][VECTORS];
+    for (int row = 0; row < rows; row++)
+      for (int i = 0; i < vectors; i++) sums[row][i] = kept[row][first + i];
+    add_products(sums, x, stride, weights, from, to, rows, first, vectors, number);
+    for (int row = 0; row < rows; row++)
+      for (int i = 0; i < vectors; i++) kept[row][first + i] = sums[row][i];
+  }
 }
+
+#define TILE(count) \
+  case count: tile(at, stride, weights, kept + row, from, to, count, number); break;
 
 INLINE void panel_of(const Matrix *matrix, int panel, const float *x, int64_t stride, float *out, int64_t out_stride,
                      int rows, const int mode, const int number) {
@@ -262,18 +276,14 @@ INLINE void panel_of(const Matrix *matrix, int panel, const float *x, int64_t st
     memset(kept, 0, count * sizeof kept[0]);
     for (int from = 0; from < inputs; from += block) {
       const int to = inputs - from < block ? inputs : from + block;
-      for (int row = 0, left = (count + ROWS - 1) / ROWS, size; row < count; row += size, left--) {
+      for (int row = 0, left = (count + 2 * ROWS - 1) / (2 * ROWS), size; row < count; row += size, left--) {
         const float *at = x + (first + row) * stride;
         size = (count - row + left - 1) / left;
         switch (size) {
-          case 1: tile(at, stride, weights, kept + row, from, to, 1, number); break;
-          case 2: tile(at, stride, weights, kept + row, from, to, 2, number); break;
-          case 3: tile(at, stride, weights, kept + row, from, to, 3, number); break;
+          TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6) TILE(7) TILE(8)
 #if ROWS > 4
-          case 4: tile(at, stride, weights, kept + row, from, to, 4, number); break;
-          case 5: tile(at, stride, weights, kept + row, from, to, 5, number); break;
+          TILE(9) TILE(10) TILE(11) TILE(12)
 #endif
-          default: tile(at, stride, weights, kept + row, from, to, ROWS, number);
         }
       }
     }
@@ -681,11 +691,12 @@ static void compute(Pass *pass, int thread) {
 /* Identifies the source text. */
 EXPORT int32_t dynatui_source(void) { return SOURCE; }
 
-/* Columns of a panel, counters of a step, and rows of a block of attention. */
-EXPORT void dynatui_sizes(int32_t sizes[3]) {
+/* Columns of a panel and of a vector, counters of a step, and rows of a block of attention. */
+EXPORT void dynatui_sizes(int32_t sizes[4]) {
   sizes[0] = COLUMNS;
-  sizes[1] = LINE;
-  sizes[2] = QUERIES;
+  sizes[1] = LANES;
+  sizes[2] = LINE;
+  sizes[3] = QUERIES;
 }
 
 /* The `count` best tokens of each row, best first, of equal ones the one with the lower id first, with their

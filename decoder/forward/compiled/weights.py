@@ -33,6 +33,8 @@ class Packing:
     source: Source
     columns: int
     """Number of outputs of a panel."""
+    lanes: int
+    """Number of outputs of a vector."""
     held: list[object] = field(default_factory=list)
     """Owners of the memory at all addresses given out."""
     weights: int = 0
@@ -62,10 +64,11 @@ class Packing:
         if not alternating:
             biases = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in parts]
             parts = [(torch.cat([weight for weight, _ in parts]), torch.cat(biases))]
-        panels = [_panels(narrowed(weight), self.columns) for weight, _ in parts]
-        if len({part.dtype for part in panels}) > 1:
-            panels = [part.float() for part in panels]
-        weights = torch.stack(panels, 1).flatten(0, 1) if alternating else panels[0]
+        panels = [_panels(weight, self.columns) for weight, _ in parts]
+        weights = narrowed(torch.stack(panels, 1).flatten(0, 1) if alternating else panels[0])
+        if weights.dtype is torch.bfloat16:
+            # Two vectors become one, lane by lane in turn; see `load_weights` in `passes.c`.
+            weights = weights.unflatten(-1, (-1, 2, self.lanes)).transpose(-1, -2).reshape(weights.shape)
         biases = [
             _filled(weight.new_zeros(len(weight)) if bias is None else bias, self.columns).float()
             for weight, bias in parts
@@ -80,7 +83,7 @@ class Packing:
 def compiled_model(source: Source, library: Library) -> CompiledModel:
     """Builds a model from the weights of `source`, which are read layer by layer; they have at most 32 bits."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
-    packing, kept = Packing(source, library.columns), arch.num_key_value_heads
+    packing, kept = Packing(source, library.columns, library.lanes), arch.num_key_value_heads
     rotation, windows = Rotation(source.frequencies, torch.float32), windows_of(arch)
     heads = Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
 
