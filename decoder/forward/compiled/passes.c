@@ -44,13 +44,15 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #define ROWS 4
 #endif
 #define COLUMNS (VECTORS * LANES) /* outputs of a panel */
+#define MOST 8                    /* rows of a tile; more than ROWS take half of a panel's vectors at a time */
 #define TOGETHER 64               /* rows whose sums are kept while a block of a panel stays in the cache */
 #define BLOCK 512                 /* inputs of such a block */
 #define QUERIES 8                 /* rows of a block of attention */
 #define KEYS 32                   /* keys of such a block */
 #define AHEAD 2048                /* bytes by which weights are fetched before they are used */
 #define LINE 16                   /* counters of a step, 64 bytes, so that steps share no cache line */
-#define PATIENCE 4000             /* turns of a waiting loop before another thread is let run */
+#define PATIENCE 500              /* turns of a waiting loop before another thread is let run */
+#define LAST 200                  /* number of times that a helper lets others run before it leaves the pass */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -249,10 +251,10 @@ INLINE void finish(float *out, const Vector *sums, const float *bias, const int 
 
 INLINE void tile(const float *x, int64_t stride, const char *weights, Vector (*kept)[VECTORS], int from, int to,
                  const int rows, const int number) {
-  /* Many rows: half of the vectors at a time, so that the sums fit into the registers. */
+  /* So the sums fit into the registers. */
   const int vectors = rows > ROWS ? VECTORS / 2 : VECTORS;
   for (int first = 0; first < VECTORS; first += vectors) {
-    Vector sums[2 * ROWS][VECTORS];
+    Vector sums[MOST][VECTORS];
     for (int row = 0; row < rows; row++)
       for (int i = 0; i < vectors; i++) sums[row][i] = kept[row][first + i];
     add_products(sums, x, stride, weights, from, to, rows, first, vectors, number);
@@ -266,32 +268,25 @@ INLINE void tile(const float *x, int64_t stride, const char *weights, Vector (*k
 
 INLINE void panel_of(const Matrix *matrix, int panel, const float *x, int64_t stride, float *out, int64_t out_stride,
                      int rows, const int mode, const int number) {
-  const int inputs = matrix->inputs;
+  const int inputs = matrix->inputs, block = rows <= MOST ? inputs : BLOCK;
   const char *weights = (const char *)matrix->weights + (int64_t)panel * inputs * COLUMNS * bytes(number);
   const float *bias = matrix->bias + panel * COLUMNS;
   Vector kept[TOGETHER][VECTORS];
-  for (int first = 0; first < rows; first += TOGETHER) {
-    const int count = rows - first < TOGETHER ? rows - first : TOGETHER;
-    const int block = count <= ROWS ? inputs : BLOCK;
-    memset(kept, 0, count * sizeof kept[0]);
-    for (int from = 0; from < inputs; from += block) {
-      const int to = inputs - from < block ? inputs : from + block;
-      for (int row = 0, left = (count + 2 * ROWS - 1) / (2 * ROWS), size; row < count; row += size, left--) {
-        const float *at = x + (first + row) * stride;
-        size = (count - row + left - 1) / left;
-        switch (size) {
-          TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6) TILE(7) TILE(8)
-#if ROWS > 4
-          TILE(9) TILE(10) TILE(11) TILE(12)
-#endif
-        }
+  memset(kept, 0, rows * sizeof kept[0]);
+  for (int from = 0; from < inputs; from += block) {
+    const int to = inputs - from < block ? inputs : from + block;
+    for (int row = 0, left = (rows + MOST - 1) / MOST, size; row < rows; row += size, left--) {
+      const float *at = x + row * stride;
+      size = (rows - row + left - 1) / left;
+      switch (size) {
+        TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6) TILE(7) TILE(8)
       }
     }
-    for (int row = 0; row < count; row++) finish(out + (first + row) * out_stride, kept[row], bias, mode);
   }
+  for (int row = 0; row < rows; row++) finish(out + row * out_stride, kept[row], bias, mode);
 }
 
-/* Columns of one panel of x W^T + b for all rows; `out` begins at the panel's columns. */
+/* Columns of one panel of x W^T + b for up to TOGETHER rows; `out` begins at the panel's columns. */
 INLINE void product(const Matrix *matrix, int panel, const float *x, int64_t stride, float *out, int64_t out_stride,
                     int rows, const int mode) {
   if (matrix->number == FLOAT32) panel_of(matrix, panel, x, stride, out, out_stride, rows, mode, FLOAT32);
@@ -531,21 +526,36 @@ static void norm_mlp(const Pass *pass, const Layer *layer, int number, int row, 
   normalise(&layer->mlp_norm, pass->residual + at, pass->normed_mlp + at, m->width, m->epsilon);
 }
 
-static void inward(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
-  const Model *m = pass->model;
-  product_set(&layer->inward, panel, pass->normed, padded(m->width), pass->attended + panel * COLUMNS,
-              attention_stride(m), pass->rows);
+/* A part of a product: the columns of a panel for up to TOGETHER rows. */
+typedef struct {
+  int panel, first, rows;
+} Place;
+
+INLINE int groups(int rows) { return (rows + TOGETHER - 1) / TOGETHER; }
+
+INLINE Place place(int rows, int part) {
+  const int panel = part / groups(rows), first = part % groups(rows) * TOGETHER;
+  return (Place){panel, first, rows - first < TOGETHER ? rows - first : TOGETHER};
+}
+
+static void inward(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  const int64_t width = padded(pass->model->width), columns = attention_stride(pass->model);
+  const Place at = place(pass->rows, part);
+  product_set(&layer->inward, at.panel, pass->normed + at.first * width, width,
+              pass->attended + at.first * columns + at.panel * COLUMNS, columns, at.rows);
 }
 
 static void up(const Pass *pass, const Layer *layer, int number, int part, int thread) {
   const Model *m = pass->model;
   const int64_t width = padded(m->width), inner = padded(m->inner);
-  float *out = pass->hidden + part * COLUMNS;
+  const Place at = place(pass->rows, part);
+  const float *x = pass->normed_mlp + at.first * width;
+  float *out = pass->hidden + at.first * inner + at.panel * COLUMNS;
   if (m->gated) {
-    product_set(&layer->up, 2 * part, pass->normed_mlp, width, out, inner, pass->rows);
-    product_silu(&layer->up, 2 * part + 1, pass->normed_mlp, width, out, inner, pass->rows);
-  } else if (m->activation == GELU) product_gelu(&layer->up, part, pass->normed_mlp, width, out, inner, pass->rows);
-  else product_tanh(&layer->up, part, pass->normed_mlp, width, out, inner, pass->rows);
+    product_set(&layer->up, 2 * at.panel, x, width, out, inner, at.rows);
+    product_silu(&layer->up, 2 * at.panel + 1, x, width, out, inner, at.rows);
+  } else if (m->activation == GELU) product_gelu(&layer->up, at.panel, x, width, out, inner, at.rows);
+  else product_tanh(&layer->up, at.panel, x, width, out, inner, at.rows);
 }
 
 static void rotated(const Pass *pass, const Layer *layer, int number, int row, int thread) {
@@ -559,26 +569,29 @@ static void attention(const Pass *pass, const Layer *layer, int number, int part
   attend(pass, layer, number, part % blocks * QUERIES, part / blocks, scores);
 }
 
-static void outward(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
-  const Model *m = pass->model;
-  product_added(&layer->outward, panel, pass->attended, attention_stride(m), pass->residual + panel * COLUMNS,
-                padded(m->width), pass->rows);
+static void outward(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  const int64_t width = padded(pass->model->width), columns = attention_stride(pass->model);
+  const Place at = place(pass->rows, part);
+  product_added(&layer->outward, at.panel, pass->attended + at.first * columns, columns,
+                pass->residual + at.first * width + at.panel * COLUMNS, width, at.rows);
 }
 
-static void down(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
-  const Model *m = pass->model;
-  product_added(&layer->down, panel, pass->hidden, padded(m->inner), pass->residual + panel * COLUMNS,
-                padded(m->width), pass->rows);
+static void down(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  const int64_t width = padded(pass->model->width), inner = padded(pass->model->inner);
+  const Place at = place(pass->rows, part);
+  product_added(&layer->down, at.panel, pass->hidden + at.first * inner, inner,
+                pass->residual + at.first * width + at.panel * COLUMNS, width, at.rows);
 }
 
-static void outward_and_down(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
-  outward(pass, layer, number, panel, thread);
-  down(pass, layer, number, panel, thread);
+static void outward_and_down(const Pass *pass, const Layer *layer, int number, int part, int thread) {
+  outward(pass, layer, number, part, thread);
+  down(pass, layer, number, part, thread);
 }
 
 static void inward_and_up(const Pass *pass, const Layer *layer, int number, int part, int thread) {
-  if (part < layer->inward.panels) inward(pass, layer, number, part, thread);
-  else up(pass, layer, number, part - layer->inward.panels, thread);
+  const int inwards = layer->inward.panels * groups(pass->rows);
+  if (part < inwards) inward(pass, layer, number, part, thread);
+  else up(pass, layer, number, part - inwards, thread);
 }
 
 static void norm_last(const Pass *pass, const Layer *layer, int number, int row, int thread) {
@@ -587,11 +600,12 @@ static void norm_last(const Pass *pass, const Layer *layer, int number, int row,
   normalise(&m->last_norm, pass->residual + at, pass->normed + at, m->width, m->epsilon);
 }
 
-static void output(const Pass *pass, const Layer *layer, int number, int panel, int thread) {
+static void output(const Pass *pass, const Layer *layer, int number, int part, int thread) {
   const Model *m = pass->model;
-  const int64_t width = padded(m->width);
-  product_set(&m->output, panel, pass->normed + pass->first_logits * width, width, pass->logits + panel * COLUMNS,
-              padded(m->vocabulary), pass->rows - pass->first_logits);
+  const int64_t width = padded(m->width), vocabulary = padded(m->vocabulary);
+  const Place at = place(pass->rows - pass->first_logits, part);
+  product_set(&m->output, at.panel, pass->normed + (pass->first_logits + at.first) * width, width,
+              pass->logits + at.first * vocabulary + at.panel * COLUMNS, vocabulary, at.rows);
 }
 
 /* Choice of children */
@@ -655,7 +669,7 @@ static int share(Pass *pass, Step *step, int parts, const Layer *layer, int numb
   for (int turn = 1; atomic_load_explicit(done, memory_order_acquire) < parts; turn++) {
     relax();
     if (turn % PATIENCE == 0) {
-      if (thread) return 0;
+      if (thread && turn == LAST * PATIENCE) return 0;
       give_way();
     }
   }
@@ -664,7 +678,8 @@ static int share(Pass *pass, Step *step, int parts, const Layer *layer, int numb
 
 static void compute(Pass *pass, int thread) {
   const Model *m = pass->model;
-  const int rows = pass->rows, queries = m->groups * m->heads, up_parts = (int)(padded(m->inner) / COLUMNS);
+  const int rows = pass->rows, many = groups(rows), logits = rows - pass->first_logits;
+  const int queries = m->groups * m->heads, up_parts = (int)(padded(m->inner) / COLUMNS) * many;
   int at = 0;
 #define SHARE(step, parts, layer, number) \
   if (!share(pass, step, parts, layer, number, thread, &at)) return
@@ -672,17 +687,17 @@ static void compute(Pass *pass, int thread) {
   for (int number = 0; number < m->layer_count; number++) {
     const Layer *layer = m->layers + number;
     SHARE(norm_attention, rows, layer, number);
-    SHARE(m->parallel ? inward_and_up : inward, layer->inward.panels + (m->parallel ? up_parts : 0), layer, number);
+    SHARE(m->parallel ? inward_and_up : inward, layer->inward.panels * many + (m->parallel ? up_parts : 0), layer, number);
     SHARE(rotated, rows, layer, number);
     SHARE(attention, (rows + QUERIES - 1) / QUERIES * queries, layer, number);
-    SHARE(m->parallel ? outward_and_down : outward, layer->outward.panels, layer, number);
+    SHARE(m->parallel ? outward_and_down : outward, layer->outward.panels * many, layer, number);
     if (m->parallel) continue;
     SHARE(norm_mlp, rows, layer, number);
     SHARE(up, up_parts, layer, number);
-    SHARE(down, layer->down.panels, layer, number);
+    SHARE(down, layer->down.panels * many, layer, number);
   }
-  SHARE(norm_last, rows - pass->first_logits, NULL, 0);
-  SHARE(output, m->output.panels, NULL, 0);
+  SHARE(norm_last, logits, NULL, 0);
+  SHARE(output, m->output.panels * groups(logits), NULL, 0);
 #undef SHARE
 }
 
