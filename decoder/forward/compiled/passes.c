@@ -130,13 +130,14 @@ INLINE int bytes(const int number) { return number == FLOAT32 ? 4 : 2; }
 
 /* Neighbouring vectors of bfloat16 weights are stored as one, lane by lane in turn: the low half of each word belongs to
  * the first, the high half to the second. So each takes one operation. */
-INLINE void load_weights(Vector *here, const char *at, const int vectors, const int number) {
+INLINE void load_weights(Vector *here, const char *at, const int first, const int vectors, const int number) {
   for (int i = 0; i < vectors; i++) {
-    if (number == FLOAT32) here[i] = ((const Vector *)at)[i];
-    else if (number == FLOAT16) here[i] = __builtin_convertvector(((const Floats16 *)at)[i], Vector);
+    const int vector = first + i;
+    if (number == FLOAT32) here[i] = ((const Vector *)at)[vector];
+    else if (number == FLOAT16) here[i] = __builtin_convertvector(((const Floats16 *)at)[vector], Vector);
     else {
-      const Words both = ((const Words *)at)[i / 2];
-      here[i] = (Vector)(i % 2 ? both & 0xffff0000 : both << 16);
+      const Words both = ((const Words *)at)[vector / 2];
+      here[i] = (Vector)(vector % 2 ? both & 0xffff0000 : both << 16);
     }
   }
 }
@@ -177,8 +178,8 @@ INLINE Four sums_of(Vector a, Vector b, Vector c, Vector d) {
 }
 
 INLINE Vector exponential(Vector x) {
-  x = either(x > all(-87.0f), x, all(-87.0f));
-  x = either(x < all(88.0f), x, all(88.0f));
+  x = either(x < all(-87.0f), all(-87.0f), x); /* a NaN stays */
+  x = either(x > all(88.0f), all(88.0f), x);
   const Vector magic = all(12582912.0f);
   Vector whole = (x * all(1.44269504f) + magic) - magic;
   Vector rest = x - whole * all(0.693359375f);
@@ -228,10 +229,11 @@ INLINE Vector activated(Vector x, const int activation) {
 INLINE void add_products(Vector sums[][VECTORS], const float *x, int64_t stride, const char *weights, int from, int to,
                          const int rows, const int first, const int vectors, const int number) {
   for (int input = from; input < to; input++) {
-    const char *at = weights + ((int64_t)input * COLUMNS + first * LANES) * bytes(number);
-    for (int byte = 0; byte < vectors * LANES * bytes(number); byte += 64) __builtin_prefetch(at + AHEAD + byte, 0, 3);
+    const char *at = weights + (int64_t)input * COLUMNS * bytes(number);
+    if (first == 0)
+      for (int byte = 0; byte < COLUMNS * bytes(number); byte += 64) __builtin_prefetch(at + AHEAD + byte, 0, 3);
     Vector here[VECTORS];
-    load_weights(here, at, vectors, number);
+    load_weights(here, at, first, vectors, number);
     for (int row = 0; row < rows; row++) {
       Vector value = all(x[row * stride + input]);
       for (int i = 0; i < vectors; i++) sums[row][i] += value * here[i];

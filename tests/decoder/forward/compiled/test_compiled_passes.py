@@ -141,12 +141,24 @@ def test_threads_change_no_bit(name: str, count: int, monkeypatch: pytest.Monkey
             assert torch.equal(logits_of(model, tree), alone)
 
 
-@pytest.mark.parametrize(("tokens", "start"), [([96], 3), ([-1], 3), ([5], -1), ([5] * 9, 3)])
+@pytest.mark.parametrize(("tokens", "start"), [([10_000], 3), ([-1], 3), ([5], -1), ([5] * 9, 3)])
 def test_rows_that_would_lie_outside_memory_are_refused(tokens: list[int], start: int) -> None:
     cache = compiled("llama").new_cache(8)
     rows = len(tokens)
     with pytest.raises(IndexError, match="rows do not fit"):
         compiled("llama").forward(cache, tokens, range(start, start + rows), np.tri(rows, dtype=np.bool_))
+
+
+def test_a_weight_that_is_not_a_number_makes_logits_that_are_not_numbers() -> None:
+    module = made("llama")
+    module.model.embed_tokens.weight.data[7] = torch.nan
+    source, found = source_of(module), library()
+    assert source is not None
+    assert found is not None
+    model = compiled_model(source, found)
+    logits = model.forward(model.new_cache(2), [5, 7], [0, 1], np.tri(2, dtype=np.bool_))
+    assert logits.isnan().all(1).tolist() == [False, True]
+    assert not logits[0].isnan().any()
 
 
 def test_a_pass_does_not_wait_for_threads_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
