@@ -254,9 +254,10 @@ class LanguageModel:
         return self.device.type == "cpu" and not compiled and not self.computed_by
 
     @property
-    def weight_bytes(self) -> int | None:
-        """Size of the matrices that a pass reads, in bytes; None if they are stored in the model's dtype."""
-        return self._native.weight_bytes if isinstance(self._native, CompiledModel) else None
+    def saved_bytes(self) -> int:
+        """Number of bytes by which the matrices that a pass reads are smaller than in the model's dtype."""
+        native = self._native if isinstance(self._native, CompiledModel) else None
+        return native.weights * self.dtype.itemsize - native.weight_bytes if native else 0
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:

@@ -53,7 +53,7 @@ def work_of_model(model: LanguageModel) -> PassWork | None:
     """
     if model.architecture:
         work = work_of_architecture(model.architecture, model.dtype)
-        return replace(work, weights_bytes=model.weight_bytes or work.weights_bytes)
+        return replace(work, weights_bytes=work.weights_bytes - model.saved_bytes)
     module = None if model.hf.quantised else model.hf.loaded
     return None if module is None else work_of_module(module, model.dtype)
 

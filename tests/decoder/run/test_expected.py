@@ -61,6 +61,17 @@ def test_a_loaded_model_has_the_work_of_its_configuration() -> None:
         assert (work.weights_bytes, work.weights) == (known.weights_bytes, known.weights)
 
 
+def test_compiled_passes_read_weights_of_a_bfloat16_checkpoint_as_they_are() -> None:
+    config = tiny.FAMILIES["neox"]()
+    work = work_of_model(LanguageModel.of_module(tiny.build(config, seed=1).bfloat16().float(), "neox"))
+    whole, halves = work_of_config(config, torch.float32), work_of_config(config, torch.bfloat16)
+    assert work is not None
+    assert whole is not None
+    assert halves is not None
+    # Norms and biases are read in float32.
+    assert halves.weights_bytes < work.weights_bytes < 0.55 * whole.weights_bytes
+
+
 def test_a_model_of_another_library_has_unknown_work() -> None:
     loaded = LanguageModel.of_module(tiny.build(tiny.FAMILIES["gpt2"](), seed=1), "a", lambda _: None)
     loaded.hf.drop()

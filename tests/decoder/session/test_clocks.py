@@ -69,7 +69,7 @@ def test_slow_motion_sleeps_and_leaves_decode_time_alone(tiny_models: TinyModels
             tiny_models.loaded(tiny_models.pair("neox"), "float32"),
             PROMPT,
             RunConfig(("ar",), 4),
-            Steering(speed=0.01),
+            Steering(speed=0.001),
         )
     )
     *_, before, last = [event for event in events if isinstance(event, Round)]

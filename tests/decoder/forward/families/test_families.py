@@ -48,7 +48,7 @@ def test_in_float32_the_error_is_no_larger_than_the_module_s_own(name: str) -> N
 def test_in_half_precision_the_error_is_smaller_than_the_module_s_own(name: str, dtype: torch.dtype) -> None:
     module = made(name, dtype)
     judge = made(name, dtype).double()
-    model = native_of(module)
+    model = LanguageModel.of_module(module, name)
     found = [errors(model, module, seed, judge) for seed in range(3)]
     assert max(mine for mine, _ in found) < max(its for _, its in found)
 
