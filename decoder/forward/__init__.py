@@ -1,1 +1,1 @@
-"""Forward forms of a model (native, Hugging Face, static, batch-invariant): each computes logits from token rows."""
+"""Forward forms of a model (native, compiled, static, batch-invariant, Hugging Face): rows of tokens in, logits out."""

@@ -22,7 +22,7 @@ from decoder.forward.families.model import Heads, Note
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.windows import Windows
 
-SHARED_FROM = 1 << 21
+SHARED_FROM = 1 << 23
 """Least number of multiplications of a pass that several threads compute; a smaller pass is over before they wake."""
 SPARE_KEYS = 256
 """Number of keys by which buffers of attention scores grow."""
