@@ -612,9 +612,13 @@ static void output(const Pass *pass, const Layer *layer, int number, int part, i
 
 /* Choice of children */
 
-/* Logarithm of the sum of the exponentials of a row; not finite if the row has a NaN or an infinity that is not
- * negative, or no finite number. */
-static float log_sum(const float *row, int64_t count) {
+/* A row's log-probabilities are its numbers minus `most`, the largest one, minus `log_sum`. They are NaN if the row has
+ * a NaN or an infinity that is not negative, or no finite number. */
+typedef struct {
+  float most, log_sum;
+} Softmax;
+
+static Softmax softmax(const float *row, int64_t count) {
   const Vector nothing = all(-INFINITY);
   Vector highest = nothing, sums = {0};
   Integers strange = {0};
@@ -631,14 +635,13 @@ static float log_sum(const float *row, int64_t count) {
     most = row[j] > most ? row[j] : most;
     bad |= row[j] != row[j] || row[j] == INFINITY;
   }
-  if (bad) return NAN;
-  if (most == -INFINITY) return most;
+  if (bad || most == -INFINITY) return (Softmax){NAN, 0};
   for (int64_t j = 0; j < i; j += LANES) {
     Vector here = load(row + j);
     sums += either(here == nothing, (Vector){0}, exponential(here - all(most)));
   }
   for (; i < count; i++) total += row[i] == -INFINITY ? 0 : expf(row[i] - most);
-  return most + logf(sum_of(sums) + total);
+  return (Softmax){most, logf(sum_of(sums) + total)};
 }
 
 /* Index of the first of the largest numbers. */
@@ -722,8 +725,8 @@ EXPORT void dynatui_best(float *rows, const float *own, int64_t stride, int64_t 
                          int32_t vocabulary, int32_t count, int32_t *tokens, float *logprobs, float *own_logprobs) {
   for (int row = 0; row < row_count; row++) {
     float *here = rows + row * stride;
-    const float sum = log_sum(here, vocabulary);
-    const float own_sum = own ? log_sum(own + row * own_stride, vocabulary) : 0;
+    const Softmax all_tokens = softmax(here, vocabulary);
+    const Softmax own_tokens = own ? softmax(own + row * own_stride, vocabulary) : (Softmax){0};
     const int64_t from = (int64_t)row * count;
     float *found = logprobs + from;
     for (int rank = 0; rank < count; rank++) {
@@ -731,11 +734,11 @@ EXPORT void dynatui_best(float *rows, const float *own, int64_t stride, int64_t 
       tokens[from + rank] = (int32_t)token;
       found[rank] = here[token];
       here[token] = -INFINITY;
-      if (own) own_logprobs[from + rank] = own[row * own_stride + token] - own_sum;
+      if (own) own_logprobs[from + rank] = own[row * own_stride + token] - own_tokens.most - own_tokens.log_sum;
     }
     for (int rank = count - 1; rank >= 0; rank--) {
       here[tokens[from + rank]] = found[rank];
-      found[rank] -= sum;
+      found[rank] = found[rank] - all_tokens.most - all_tokens.log_sum;
     }
   }
 }

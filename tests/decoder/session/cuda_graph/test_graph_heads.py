@@ -121,7 +121,7 @@ def test_after_rounds_without_a_draft_a_head_has_read_all_tokens(tiny_models: Ti
     host.prefill()
     found, expected = session.step(()).tree, host.step(()).tree
     assert (found.tokens, found.parents) == (expected.tokens, expected.parents)
-    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-9)
+    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-6)
     assert len(found) == 8
 
 
