@@ -66,6 +66,7 @@ class LibraryBuilder(BuildHookInterface[Any]):
 def build(folder: Path, platform: Platform) -> list[Path]:
     """Builds the library of `folder` for each CPU of a platform; returns the paths."""
     source = folder / "passes.c"
+    # As `source_number` in library.py, which cannot be imported here: it imports torch.
     number = int.from_bytes(hashlib.sha256(source.read_bytes()).digest()[:4], "little") >> 1
     built = [source.with_name(f"passes-{name}.{platform.ending}") for name in platform.cpus]
     for path, cpu in zip(built, platform.cpus.values(), strict=True):

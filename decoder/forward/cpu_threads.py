@@ -47,7 +47,7 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 class WarmThreads:
     """Runs work with torch's CPU threads awake, since waking them often takes longer than the next matrix product."""
 
-    def __init__(self, needed: bool) -> None:  # noqa: FBT001 - the only parameter
+    def __init__(self, *, needed: bool) -> None:
         """If torch's CPU threads are not `needed`, they are left asleep."""
         self._needed = needed
         self._left_s = time.perf_counter()

@@ -184,7 +184,7 @@ def _events(
     unopened, current = deque(methods), methods[0].name
     try:
         awake, motion, idle = (
-            WarmThreads(pair.target.by_torch_threads),
+            WarmThreads(needed=pair.target.by_torch_threads),
             SlowMotion(steering),
             partial(_prepare, lanes, steering),
         )

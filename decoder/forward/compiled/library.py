@@ -47,7 +47,7 @@ class Layer(Structure):
     """A layer; a window of 0 tokens is none."""
 
     _fields_ = (
-        *((name, Norm) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
+        *((name, Norm) for name in ("attention_norm", "mlp_norm")),
         *((name, Matrix) for name in ("inward", "outward", "up", "down")),
         ("window", c_int32),
     )
@@ -77,7 +77,7 @@ class Pass(Structure):
         *((name, c_void_p) for name in ("taps", "residual", "normed", "normed_mlp", "attended", "hidden", "logits")),
         ("scores", c_void_p),
         *((name, c_int64) for name in ("capacity", "used", "scores_stride")),
-        *((name, c_int32) for name in ("rows", "recent", "first_logits", "threads")),
+        *((name, c_int32) for name in ("rows", "recent", "first_logits")),
         ("counters", c_void_p),
         ("gate", c_int32 * 2),
     )

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.compiled.library import Library, Model, Pass, library
+from decoder.forward.compiled.library import Library, Model, Pass
 from decoder.forward.compiled.team import Team
 from decoder.forward.families.attention import Rotation
 from decoder.forward.families.model import Heads, Note
@@ -167,7 +167,7 @@ class CompiledModel:
         job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
         job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if pointers else None
         job.rows, job.recent, job.first_logits = rows, mask.shape[1], first_logits
-        team().run(job, threads)
+        team(self.library).run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():
             note(taps[number], None, number)
@@ -180,11 +180,9 @@ def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctype
 
 
 @functools.cache
-def team() -> Team:
+def team(library: Library) -> Team:
     """The threads of all passes."""
-    found = library()
-    assert found is not None, "only a library makes models"  # noqa: S101 - for mypy
-    return Team(found)
+    return Team(library)
 
 
 def padded(count: int, columns: int) -> int:

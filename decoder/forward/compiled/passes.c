@@ -18,16 +18,16 @@
 #ifdef _WIN32
 extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #define EXPORT __declspec(dllexport)
-#define give_way() SwitchToThread()
+#define yield_core() SwitchToThread()
 #else
 #include <sched.h>
 #define EXPORT __attribute__((visibility("default")))
-#define give_way() sched_yield()
+#define yield_core() sched_yield()
 #endif
 #if defined(__x86_64__)
-#define relax() __builtin_ia32_pause()
+#define pause_core() __builtin_ia32_pause()
 #else
-#define relax() __asm__ volatile("yield")
+#define pause_core() __asm__ volatile("yield")
 #endif
 
 #if defined(__AVX512F__)
@@ -51,8 +51,8 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #define KEYS 32                   /* keys of such a block */
 #define AHEAD 2048                /* bytes by which weights are fetched before they are used */
 #define LINE 16                   /* counters of a step, 64 bytes, so that steps share no cache line */
-#define PATIENCE 500              /* turns of a waiting loop before another thread is let run */
-#define LAST 200                  /* number of times that a helper lets others run before it leaves the pass */
+#define SPINS 500                 /* turns of a waiting loop before the core is yielded */
+#define YIELDS 200                /* number of times that a helper yields its core before it leaves the pass */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -77,7 +77,6 @@ typedef struct {
 
 typedef struct {
   Norm attention_norm, mlp_norm;
-  Norm query_norm, key_norm; /* of each head; weight: NULL if there is none */
   Matrix inward, outward, up, down;
   int32_t window; /* tokens that a query sees, itself included; 0: all */
 } Layer;
@@ -112,7 +111,7 @@ typedef struct {
   float *logits;                     /* [rows][padded vocabulary] */
   float *scores;                     /* [threads][QUERIES][scores_stride] */
   int64_t capacity, used, scores_stride;
-  int32_t rows, recent, first_logits, threads;
+  int32_t rows, recent, first_logits;
   atomic_int *counters; /* [steps][LINE], zero; NULL for a single thread */
   Gate gate;
 } Pass;
@@ -253,7 +252,7 @@ INLINE void finish(float *out, const Vector *sums, const float *bias, const int 
 
 INLINE void tile(const float *x, int64_t stride, const char *weights, Vector (*kept)[VECTORS], int from, int to,
                  const int rows, const int number) {
-  /* So the sums fit into the registers. */
+  /* The sums of more than ROWS rows fit into the registers for half of the vectors. */
   const int vectors = rows > ROWS ? VECTORS / 2 : VECTORS;
   for (int first = 0; first < VECTORS; first += vectors) {
     Vector sums[MOST][VECTORS];
@@ -296,6 +295,7 @@ INLINE void product(const Matrix *matrix, int panel, const float *x, int64_t str
   else panel_of(matrix, panel, x, stride, out, out_stride, rows, mode, FLOAT16);
 }
 
+/* One function for each mode, so that the steps share its code. */
 static void product_set(const Matrix *m, int panel, const float *x, int64_t s, float *out, int64_t t, int rows) {
   product(m, panel, x, s, out, t, rows, SET);
 }
@@ -354,16 +354,14 @@ static void rotate(float *head, const float *rotations, int half) {
   }
 }
 
-/* Rotates the queries and keys of one row, scales the queries, and stores keys and values. */
-static void store_row(const Pass *pass, const Layer *layer, int number, int row) {
+/* A step: rotates the queries and keys of a row, scales the queries, and stores keys and values. */
+static void rotate_and_store(const Pass *pass, const Layer *layer, int number, int row, int thread) {
   const Model *m = pass->model;
   float *columns = pass->attended + row * attention_stride(m);
   const int queries = m->groups * m->heads, half = m->rotated / 2, head = m->head;
   const float *rotations = pass->rotations + (int64_t)pass->positions[row] * m->rotated;
   for (int at = 0; at < queries + m->heads; at++) {
     float *here = columns + (int64_t)at * head;
-    const Norm *norm = at < queries ? &layer->query_norm : &layer->key_norm;
-    if (norm->weight) normalise(norm, here, here, head, m->epsilon);
     rotate(here, rotations, half);
     if (at < queries)
       for (int i = 0; i < head; i++) here[i] *= m->scale;
@@ -560,10 +558,6 @@ static void up(const Pass *pass, const Layer *layer, int number, int part, int t
   else product_tanh(&layer->up, at.panel, x, width, out, inner, at.rows);
 }
 
-static void rotated(const Pass *pass, const Layer *layer, int number, int row, int thread) {
-  store_row(pass, layer, number, row);
-}
-
 static void attention(const Pass *pass, const Layer *layer, int number, int part, int thread) {
   /* All rows of a head come one after the other, so that its keys and values stay in the cache. */
   const int blocks = (pass->rows + QUERIES - 1) / QUERIES;
@@ -672,10 +666,10 @@ static int share(Pass *pass, Step *step, int parts, const Layer *layer, int numb
     atomic_fetch_add_explicit(done, 1, memory_order_release);
   }
   for (int turn = 1; atomic_load_explicit(done, memory_order_acquire) < parts; turn++) {
-    relax();
-    if (turn % PATIENCE == 0) {
-      if (thread && turn == LAST * PATIENCE) return 0;
-      give_way();
+    pause_core();
+    if (turn % SPINS == 0) {
+      if (thread && turn == YIELDS * SPINS) return 0;
+      yield_core();
     }
   }
   return 1;
@@ -693,7 +687,7 @@ static void compute(Pass *pass, int thread) {
     const Layer *layer = m->layers + number;
     SHARE(norm_attention, rows, layer, number);
     SHARE(m->parallel ? inward_and_up : inward, layer->inward.panels * many + (m->parallel ? up_parts : 0), layer, number);
-    SHARE(rotated, rows, layer, number);
+    SHARE(rotate_and_store, rows, layer, number);
     SHARE(attention, (rows + QUERIES - 1) / QUERIES * queries, layer, number);
     SHARE(m->parallel ? outward_and_down : outward, layer->outward.panels * many, layer, number);
     if (m->parallel) continue;
@@ -750,8 +744,8 @@ EXPORT void dynatui_pass(Pass *pass) {
   if (!pass->counters) return;
   atomic_store_explicit(&pass->gate.open, 0, memory_order_seq_cst);
   for (int turn = 1; atomic_load_explicit(&pass->gate.inside, memory_order_seq_cst); turn++) {
-    relax();
-    if (turn % PATIENCE == 0) give_way();
+    pause_core();
+    if (turn % SPINS == 0) yield_core();
   }
 }
 

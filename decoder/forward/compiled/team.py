@@ -20,23 +20,23 @@ class Helper:
     """Number of the thread in the team; the caller's thread is number 0."""
     job: Pass = field(default_factory=Pass)
     asleep: bool = False
-    bell: threading.Lock = field(default_factory=threading.Lock)
+    wakeup: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
         """Starts the thread, which sleeps until it is woken."""
-        self.bell.acquire()
+        self.wakeup.acquire()
         threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
 
     def wake(self, job: Pass) -> None:
         """Lets the thread help with a pass, unless it is still busy."""
         if self.asleep:
             self.asleep, self.job = False, job
-            self.bell.release()
+            self.wakeup.release()
 
     def _work(self) -> None:
         while True:
             self.asleep = True
-            self.bell.acquire()
+            self.wakeup.acquire()
             self.functions.dynatui_help(ctypes.addressof(self.job), self.number)
 
 

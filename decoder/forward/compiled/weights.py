@@ -17,7 +17,7 @@ from decoder.forward.compiled.model import CompiledModel, padded
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.attention import Rotation
 from decoder.forward.families.model import Heads
-from decoder.forward.families.registry import FAMILIES, NORMS
+from decoder.forward.families.registry import FAMILIES, NORMS, heads_of
 from decoder.forward.windows import windows_of
 
 ACTIVATIONS = {"none": 2, "tanh": 3, None: 4}
@@ -61,20 +61,17 @@ class Packing:
         """One linear layer for several with the same input; its panels are those of the parts one after the other, or
         one of each part in turn.
         """
-        if not alternating:
-            biases = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in parts]
-            parts = [(torch.cat([weight for weight, _ in parts]), torch.cat(biases))]
-        panels = [_panels(weight, self.columns) for weight, _ in parts]
-        weights = narrowed(torch.stack(panels, 1).flatten(0, 1) if alternating else panels[0])
+        pairs = [(weight, weight.new_zeros(len(weight)) if bias is None else bias) for weight, bias in parts]
+        if len(pairs) > 1 and not alternating:
+            pairs = [(torch.cat([weight for weight, _ in pairs]), torch.cat([bias for _, bias in pairs]))]
+        panels = [_panels(weight, self.columns) for weight, _ in pairs]
+        weights = narrowed(torch.stack(panels, 1).flatten(0, 1) if len(panels) > 1 else panels[0])
         if weights.dtype is torch.bfloat16:
             # Two vectors become one, lane by lane in turn; see `load_weights` in `passes.c`.
             weights = weights.unflatten(-1, (-1, 2, self.lanes)).transpose(-1, -2).reshape(weights.shape)
-        biases = [
-            _filled(weight.new_zeros(len(weight)) if bias is None else bias, self.columns).float()
-            for weight, bias in parts
-        ]
-        bias = torch.stack([part.view(-1, self.columns) for part in biases], 1).flatten()
-        count = sum(weight.numel() for weight, _ in parts)
+        biases = [_filled(bias, self.columns).float().view(-1, self.columns) for _, bias in pairs]
+        bias = torch.stack(biases, 1).flatten()
+        count = sum(weight.numel() for weight, _ in pairs)
         self.weights, self.weight_bytes = self.weights + count, self.weight_bytes + count * weights.itemsize
         number = NUMBERS[weights.dtype]
         return Matrix(self.address(weights), self.address(bias), weights.shape[1], len(weights), number)
@@ -83,9 +80,9 @@ class Packing:
 def compiled_model(source: Source, library: Library) -> CompiledModel:
     """Builds a model from the weights of `source`, which are read layer by layer; they have at most 32 bits."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
-    packing, kept = Packing(source, library.columns, library.lanes), arch.num_key_value_heads
+    packing = Packing(source, library.columns, library.lanes)
     rotation, windows = Rotation(source.frequencies, torch.float32), windows_of(arch)
-    heads = Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
+    heads = heads_of(arch, rotation)
 
     def layer(at: str) -> Layer:
         inward = [packing.affine(f"{at}.{name}") for name in family.inward]

@@ -214,8 +214,7 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
     """Builds the native model from the weights of `source`, which are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     rotation = Rotation(source.frequencies, arithmetic.rows)
-    kept = arch.num_key_value_heads
-    heads = Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
+    heads = heads_of(arch, rotation)
     norm, activation = family.norm((arch.hidden_size,), arch.norm_eps), family.activations[arch.hidden_act]
 
     def read(name: str, before: str | None = None) -> Matrix:
@@ -248,6 +247,12 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
         heads=heads,
         windows=windows_of(arch),
     )
+
+
+def heads_of(arch: Architecture, rotation: Rotation) -> Heads:
+    """The heads of a model with these rotary positions."""
+    kept = arch.num_key_value_heads
+    return Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
 
 
 def _attention(parts: list[Matrix], heads: Heads) -> Matrix:

@@ -168,8 +168,8 @@ def test_a_pass_does_not_wait_for_threads_that_do_not_come(monkeypatch: pytest.M
     absent._helpers = [Helper(found.functions, 1, asleep=True)]
     model, tree = compiled("llama"), Tree.at_random(1, 12)
     alone = logits_of(model, tree)
-    monkeypatch.setattr(passes, "team", lambda: absent)
-    absent._helpers[0].bell.acquire()
+    monkeypatch.setattr(passes, "team", lambda _: absent)
+    absent._helpers[0].wakeup.acquire()
     with threads(2, monkeypatch):
         assert torch.equal(logits_of(model, tree), alone)
 
