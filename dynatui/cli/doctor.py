@@ -331,8 +331,8 @@ def _cpu_passes() -> Finding:
     from decoder.forward.compiled.library import ADVICE, machine, missing  # noqa: PLC0415 - imports torch
 
     if why := missing():
-        return Finding("note", f"torch computes the passes of models on the cpu, which is slower; {why}", ADVICE)
-    return Finding("ok", f"compiled passes for {machine()} compute models of GPT-NeoX, Llama, Mistral and Qwen2 on it")
+        return Finding("note", f"cpu: torch computes all passes, which is slower; {why}", ADVICE)
+    return Finding("ok", f"cpu: compiled passes ({machine()}) compute GPT-NeoX, Llama, Mistral and Qwen2 models")
 
 
 def _memory() -> str:

@@ -16,6 +16,7 @@ import torch
 
 import decoder
 from decoder.errors import ConfigError
+from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
 from dynatui.cli import doctor, doctor_models
 from dynatui.cli import main as cli
@@ -170,6 +171,18 @@ def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monke
     assert "models would run on cuda in float16, compiled where that is faster" in said(found("devices", models=asked))
     with pytest.raises(ConfigError, match="no effect beside --exact"):
         found("devices", models=replace(asked, exact=True))
+
+
+def test_what_computes_passes_on_the_cpu_is_told_with_the_remedy_where_it_is_slow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert f"ok: cpu: compiled passes ({libraries.machine()})" in said(found("devices"))
+    libraries.missing.cache_clear()
+    monkeypatch.setattr(libraries, "library_path", lambda: tmp_path / "passes-z80.so")
+    try:
+        assert f"passes-z80.so is missing; {libraries.ADVICE}" in said(found("devices"))
+    finally:
+        libraries.missing.cache_clear()
 
 
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
