@@ -238,12 +238,13 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     parents: list[int]
     logprobs: list[float]
     """Log-probability of each node, as used by the growth rule; 0.0 for a root that is already committed. In greedy
-    decoding it is the draft's log q(token | path to its parent). In sampling it is the estimated log-probability that
-    the target chooses the token, given the position's sampling noise.
+    decoding it is the draft's log q(token | path to its parent), sharpened by the exponent `sharpness` of adaptive
+    trees. In sampling it is the estimated log-probability that the target chooses the token, given the position's
+    sampling noise.
     """
     draft_logprobs: list[float] = []
-    """In sampling, the draft's log q(token | path to its parent), without temperature and noise; empty in greedy
-    decoding.
+    """The draft's log q(token | path to its parent), without exponent, temperature and noise; empty if `logprobs` are
+    equal to it.
     """
     pieces: list[str]
     accepted: list[Count]

@@ -68,6 +68,8 @@ class Growth(Generic[N]):
     narrow: N
     middle: N
     wide: N
+    sharpness: N
+    """Exponent on the draft's probabilities where decoding is greedy."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,16 @@ class TreeRule:
 def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
     """Growth rule that gives `width` children to each node of depth < `deepest` and path probability >= `stop`."""
     return Growth(
-        deepest=deepest, stop=stop, deep=0, d0=deepest, tau_h=1, tau_l=0, narrow=width, middle=width, wide=width
+        deepest=deepest,
+        stop=stop,
+        deep=0,
+        d0=deepest,
+        tau_h=1,
+        tau_l=0,
+        narrow=width,
+        middle=width,
+        wide=width,
+        sharpness=1,
     )
 
 

@@ -54,9 +54,13 @@ class Oracle:
         scores: list[float] = self._scores("target", text).float().tolist()
         return scores
 
-    def draft_logprobs(self, text: Path, drafted: int = 0) -> list[float]:
-        """The draft's log-probabilities after `text`, softmax in float32; the last `drafted` tokens are guesses."""
-        logprobs: list[float] = torch.log_softmax(self._draft_scores(text, drafted).float(), -1).tolist()
+    def draft_logprobs(self, text: Path, drafted: int = 0, sharpness: float = 1) -> list[float]:
+        """The draft's log-probabilities after `text`, softmax in float32; the last `drafted` tokens are guesses.
+
+        In greedy decoding, the draft's probabilities have the exponent `sharpness`.
+        """
+        scores = self._draft_scores(text, drafted).float() * sharpness
+        logprobs: list[float] = torch.log_softmax(scores, -1).tolist()
         return logprobs
 
     def _draft_scores(self, text: Path, drafted: int) -> torch.Tensor:
@@ -119,6 +123,7 @@ class Rules:
     breadth: Callable[[Sequence[float]], int]
     n_max: int
     best: bool = False
+    sharpness: float = 1.0
 
 
 def dynatree_rules(config: DynaTree, margin: Margin, *, root_depth: int = 0, bfs: bool = False) -> Rules:
@@ -144,7 +149,8 @@ def dynatree_rules(config: DynaTree, margin: Margin, *, root_depth: int = 0, bfs
         low, mid, high = config.branching
         return low if c >= config.tau_h else high if c < config.tau_l else mid
 
-    return Rules(config.d_max, expands, breadth, config.n_max, best=config.selection == "best" and not bfs)
+    best = config.selection == "best" and not bfs
+    return Rules(config.d_max, expands, breadth, config.n_max, best=best, sharpness=config.sharpness)
 
 
 def fixed_rules(config: Fixed, margin: Margin) -> Rules:
@@ -197,7 +203,7 @@ def grow(
         depth, position = len(node) - len(root), len(prefix) - 1 + len(node)
         if depth >= rules.deepest or position + 1 >= oracle.context or not rules.expands(node, logp[node]):
             return
-        logprobs = oracle.draft_logprobs(prefix + node, len(node))
+        logprobs = oracle.draft_logprobs(prefix + node, len(node), rules.sharpness)
         for token in ranked(logprobs, rules.breadth(logprobs), margin):
             child = (*node, token)
             logp[child] = logp[node] + logprobs[token]
@@ -351,7 +357,7 @@ def plan(
         case "dynatree", DynaTree():
             return (), 0.0, dynatree_rules(config, margin)
         case "alg1", DynaTree():
-            logprobs = oracle.draft_logprobs(text)
+            logprobs = oracle.draft_logprobs(text, sharpness=config.sharpness)
             (token,) = ranked(logprobs, 1, margin)
             return (token,), logprobs[token], dynatree_rules(config, margin, root_depth=1, bfs=True)
         case "fixed", Fixed():

@@ -72,13 +72,14 @@ class SampledOracle(Oracle):
         found: list[float] = scores.tolist()
         return found
 
-    def draft_logprobs(self, text: Path, drafted: int = 0) -> list[float]:
+    def draft_logprobs(self, text: Path, drafted: int = 0, sharpness: float = 1) -> list[float]:
         """Log-probabilities that tokens are chosen, estimated from the draft's logits with noise."""
         logits = self._draft_scores(text, drafted).float()
         scores = logits.double() + self._noise(text)
         if self.sampling.temperature:
             scores[~kept(logits, self.sampling)] -= OUTSIDE
-            scores *= SHARPNESS
+            sharpness = SHARPNESS
+        scores *= sharpness
         found: list[float] = scores.log_softmax(-1).tolist()
         return found
 

@@ -91,12 +91,11 @@ class AutoDrafter:
         """The draft model's best next tokens. If the model has many tokens to read because it did not run in recent
         rounds, a probe first compares the model's guesses for these tokens with the text.
         """
-        count = int(rule.growth.wide)
         model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
-            last = model.catch_up(text, count)
+            last = model.catch_up(text, rule.growth)
         else:
-            (*missed, last), tokens = model.catch_up_with_guesses(text, count, PROBED_ROWS)
+            (*missed, last), tokens = model.catch_up_with_guesses(text, rule.growth, PROBED_ROWS)
             if missed and all(guess.tokens for guess in missed):
                 self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], tokens)
         return last
@@ -175,6 +174,6 @@ class _MixedTree:
         parents = self._sizes.worth_growing(parents)
         if not parents:
             return {}
-        guesses = model.forward_level(self.tree, parents, int(self._rule.growth.wide))
+        guesses = model.forward_level(self.tree, parents, self._rule.growth)
         self.tree.lost |= any(guess.lost for guess in guesses)
         return {node: guess for node, guess in zip(parents, guesses, strict=True) if guess.tokens}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from decoder.tree import TokenTree
-from decoder.tree_rules import TreeRule, breadth, least_probability
+from decoder.tree_rules import Growth, TreeRule, breadth, least_probability
 
 
 @dataclass(slots=True)
@@ -18,7 +18,8 @@ class Children:
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own log-probabilities, if `logprobs` are conditioned on the noise of coupled sampling; else empty."""
+    """The draft's own log-probabilities, if `logprobs` are sharpened, or conditioned on the noise of coupled sampling;
+    else empty."""
     lost: bool = False
     """Whether there are no tokens because the draft's logits are NaN or infinite."""
 
@@ -28,8 +29,8 @@ class Children:
         return math.exp(self.logprobs[0])
 
 
-Source = Callable[[TokenTree, Sequence[int], int], Sequence[Children]]
-"""(tree, nodes of one level, largest number of children) -> the best next tokens after each node."""
+Source = Callable[[TokenTree, Sequence[int], Growth[float]], Sequence[Children]]
+"""(tree, nodes of one level, growth rule) -> the best next tokens after each node, as many as the widest node may have."""
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
@@ -42,11 +43,11 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
         source: Returns the best next tokens after given nodes.
         deepest: Maximum number of levels, limited by the context.
     """
-    n_max, widest = rule.budget.n_max, int(rule.growth.wide)
+    n_max = rule.budget.n_max
     level = [0]
     while level and tree.depths[level[0]] < deepest and (rule.budget.best or len(tree) <= n_max):
         parents = may_grow(tree, _within_budget(tree, level, rule), rule)
-        children, level = source(tree, parents, widest) if parents else (), []
+        children, level = source(tree, parents, rule.growth) if parents else (), []
         for parent, options in zip(parents, children, strict=True):
             tree.lost |= options.lost
             if not options.tokens:

@@ -20,7 +20,7 @@ from decoder.forward.compiled.library import library
 from decoder.forward.kv_cache import KvCache
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
-from decoder.tree_rules import TreeRule
+from decoder.tree_rules import Growth, TreeRule
 
 
 class Passes(Protocol):
@@ -89,18 +89,22 @@ class LevelDrafter(Proposer, Protocol):
     def begin_tree(self) -> None:
         """Forgets the nodes of the previous tree."""
 
-    def catch_up(self, text: Sequence[int], count: int) -> Children:
-        """Reads the unread tokens of the text; returns the `count` best tokens after the last token."""
+    def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
+        """Reads the unread tokens of the text; returns the best tokens after the last token, as many as the widest node
+        may have under the growth rule.
+        """
 
-    def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
+    def catch_up_with_guesses(
+        self, text: Sequence[int], growth: Growth[float], latest: int
+    ) -> tuple[list[Children], list[int]]:
         """Like `catch_up`, but also returns guesses for tokens that the text already has.
 
-        Returns the `count` best tokens after each of the last unread tokens (at most `latest` tokens), and the text's
+        Returns the best tokens after each of the last unread tokens (at most `latest` tokens), and the text's
         own tokens at the guessed positions. The last guess is for the position after the text, which has no token yet.
         """
 
-    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """Forwards nodes of one level and returns the `count` best tokens after each node."""
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+        """Forwards nodes of one level and returns the best tokens after each node; see `catch_up`."""
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
         """Reduces the tree to the nodes `kept`."""
@@ -112,7 +116,7 @@ def proposed(drafter: LevelDrafter, text: Sequence[int], rule: TreeRule, room: i
     """
     tree, before = TokenTree([text[-1]]), drafter.count
     if room >= 1 and drafter.behind(text):
-        first = drafter.catch_up(text, int(rule.growth.wide))
+        first = drafter.catch_up(text, rule.growth)
         tree = grown(drafter, tree, rule, first, deepest=min(room, drafter.deepest))
     return Proposal(tree, drafter.count - before)
 
@@ -128,8 +132,8 @@ def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Chil
         deepest: Maximum number of levels.
     """
 
-    def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        return [children] if children and nodes == [0] else drafter.forward_level(tree, nodes, count)
+    def source(tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+        return [children] if children and nodes == [0] else drafter.forward_level(tree, nodes, growth)
 
     drafter.begin_tree()
     return drafter.keep(tree, grow(tree, rule, source, deepest))
@@ -138,7 +142,8 @@ def grown(drafter: LevelDrafter, tree: TokenTree, rule: TreeRule, children: Chil
 class ModelDrafter:
     """A `Proposer` of one text that grows deterministic trees under a growth rule.
 
-    Nodes are ranked by `DraftProbabilities`, or by the draft's own probabilities in greedy decoding.
+    Nodes are ranked by `DraftProbabilities`, or in greedy decoding by the draft's own probabilities, sharpened by the
+    growth rule's exponent.
     """
 
     def __init__(self, passes: Passes, probabilities: DraftProbabilities | None = None) -> None:
@@ -185,13 +190,15 @@ class ModelDrafter:
         """See `LevelDrafter`."""
         self.passes.begin_tree()
 
-    def catch_up(self, text: Sequence[int], count: int) -> Children:
+    def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
         """See `LevelDrafter`."""
-        return self._best(self.passes.after_text(text), [len(text)], count)[0]
+        return self._best(self.passes.after_text(text), [len(text)], growth)[0]
 
-    def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
+    def catch_up_with_guesses(
+        self, text: Sequence[int], growth: Growth[float], latest: int
+    ) -> tuple[list[Children], list[int]]:
         """See `LevelDrafter`."""
-        guesses = self._best(*self.passes.after_latest(text, latest), count)
+        guesses = self._best(*self.passes.after_latest(text, latest), growth)
         return guesses, [*text[len(text) - len(guesses) + 1 :]]
 
     def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
@@ -205,15 +212,18 @@ class ModelDrafter:
         self.passes.renumber(kept_nodes)
         return tree.subtree(kept_nodes)
 
-    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """Forwards nodes of one level and returns the `count` best tokens after each node."""
-        best = self._best(*self.passes.after_level(tree, nodes), count)
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+        """Forwards nodes of one level and returns the best tokens after each node; see `catch_up`."""
+        best = self._best(*self.passes.after_level(tree, nodes), growth)
         return best * len(nodes) if len(best) == 1 else best
 
-    def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
-        """The `count` best tokens of each row of logits; `positions` are the tokens' positions."""
+    def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], growth: Growth[float]) -> list[Children]:
+        """The best tokens of each row of logits; `positions` are the tokens' positions."""
+        count = int(growth.wide)
         if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
-            return best_children(logits, count)
+            if growth.sharpness == 1:
+                return best_children(logits, count)
+            return best_children(logits.float() * growth.sharpness, count, logits)
         probabilities = self._probabilities.probabilities(logits, positions)
         return best_children(probabilities, count, logits if self._probabilities.noisy else None)
 

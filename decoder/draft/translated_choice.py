@@ -42,17 +42,20 @@ class TokenChoice:
         self._probabilities = probabilities
         self._twins: dict[int, int | None] = {}
 
-    def best(self, logits: Float[Tensor, "1 V"], position: int, *, torn: bool) -> tuple[int, Logprob]:
+    def best(self, logits: Float[Tensor, "1 V"], position: int, sharpness: float, *, torn: bool) -> tuple[int, Logprob]:
         """The chosen draft token and its log-probability.
 
         Args:
             logits: The draft's logits over its own tokens.
             position: Position of the next target token, whose text begins with the draft token.
+            sharpness: Exponent on the draft's probabilities where decoding is greedy.
             torn: Whether the draft token continues an incomplete character, for which there is no noise.
         """
         own = logits.log_softmax(-1, torch.float32)[0]
         probabilities = self._probabilities
-        if probabilities is None or probabilities.greedy_from(position) or torn:
+        if probabilities is None or probabilities.greedy_from(position):
+            return _best((logits.float() * sharpness).log_softmax(-1)[0], own)
+        if torn:
             return _best(own, own)
         if not probabilities.noisy:
             scores = probabilities.probabilities(logits, [position]).log_softmax(-1, torch.float32)[0]

@@ -28,7 +28,7 @@ from decoder.models.text import TextStream
 from decoder.models.translation import Translation
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
-from decoder.tree_rules import TreeRule
+from decoder.tree_rules import Growth, TreeRule
 
 DRAFTED_A_TOKEN = 8
 """Maximum number of draft tokens per target token of a chain; a draft whose tokens are single bytes may need many."""
@@ -112,6 +112,8 @@ class TranslatedDrafter:
         self._chain: TranslatedChain | None = None
         self._lost = False
         """Whether the round's chain has ended since the draft's logits are NaN or infinite."""
+        self._sharpness = 1.0
+        """Exponent on the draft's probabilities in the round's chain; see `Growth`."""
         self._ready: Float[Tensor, "1 V"] | None = None
         """Logits after the text, if they were computed before the round's first draft token."""
 
@@ -159,19 +161,19 @@ class TranslatedDrafter:
     def begin_tree(self) -> None:
         """See `LevelDrafter`; `catch_up` begins the chain."""
 
-    def catch_up(self, text: Sequence[int], count: int) -> Children:
+    def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
         """See `LevelDrafter`; returns one token, or none if the draft's text cannot be translated."""
-        del count
         self._take(text[self._taken :])
-        return self._next(self._begun(), 0)
+        return self._next(self._begun(growth), 0)
 
-    def catch_up_with_guesses(self, text: Sequence[int], count: int, latest: int) -> tuple[list[Children], list[int]]:
+    def catch_up_with_guesses(
+        self, text: Sequence[int], growth: Growth[float], latest: int
+    ) -> tuple[list[Children], list[int]]:
         """See `LevelDrafter`; the guesses for tokens that the text already has, and these tokens, are the draft's own
         tokens, with one guess per position.
         """
-        del count
         self._take(text[self._taken :])
-        tokens, chain = self._own.tokens, self._begun()
+        tokens, chain = self._own.tokens, self._begun(growth)
         if not tokens or not self.passes.has_room(len(tokens)):
             return [Children([], [])], []
         logits = self.passes.after(tokens, latest)
@@ -179,17 +181,18 @@ class TranslatedDrafter:
         guesses = best_children(logits[:-1], 1) if len(logits) > 1 else []
         return [*guesses, self._next(chain, 0)], tokens[len(tokens) - len(guesses) :]
 
-    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
         """See `LevelDrafter`; returns one token after the chain's last node, and none after other nodes."""
-        del count
+        del growth
         return [self._after(tree, node) for node in nodes]
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
         """See `LevelDrafter`."""
         return tree if len(kept) == len(tree) else tree.subtree(kept)
 
-    def _begun(self) -> TranslatedChain:
+    def _begun(self, growth: Growth[float]) -> TranslatedChain:
         """Begins the round's chain after the text."""
+        self._sharpness = growth.sharpness
         self._drafted, self._ready, self._lost = [], None, False
         self._drafting.begin(self._own.tokens)
         self._chain = TranslatedChain(self._drafting, self._committed, Following(self._pair.tokenizer, self._before))
@@ -230,7 +233,7 @@ class TranslatedDrafter:
         logits = self.passes.after(tokens) if self._ready is None else self._ready
         self._ready = None
         position = self._taken + chain.possible
-        token, logprob = self._choice.best(logits, position, torn=chain.torn)
+        token, logprob = self._choice.best(logits, position, self._sharpness, torn=chain.torn)
         if not math.isfinite(logprob.ranked) or not math.isfinite(logprob.own):
             chain.ended = self._lost = True
             return

@@ -14,6 +14,9 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GAP, KnobInfo, require_feasible
 from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_depth
 
+SHARPEST = 8.0
+"""Upper bound of `sharpness`; with larger exponents, nearly every distribution has a single token."""
+
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
@@ -43,6 +46,11 @@ class AdaptiveTree(Rules):
     """Least path probability at which a node at the base depth or deeper gets children."""
     tau: float = 0.05
     """Lower bound on `rho_stop`. In the paper, `tau` is also the path probability threshold of the fixed tree."""
+    sharpness: float = 1.0
+    """Exponent on the draft's probabilities in greedy decoding: the factor on the draft's logits. The softmax of the
+    product estimates the probability that the target chooses a token. 1 is the paper's rule. In sampling, the factor
+    is that of the noise, `decoder.sampling.gumbel_noise.SHARPNESS`.
+    """
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""
     window: int = 10
@@ -80,6 +88,8 @@ class AdaptiveTree(Rules):
                  lambda own: (0.0, own.rho_deep), 0.01, 0.05),
         KnobInfo("rho_deep", "rho_deep", "at D0 or deeper, less probable paths end", "probability",
                  lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
+        KnobInfo("sharpness", "sharpness", "greedy: exponent on draft probabilities", "real",
+                 lambda own: (min(own.sharpness, 0.5), max(own.sharpness, SHARPEST)), 0.25, 1),
         KnobInfo("tau", "τ", "lower bound on rho_stop", "probability",
                  lambda _: (0.0, 1.0), 0.01, 0.05),
     )  # fmt: skip
@@ -100,6 +110,9 @@ class AdaptiveTree(Rules):
             1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three ascending numbers, each 1 or more"
         )
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
+        require(
+            0 < self.sharpness <= SHARPEST, f"sharpness is {self.sharpness:g}; give more than 0, at most {SHARPEST:g}"
+        )
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
@@ -125,6 +138,7 @@ class AdaptiveTree(Rules):
             narrow=narrow,
             middle=middle,
             wide=wide,
+            sharpness=self.sharpness,
         )
         history = History[float](self.history, self.window, self.target_acceptance, self.eta_d, self.eta_h)
         return TreeRule(growth, budget, history)

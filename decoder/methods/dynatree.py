@@ -89,6 +89,8 @@ METHOD = Method(
         Option("rho_deep", float, "P", "At the base depth or deeper, paths that are less probable than this are not "
                "extended."),
         Option("tau", float, "P", "Lower bound on rho_stop."),
+        Option("sharpness", float, "S", "Exponent on the draft's probabilities in greedy decoding; 1 is the "
+               "paper's rule."),
         Option("n_max", int, "N", "Largest number of drafted nodes in a tree of DynaTree. For trees whose size is "
                "chosen by cost, give --methods auto.",
                instead={"auto": "auto is a method: --methods auto"}),

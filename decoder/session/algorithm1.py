@@ -67,7 +67,7 @@ class Algorithm1Session(HostRounds):
 
     def _propose(self) -> Proposal:
         before = self.drafter.passes.count
-        root = self.drafter.catch_up(self.text, 1)
+        root = self.drafter.catch_up(self.text, replace(self._rule().growth, wide=1))
         if root.lost:
             # A tree has a root, so without a guess the text's last token is verified, without a draft below it.
             return Proposal(TokenTree(self.text[-1:], lost=True), self.drafter.passes.count - before)

@@ -88,7 +88,9 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     """
     target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
-    facts = {"token": _origin(token, event), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
+    sampled = bool(scene.state.lane.setting("temperature", event.round))
+    draft = _drew(event, token) if is_drawn(event) else _draft(event, token, sampled=sampled)
+    facts = {"token": _origin(token, event), "draft": draft}
     if is_drawn(event):
         facts["verify"] = _verify(scene.state, event, token)
     if apart:
@@ -99,7 +101,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
             "round": cost,
             "tree": use,
         }
-        return facts | _noise(scene.state, event)
+        return facts | (_noise(scene.state, event) if sampled else {})
     if lost:
         target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
     return facts | {"target": target, "knobs": _knobs(scene.state, event, token), "round": [*cost, *use]}
@@ -148,8 +150,8 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
             return [(*name, ("written by a method that does not show its draft", "plain"))]
 
 
-def _draft(event: Round, token: Token) -> list[Row]:
-    """Probability and rank of the token among the draft's guesses."""
+def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
+    """Probability and rank of the token among the draft's guesses; `sampled`: whether the temperature is above 0."""
     if event.draft_forwards is None:
         return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -164,7 +166,8 @@ def _draft(event: Round, token: Token) -> list[Row]:
     ranked = f"{rank} of {len(rival_nodes) + 1}" if rival_nodes else "its only guess here"
     chance = _chance(probability(event.logprobs[token_node]))
     if event.draft_logprobs:
-        chance = f"{_chance(probability(event.draft_logprobs[token_node]))}, {chance} with this noise"
+        how = "with this noise" if sampled else "sharpened"
+        chance = f"{_chance(probability(event.draft_logprobs[token_node]))}, {chance} {how}"
     verb = "found it in the text: " if looked_up(event, token_node) else "gave it "
     parts = [_plain(f"{verb}{chance}, {ranked}")]
     return [*parts, (("preferred ", "plain"), *_node_row(event, rival_nodes[0]))] if better else parts

@@ -25,7 +25,7 @@ TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB = range(6)
 """Indices of the lines of `DeviceState.nodes`; each column is a node. LEVEL: depth + 1, so 1 for the root; 0 for a
 column without a node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB and
 OWN_LOGPROB are stored as the bits of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB
-includes sampling noise."""
+is sharpened or includes sampling noise."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Number of entries of a verification's outcome. The entries are the number of committed tokens, then the accepted node
 at each depth, then the token after each of these nodes.
@@ -223,8 +223,10 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
     return tree
 
 
-def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
-    """The tree of `drafted`, with the draft's own log-probabilities added; used in rounds whose tokens are sampled."""
+def drafted_with_own(report: NDArray[np.float64], root: int) -> TokenTree:
+    """The tree of `drafted`, with the draft's own log-probabilities added; used if those of the growth rule are
+    sharpened or include sampling noise.
+    """
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]

@@ -22,7 +22,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, MOST_NODES, Shape
 from decoder.tree_rules import Growth, breadth, least_probability
-from decoder.verify.verifier import DeviceVerifier
+from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 PLACES = MOST_NODES - 1
 """Maximum number of drafted nodes of a tree."""
@@ -197,7 +197,7 @@ class Layout:
         def whole(numbers: list[int]) -> Int[Tensor, "N"]:
             return torch.tensor(numbers, device=device)
 
-        self.first, self.best, self.deepest = first, shape.best, shape.deepest
+        self.first, self.best, self.deepest, self.sharp = first, shape.best, shape.deepest, shape.sharp
         self.children = min(shape.widest, vocabulary)
         """Number of candidates of each row."""
         self.even = shape.even or self.children == 1
@@ -284,7 +284,8 @@ class Grown:
     """
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
-    """The draft's own log-probabilities, if `logprobs` include sampling noise; else None."""
+    """The draft's own log-probabilities, if `logprobs` are sharpened or include sampling noise; else
+    None."""
     rows: Int[Tensor, "4 R"]
     """Lines of the rows: the three lines of the candidate that the row was, then this candidate's index among the
     candidates of the same depth, which is -1 for the root and for padding rows.
@@ -452,6 +453,8 @@ def grow(
     bias = part.bias(state.steps(0, slots) <= places[:first, None])
     rule = draft_rule(part, state, layout)
     probabilities = verifier.probabilities(state.sampling, after[: layout.deepest], part.vocabulary)
+    if probabilities is None and layout.sharp:
+        probabilities = _sharpened(state.rule.growth.sharpness)
     lines, rows_below = layout.new()
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
     grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, rows_below)
@@ -485,6 +488,11 @@ def draft_rule(part: Part, state: DeviceState, layout: Layout) -> DraftRule:
     has = state.steps(0, layout.children) < state.rule.breadths[:, None]
     narrow, middle, wide = torch.where(has, state.certain, state.impossible).unbind()
     return DraftRule(thresholds, replace(growth, narrow=narrow, middle=middle, wide=wide))
+
+
+def _sharpened(sharpness: Float[Tensor, ""]) -> Probabilities:
+    """Logits multiplied by the growth rule's exponent, at every depth."""
+    return lambda logits, _: logits.float() * sharpness
 
 
 def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], out: Float[Tensor, "C"]) -> None:

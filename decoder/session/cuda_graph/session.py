@@ -18,7 +18,7 @@ from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
-from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, drafted_under_noise, verified
+from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, drafted_with_own, verified
 from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import Shape, beam, fits, shape, sizes_of_rounds
@@ -229,7 +229,8 @@ class GraphSession:
         if self._knobs is None:
             return None
         rule = self._knobs.rule
-        read = drafted if self._sampling.greedy_from(len(self._text)) else drafted_under_noise
+        greedy = self._sampling.greedy_from(len(self._text))
+        read = drafted if greedy and rule.growth.sharpness == 1 else drafted_with_own
         if self._sizes is None:
             return _Draft(shape(rule), None, read)
         if self._observation:

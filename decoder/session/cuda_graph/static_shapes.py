@@ -72,6 +72,8 @@ class Shape:
     """
     even: bool = False
     """Whether all nodes with children have the same number of children."""
+    sharp: bool = False
+    """Whether greedy drafts sharpen the draft's probabilities, and so also compute the draft's own ones."""
 
     @property
     def deepest(self) -> int:
@@ -119,7 +121,8 @@ def _shape(rule: TreeRule, depth: int, limit: int, *, best: bool) -> Shape:
     widest, widths = int(rule.growth.wide), [1]
     while len(widths) < depth:
         widths.append(min(widths[-1] * widest, limit))
-    return Shape(widest, tuple(widths), best, even=rule.growth.narrow == rule.growth.wide)
+    even, sharp = rule.growth.narrow == rule.growth.wide, rule.growth.sharpness != 1
+    return Shape(widest, tuple(widths), best, even=even, sharp=sharp)
 
 
 def _growing(rule: TreeRule) -> int:

@@ -20,6 +20,7 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.tree import TokenTree
+from decoder.tree_rules import Growth
 from decoder.verify.greedy import accept
 from tests.decoder.analysis.one_round import replayed
 
@@ -48,8 +49,8 @@ class World(ModelDrafter):
         rank = random.Random(f"target {self._seed} {list(path)}").choice((0, 0, 0, 0, 0, 1, 1, 2, 3, 5))
         return self.children(path, VOCABULARY).tokens[rank]
 
-    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        return [self.children(_path(tree, node), count) for node in nodes]
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+        return [self.children(_path(tree, node), int(growth.wide)) for node in nodes]
 
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
         """One round under `rules`, with at most `left` more tokens of text and `room` levels."""

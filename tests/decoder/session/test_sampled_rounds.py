@@ -1,6 +1,6 @@
 """With one seed, every method writes the text of plain sampling, and every sampled round equals the reference's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -126,19 +126,36 @@ def test_a_recording_says_how_tokens_were_chosen_and_what_the_draft_thought(tiny
     plain = oracle(tiny_models, "neox", "float32", RunConfig())
     text = tuple(run.prompt_tokens)
     for event in rounds(events, "dynatree"):
-        for node, parent in list(enumerate(event.parents))[1:]:
-            path = [node]
-            while event.parents[path[-1]] > 0:
-                path.append(event.parents[path[-1]])
-            above = tuple(event.tokens[each] for each in reversed(path[1:]))
-            assert event.draft_logprobs[node] == pytest.approx(
-                plain.draft_logprobs(text + above)[event.tokens[node]], abs=1e-4
-            ), parent
+        assert event.draft_logprobs[1:] == pytest.approx(in_tree(event, text, plain.draft_logprobs), abs=1e-4)
+        text += tuple(event.committed)
+
+
+def in_tree(event: Round, text: tuple[int, ...], logprobs: Callable[[tuple[int, ...]], Sequence[float]]) -> list[float]:
+    """Log-probability of each drafted node after its path, by a function from a text to the next token's
+    log-probabilities.
+    """
+    paths: list[tuple[int, ...]] = [()]
+    for token, parent in list(zip(event.tokens, event.parents, strict=True))[1:]:
+        paths.append((*paths[parent], token))
+    return [logprobs(text + path[:-1])[path[-1]] for path in paths[1:]]
+
+
+def test_a_greedy_recording_says_what_the_draft_thought_and_its_sharpened_probabilities(
+    tiny_models: TinyModels,
+) -> None:
+    events = play(tiny_models, RunConfig(("dynatree",), 20, dynatree=DynaTree(sharpness=2)))
+    (run,) = [event for event in events if isinstance(event, Run)]
+    plain = oracle(tiny_models, "neox", "float32", RunConfig())
+    text = tuple(run.prompt_tokens)
+    for event in rounds(events, "dynatree"):
+        expected = in_tree(event, text, lambda before: plain.draft_logprobs(before, sharpness=2))
+        assert event.logprobs[1:] == pytest.approx(expected, abs=1e-4)
+        assert event.draft_logprobs[1:] == pytest.approx(in_tree(event, text, plain.draft_logprobs), abs=1e-4)
         text += tuple(event.committed)
 
 
 def test_greedy_rounds_say_nothing_more_than_before(tiny_models: TinyModels) -> None:
-    events = play(tiny_models, RunConfig(("dynatree",), 20))
+    events = play(tiny_models, RunConfig(("dynatree",), 20, dynatree=DynaTree()))
     assert not any(event.draft_logprobs for event in rounds(events, "dynatree"))
 
 

@@ -60,6 +60,7 @@ def dynatrees(draw: st.DrawFn) -> DynaTree:
         target_acceptance=draw(st.sampled_from([0.1, 0.4, 0.7])),
         eta_d=draw(st.sampled_from([1.0, 3.0])),
         eta_h=draw(st.sampled_from([0.1, 0.5])),
+        sharpness=draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])),
     )
 
 
@@ -123,7 +124,9 @@ SHARP = {
     "d0 that rounds down": RunConfig(("dynatree",), 24, dynatree=DynaTree(d0=2.49, history=False)),
     "breadth off": RunConfig(("dynatree",), 24, dynatree=DynaTree(branching=(2, 2, 2), history=False)),
     "depth off": RunConfig(("dynatree",), 24, dynatree=DynaTree(rho_stop=0, rho_deep=0, d_max=4, d0=3)),
+    "sharpened probabilities": RunConfig(("dynatree",), 48, dynatree=DynaTree(sharpness=2, history=False)),
     "algorithm 1": RunConfig(("alg1",), 48, dynatree=DynaTree()),
+    "algorithm 1 with sharpened probabilities": RunConfig(("alg1",), 24, dynatree=DynaTree(sharpness=2)),
     "algorithm 1 with one node": RunConfig(("alg1",), 12, dynatree=DynaTree(n_max=1)),
     "algorithm 1 ignores best": RunConfig(("alg1",), 24, dynatree=replace(BUSHY, selection="best", n_max=9)),
     "the fixed tree": RunConfig(("fixed",), 48),

@@ -10,6 +10,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.session.cuda_graph.device_state import GROWTH
 from decoder.session.cuda_graph.draft import Layout
 from decoder.tree_rules import Growth
 
@@ -130,7 +131,7 @@ def add_children(
     part_best[(rows, parts)](
         logits, *logits.stride(), vocabulary, *part_max, part_codes, children, PART, enable_fp_fusion=False
     )
-    rule = breadths or Growth(*[paths] * 9)
+    rule = breadths or Growth(*[paths] * len(GROWTH))
     best_of_parts[(rows,)](
         *part_max,
         part_codes,

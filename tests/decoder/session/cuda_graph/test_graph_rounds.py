@@ -46,6 +46,8 @@ METHODS: dict[str, Rules | None] = {
     "history off": DynaTree(history=False),
     "lively": LIVELY,
     "best": replace(LIVELY, selection="best", n_max=9),
+    "sharpened": replace(LIVELY, sharpness=2.0),
+    "best of a sharpened tree": replace(LIVELY, sharpness=1.5, selection="best", n_max=9),
     "a few of the best": replace(BUSHY, selection="best", n_max=3),
     "first few": replace(BUSHY, n_max=5),
     "no path too improbable": replace(
@@ -77,7 +79,7 @@ def recordings(tiny_models: TinyModels) -> Recordings:
     [
         *(("float64", "neox", False, method) for method in METHODS),
         *(("float64", "neox", True, method) for method in ("ar", "linear", "fixed, cut", "lively", "best-first")),
-        *(("float64", "llama", False, method) for method in ("linear", "paper", "best", "best-first, wide")),
+        *(("float64", "llama", False, method) for method in ("linear", "paper", "sharpened", "best-first, wide")),
         *(("float32", "neox", False, method) for method in ("fixed", "lively", "best-first")),
     ],
 )
@@ -309,6 +311,7 @@ def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(
         (LIVELY, "rho_stop", 0.1),
         (LIVELY, "rho_deep", 0.6),
         (LIVELY, "tau", 0.3),
+        (LIVELY, "sharpness", 2.0),
     ],
 )
 def test_a_turned_knob_acts_from_the_next_round_on(
