@@ -30,7 +30,7 @@ class Children:
 
 
 Source = Callable[[TokenTree, Sequence[int], Growth[float]], Sequence[Children]]
-"""(tree, nodes of one level, growth rule) -> the best next tokens after each node, as many as the widest node may have."""
+"""(tree, nodes of one level, growth rule) -> the best next tokens after each node, up to the rule's largest breadth."""
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:

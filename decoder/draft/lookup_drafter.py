@@ -15,7 +15,7 @@ from decoder.draft.proposer import Proposal
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.noise import TokenNoise
 from decoder.tree import TokenTree
-from decoder.tree_rules import TreeRule
+from decoder.tree_rules import Growth, TreeRule
 
 
 class LookupDrafter:
@@ -62,8 +62,8 @@ class _LookupSource:
         self._position = position
         self._noise = noise
 
-    def __call__(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        return [self._children(tree, node, count) for node in nodes]
+    def __call__(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+        return [self._children(tree, node, int(growth.wide)) for node in nodes]
 
     def _children(self, tree: TokenTree, node: int, count: int) -> Children:
         ahead = self._continuation(tree, node)

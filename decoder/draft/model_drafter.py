@@ -90,8 +90,8 @@ class LevelDrafter(Proposer, Protocol):
         """Forgets the nodes of the previous tree."""
 
     def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
-        """Reads the unread tokens of the text; returns the best tokens after the last token, as many as the widest node
-        may have under the growth rule.
+        """Reads the unread tokens of the text; returns the best tokens after the last token, up to the growth rule's
+        largest breadth.
         """
 
     def catch_up_with_guesses(

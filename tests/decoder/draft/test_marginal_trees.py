@@ -15,6 +15,7 @@ from decoder.draft.growth import Children, grow
 from decoder.draft.model_drafter import best_children
 from decoder.methods.bestfirst import BestFirst
 from decoder.tree import TokenTree
+from decoder.tree_rules import Growth
 
 Path = tuple[int, ...]
 LEVELS, WORDS = 6, 40
@@ -51,9 +52,11 @@ def test_best_first_trees_over_marginals_are_ddtree_s(nodes: int, peakedness: fl
         generator = torch.Generator().manual_seed(seed)
         marginals = (peakedness * torch.randn((LEVELS, WORDS), generator=generator)).log_softmax(-1)
 
-        def source(tree: TokenTree, level: Sequence[int], count: int, rows: Tensor = marginals) -> list[Children]:
+        def source(
+            tree: TokenTree, level: Sequence[int], growth: Growth[float], rows: Tensor = marginals
+        ) -> list[Children]:
             depth = tree.depths[level[0]]
-            return best_children(rows[depth : depth + 1].clone(), count) * len(level)
+            return best_children(rows[depth : depth + 1].clone(), int(growth.wide)) * len(level)
 
         tree = TokenTree([0])
         kept = grow(tree, BestFirst(nodes, LEVELS).rule(), source, LEVELS)

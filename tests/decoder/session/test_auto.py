@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoder import RunConfig, decode
+from decoder import Fixed, RunConfig, decode
 from decoder.draft.auto_drafter import PROBED_ROWS
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
@@ -140,10 +140,10 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
 
 def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
-    text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
+    text, found, growth = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]](), Fixed(branching=2).rule().growth
     for latest in (3, 8):
         drafter = ModelDrafter(DraftPasses(engine.pair.draft_model, engine.pair.vocabulary, 20))
         drafter.read(text[:2])
-        found.append([guess.tokens for guess in drafter.catch_up_with_guesses(text, 2, latest)[0]])
+        found.append([guess.tokens for guess in drafter.catch_up_with_guesses(text, growth, latest)[0]])
         assert drafter.passes.cache.length == len(text)
     assert found[0] == found[1][-3:]

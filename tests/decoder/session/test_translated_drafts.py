@@ -214,7 +214,7 @@ def test_a_draft_that_was_silent_is_judged_by_its_guesses_for_its_own_tokens(twi
     drafter = TranslatedDrafter(pair, pair.draft, pair.translation, 100, None)
     drafter.read(text[:3])
     with torch.inference_mode():
-        guesses, tokens = drafter.catch_up_with_guesses(text, 1, 5)
+        guesses, tokens = drafter.catch_up_with_guesses(text, Linear().rule().growth, 5)
         read = pair.translation.tokenizer(PROSE + " was still, and the").input_ids
         expected = [
             int(pair.draft.read(pair.draft.new_cache(100), read[:end]).argmax())
