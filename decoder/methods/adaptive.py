@@ -14,8 +14,8 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GAP, KnobInfo, require_feasible
 from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_depth
 
-SHARPEST = 8.0
-"""Upper bound of `sharpness`; with larger exponents, nearly every distribution has a single token."""
+SHARPEST = 4.0
+"""Upper bound of `sharpness`; an exponent of 4 leaves the most probable token nearly all probability."""
 
 
 @dataclass(frozen=True)

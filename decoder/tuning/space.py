@@ -20,7 +20,7 @@ BRANCHINGS = (
     (1, 1, 1), (1, 1, 2), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 3, 5), (2, 2, 3), (2, 3, 4), (2, 4, 6),
 )  # fmt: skip
 DIGITS = 3
-"""Number of decimals to which probabilities are rounded, so that a preset is easy to read."""
+"""Number of decimals to which probabilities and the exponent are rounded, so that a preset is easy to read."""
 TREE_METHOD = METHOD.name
 """Method whose trees are searched."""
 
@@ -59,6 +59,7 @@ def _tree(suggest: Suggest) -> DynaTree:
     tau_l = suggest.suggest_float("tau_l", 0.01, 0.9)
     rho_deep = suggest.suggest_float("rho_deep", 0.01, 0.95)
     rho_stop = suggest.suggest_float("rho_stop", 0.002, 0.5, log=True)
+    sharpness = suggest.suggest_float("sharpness", 1.0, 3.0)
     low, mid, high = map(int, suggest.suggest_categorical("branching", _BRANCHINGS).split(","))
     return DynaTree(
         d0=float(min(suggest.suggest_int("d0", 1, 10), d_max - 1)),
@@ -69,6 +70,7 @@ def _tree(suggest: Suggest) -> DynaTree:
         rho_stop=round(min(rho_stop, rho_deep), DIGITS),
         rho_deep=round(rho_deep, DIGITS),
         tau=0,
+        sharpness=round(sharpness, DIGITS),
         history=bool(suggest.suggest_categorical("history", (False, True))),
         n_max=suggest.suggest_int("n_max", 2, MOST_NODES, log=True),
         selection="best",
@@ -77,7 +79,7 @@ def _tree(suggest: Suggest) -> DynaTree:
 
 _BRANCHINGS = tuple(",".join(map(str, each)) for each in BRANCHINGS)
 """Branchings as text, since an Optuna study cannot store tuples."""
-_TURNED = ("d0", "d_max", "tau_h", "tau_l", "rho_stop", "rho_deep", "history", "n_max")
+_TURNED = ("d0", "d_max", "tau_h", "tau_l", "rho_stop", "rho_deep", "sharpness", "history", "n_max")
 
 
 def _suggestion(rules: DynaTree) -> dict[str, Any]:

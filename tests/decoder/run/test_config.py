@@ -43,6 +43,8 @@ OUTSIDE: dict[str, dict[str, Any]] = {
     "no nodes": {"n_max": 0},
     "an unknown selection": {"selection": "worst"},
     "an empty window": {"window": 0},
+    "a flat exponent": {"sharpness": 0},
+    "too large an exponent": {"sharpness": 4.1},
 }
 INSIDE: dict[str, dict[str, Any]] = {
     "d0 1": {"d0": 1},
@@ -56,6 +58,7 @@ INSIDE: dict[str, dict[str, Any]] = {
     "tau 0": {"tau": 0},
     "tau 1": {"tau": 1},
     "best": {"selection": "best"},
+    "a large exponent": {"sharpness": 4},
 }
 
 
@@ -88,6 +91,7 @@ def test_the_defaults_are_the_paper_s() -> None:
         "rho_stop": 0.1,
         "rho_deep": 0.5,
         "tau": 0.05,
+        "sharpness": 1,
         "n_max": 256,
         "selection": "bfs",
         "history": True,
@@ -146,6 +150,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "b_max": (2, 16),
     "rho_stop": (0, 0.5),
     "rho_deep": (0.1, 1),
+    "sharpness": (0.5, 4),
     "tau": (0, 1),
     "n_max": (1, 1024),
     "lookup": (0, 1),
@@ -285,6 +290,7 @@ def test_the_preset_paper_is_what_was_published() -> None:
         window=10,
         eta_d=1,
         eta_h=0.1,
+        sharpness=1,
     )
     assert PRESETS["paper"] == published == DynaTree()
     assert published.target_acceptance == 0.7
@@ -312,6 +318,7 @@ def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> Non
         "b_max": 3,
         "rho_stop": 0.1,
         "rho_deep": 0.5,
+        "sharpness": 1,
         "tau": 0.05,
         "n_max": 256,
         "lookup": 1,

@@ -65,7 +65,7 @@ def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
 def within(name: KnobName, row: str, x: int) -> float:
     """Largest difference between the values of a click at `x` and of the mark there: half a step plus half a cell."""
     track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
-    span = {"n_max": 1023.0, "d0": 6.0}.get(name, 1.0 if info(name).step < 1 else 31.0)
+    span = {"n_max": 1023.0, "d0": 6.0, "sharpness": 3.5}.get(name, 1.0 if info(name).step < 1 else 31.0)
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
 
 
@@ -168,7 +168,7 @@ def test_in_a_narrow_terminal_the_meaning_gives_way_first_and_the_bounds_last() 
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 12), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
+@given(st.integers(0, 13), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
 def test_a_click_where_a_knob_is_drawn_asks_for_its_value(
     place: int, width: int, height: int, share: float, data: st.DataObject
 ) -> None:
