@@ -19,7 +19,8 @@ class Logprob:
     ranked: float
     """Log-probability that the growth rule uses."""
     own: float
-    """The draft's own log-probability; differs from `ranked` if `ranked` includes the noise of coupled sampling."""
+    """The draft's own log-probability; differs from `ranked` if `ranked` is sharpened or includes the
+    noise of coupled sampling."""
 
     def __add__(self, other: "Logprob") -> "Logprob":
         return Logprob(self.ranked + other.ranked, self.own + other.own)

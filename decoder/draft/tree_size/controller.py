@@ -25,8 +25,6 @@ MOST_NODES = HIGHEST_ROWS - 1
 MOST_TRIED = 4 * MOST_NODES
 """If a tree has this many drafted nodes, no further lookup guesses are added to it. The best nodes are selected later.
 """
-FORESIGHT = 0.9
-"""Factor on the price of a draft level; below 1, since a level also makes deeper levels possible."""
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
 _SLOPE_ROWS = 8
@@ -175,14 +173,13 @@ class TreeSizeController:
         gain.
         """
         drafted, draft = self._round, self.costs.draft
-        price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
         probabilities = [drafted.probabilities[node] for node in parents]
         gains = [
-            max(0.0, probability * first - row_price) + max(0.0, probability * second - row_price)
+            max(0.0, probability * first - drafted.row_price) + max(0.0, probability * second - drafted.row_price)
             for probability in probabilities
         ]
-        forwarded = [parents[index] for index in most_worth(gains, price, draft.by_rows(len(gains)))]
+        forwarded = [parents[index] for index in most_worth(gains, drafted.price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
         if not forwarded or not self._affordable(len(drafted.calls) + 2, level_s):
             return []

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
 from decoder import Linear, RunConfig, decode, load_pair
+from decoder.draft.translated_choice import TokenChoice
 from decoder.draft.translated_drafter import OwnPasses, TranslatedDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError
@@ -204,6 +205,16 @@ def test_the_recording_says_that_the_draft_is_translated(twins: Engine, tiny_mod
     alike = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     (other,) = [event for event in play(alike, PROSE, (), length=2).events if isinstance(event, Run)]
     assert not other.translated
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_greedy_token_has_its_sharpened_probability_and_the_draft_s_own(*, torn: bool) -> None:
+    choice = TokenChoice(byte_level(300), byte_level(280), 300, None)
+    logits = torch.tensor([[0.5, 2.0, 1.5]])
+    token, logprob = choice.best(logits, 7, 2.0, torn=torn)
+    assert token == 1
+    assert logprob.own == pytest.approx(float(logits.log_softmax(-1)[0, 1]))
+    assert logprob.ranked == pytest.approx(float((2 * logits).log_softmax(-1)[0, 1]))
 
 
 def test_a_draft_that_was_silent_is_judged_by_its_guesses_for_its_own_tokens(twins: Engine) -> None:

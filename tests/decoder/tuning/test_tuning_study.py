@@ -49,7 +49,8 @@ def test_knobs_are_compared_once_enough_is_known() -> None:
     shares = study.importance()
     assert next(iter(shares)) == "n_max"
     assert sum(shares.values()) == pytest.approx(1)
-    assert set(shares) == {"d_max", "tau_h", "tau_l", "rho_deep", "rho_stop", "branching", "d0", "history", "n_max"}
+    thresholds = {"tau_h", "tau_l", "rho_deep", "rho_stop", "sharpness"}
+    assert set(shares) == {"d_max", "branching", "d0", "history", "n_max"} | thresholds
 
 
 def test_a_setting_of_unknown_worth_is_no_lesson() -> None:

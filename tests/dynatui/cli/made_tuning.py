@@ -1,9 +1,10 @@
 """Made-up progress and result of a tuning."""
 
+from dataclasses import replace
 from typing import Any
 
 from decoder.analysis.interval import Interval
-from decoder.methods.dynatree import DynaTree
+from decoder.methods.dynatree import PRESETS
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
 from decoder.tuning.outcome import Conditions, Tuned, TuneProgress
@@ -12,7 +13,7 @@ from decoder.tuning.space import trees
 from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
 WHERE = Conditions("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16, 3)
-TREE_FOUND = DynaTree(d0=3.0, tau_l=0.2, rho_stop=0.01, rho_deep=0.2, tau=0, history=False, n_max=6, selection="best")
+TREE_FOUND = replace(PRESETS["tuned"], d0=3.0, tau_l=0.2, rho_stop=0.01, rho_deep=0.2, n_max=6)
 SHARES = {"n_max": 0.5, "rho_stop": 0.2, "tau_h": 0.1, "d0": 0.08, "tau_l": 0.05, "d_max": 0.04, "rho_deep": 0.03}
 SHIPPED_ONES = {
     "dynatree": Leader(Setting("dynatree", trees(0).shipped)),

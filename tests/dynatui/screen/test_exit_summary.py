@@ -30,6 +30,7 @@ from tests.dynatui.scripted_runs import (
     turned_temperature,
 )
 
+TUNED = PRESETS["tuned"]
 DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
 
@@ -42,7 +43,7 @@ def log_of(records: Iterable[Record]) -> SessionLog:
 
 
 def begun(at: str = "1", prompt: str = "Once upon", **parameters: Any) -> Run:
-    own = {**asdict(PRESETS["tuned"]), **parameters}
+    own = {**asdict(TUNED), **parameters}
     return structs.replace(run(prompt=prompt), started_at=at, methods={"dynatree": own, "ar": {}})
 
 
@@ -52,7 +53,7 @@ def turned(name: KnobName, value: float, at: int, source: Literal["user", "histo
 
 def rounds(numbers: Iterable[int], round_s: float = 0.02, knobs: Knobs | None = None, t: float = 0.0) -> list[Event]:
     """Rounds of three tokens, with a duration of `round_s` each."""
-    in_force = knobs or Knobs(tau_h=0.9, tau_l=0.05, d0=5.0)
+    in_force = knobs or Knobs(tau_h=TUNED.tau_h, tau_l=TUNED.tau_l, d0=5.0)
     return [
         structs.replace(tree_round(number), t=t + round_s * (place + 1), knobs=in_force)
         for place, number in enumerate(numbers)
@@ -109,7 +110,7 @@ def best(records: Sequence[Record]) -> list[str]:
 
 
 def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:
-    fast = Knobs(tau_h=0.85, tau_l=0.05, d0=6.0)
+    fast = Knobs(tau_h=0.85, tau_l=TUNED.tau_l, d0=6.0)
     told = best(
         [
             begun(history=True),
@@ -130,14 +131,14 @@ def test_a_setting_that_was_hardly_tried_is_not_judged() -> None:
     hasty = [
         *rounds(range(25), 0.03),
         turned("d0", 6.0, 25),
-        *rounds(range(25, 44), 0.001, Knobs(0.9, 0.05, 6.0), t=0.75),
+        *rounds(range(25, 44), 0.001, Knobs(TUNED.tau_h, TUNED.tau_l, 6.0), t=0.75),
     ]
     assert best([begun(), *hasty])[0] == "best measured knobs of dynatree: --d0 5"
     assert best([begun(), *rounds(range(FEWEST_ROUNDS - 1))]) == []
 
 
 def test_what_history_moves_does_not_make_another_setting() -> None:
-    moving = [turned("d0", 5.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, 0.05, 5.5), t=0.2)]
+    moving = [turned("d0", 5.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, TUNED.tau_l, 5.5), t=0.2)]
     told = best([begun(history=True), *rounds(range(10)), *moving])
     assert told[0] == "best measured knobs of dynatree: --d0 5 --history"
     assert "over 25 rounds" in told[1]
@@ -164,10 +165,10 @@ def test_the_options_of_a_setting_are_those_that_differ_from_what_holds_without(
         return Setting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
 
     assert options(setting("dynatree", PRESETS["paper"])) == "--preset paper"
-    assert options(setting("dynatree", replace(PRESETS["tuned"], n_max=256, branching=(1, 2, 4)))) == (
+    assert options(setting("dynatree", replace(TUNED, n_max=256, branching=(1, 2, 4)))) == (
         "--branching 1,2,4 --n-max 256"
     )
-    assert options(setting("dynatree", PRESETS["tuned"])) == "the default values of dynatree"
+    assert options(setting("dynatree", TUNED)) == "the default values of dynatree"
     assert options(setting("auto", Auto(d0=6))) == "--auto d0=6"
     assert options(setting("linear", Linear(7))) == "--k 7"
     assert options(setting("stranger", Linear(7))) == ""

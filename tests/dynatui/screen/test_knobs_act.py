@@ -1,6 +1,6 @@
 """A knob turned on the default screen takes effect within ten rounds, in the events and on the screen.
 
-The embedded pair runs in a terminal of 120x40 with default knobs. Decoding is paused during a turn, so that all
+The embedded pair runs in a terminal of 120x40 with wide trees. Decoding is paused during a turn, so that all
 steps of a turn take effect in the same round and the screen is constant while it is checked.
 """
 
@@ -19,6 +19,11 @@ from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
+LIVELY = (
+    *("--d0", "2", "--tau-h", "0.9", "--tau-l", "0.05", "--rho-stop", "0.025", "--rho-deep", "0.3", "--n-max", "10"),
+    *("--preset", "tuned", "--sharpness", "1"),
+)
+"""Knobs with which trees have many nodes, so that a turn changes nearly every tree."""
 WITHIN = 10
 """Rounds within which a turn must take effect."""
 UPPER = 0x09
@@ -130,7 +135,7 @@ def gain(screen: str) -> float:
 
 def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
-    options = ("--preset", "tuned", "--methods", "dynatree,ar", "--max-new-tokens", "999")
+    options = (*LIVELY, "--methods", "dynatree,ar", "--max-new-tokens", "999")
     terminal = start("-m", "dynatui", "--record", str(path), *options, size=(120, 40))
     live = Live(terminal, path)
     screens = [
@@ -182,7 +187,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
 def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_path: Path) -> None:
     path, prompt = tmp_path / "live.jsonl", tmp_path / "prompt.txt"
     prompt.write_text("The captain went down to the harbour, and there he saw\n")
-    options = ("--preset", "tuned", "--prompt-file", str(prompt), "--record", str(path), "--max-new-tokens", "999")
+    options = (*LIVELY, "--prompt-file", str(prompt), "--record", str(path), "--max-new-tokens", "999")
     terminal = start_new("-m", "dynatui", *options, size=(120, 40))
     live = Live(terminal, path)
     terminal.wait_for("Tree ─ round")
