@@ -54,6 +54,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "llama, one head for all": _llama(num_key_value_heads=1),
     "llama without groups, tied": _llama(num_key_value_heads=4, tie_word_embeddings=True),
     "llama with biases and wide heads": _llama(attention_bias=True, mlp_bias=True, head_dim=12),
+    "llama, wide layers": _llama(hidden_size=160, intermediate_size=360),
     "llama, positions scaled": _llama(rope_parameters=SCALED),
     "llama 3": _llama(rope_parameters=LLAMA3),
     "mistral": lambda **changes: like_llama(MistralConfig, **{"sliding_window": None} | changes),
