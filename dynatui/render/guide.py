@@ -26,9 +26,9 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "the most probable ones, whose total probability is top-p; a higher T makes the choice more even. The random "
      "noise follows from seed and position and is the same for every method, so one seed gives one text. Only the "
      "method hf has its own noise, so its text is not compared with that of ar."),
-    ("Chance", "If tokens are sampled: the draft's estimate of the probability that the target takes this token, "
-     "given the noise. The growth of trees, τh and τl use this estimate. prob. is the draft's probability of the "
-     "token without the noise."),
+    ("Chance", "The draft's estimate of the probability that the target takes this token: if decoding is greedy, its "
+     "probability with the exponent sharpness; if tokens are sampled, given the noise. The growth of trees, τh and τl "
+     "use this estimate. prob. is the draft's own probability of the token."),
     ("Drawn trees", "The method delayed samples its trees from the draft: L1 tokens in a row, then K paths of L2 "
      "tokens each. x2: the token was sampled twice. A verifier decides by chance which tokens are kept, so that the "
      "text has exactly the target's probabilities. The keys V and D change verifier and drafting. kept: the "

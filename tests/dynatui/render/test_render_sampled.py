@@ -119,6 +119,12 @@ def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_dra
     assert "noise" not in told(state_of([run(), tree_round(0)]), 1)
 
 
+def test_a_token_of_a_sharpened_greedy_round_tells_both_probabilities_and_no_noise() -> None:
+    facts = told(state_of([run(), sampled_round(0)]), 1, (120, 10))
+    assert facts["draft"] == "gave it 5%, 50% sharpened, its first choice of 2"
+    assert "noise" not in facts
+
+
 def test_what_was_drawn_before_a_turn_is_told_as_drawn_and_what_was_chosen_after_it_as_chosen() -> None:
     state = drawn(turned_temperature("dynatree", 1, 0.6, 0.0), tree_round(1))
     drew, chose = "sampled this at T 0.6 · all methods have the same noise", "chose exactly this"
