@@ -211,7 +211,7 @@ def test_the_guide_explains_temperature_noise_and_chance() -> None:
     meanings = dict(GUIDE)
     assert "0 is greedy" in meanings["T, top-p"]
     assert "position and is the same for every method" in meanings["T, top-p"]
-    assert "the draft's estimate of the probability that the target takes this token" in meanings["Chance"]
+    assert "draft's estimate of the probability that the target takes this token" in meanings["Chance"]
 
 
 def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
