@@ -27,7 +27,7 @@ FIRST = HERE.parent / "tests" / "traces" / "first.jsonl"
 ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
-ROUNDS = 58
+ROUNDS = 72
 """Number of rounds in the picture; the last rounds of the run, which have small trees, are omitted."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8

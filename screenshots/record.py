@@ -1,9 +1,10 @@
 """Records the traces that pictures and tests use.
 
-    python screenshots/record.py first                    the embedded pair
-    python screenshots/record.py sampled TARGET DRAFT     another pair
+    GOMP_SPINCOUNT=10000 python screenshots/record.py first                    the embedded pair
+    GOMP_SPINCOUNT=10000 python screenshots/record.py sampled TARGET DRAFT     another pair
 
-Decodes prompts in float32 with the default methods, at the temperature that the screen uses for the embedded pair.
+Decodes prompts in float32 with the default methods, at the temperature that the screen uses for the embedded pair;
+`decoder.system.openmp` explains the variable, which dynatui sets by itself.
 `first` is the run that the screen shows first if dynatui is started without options. `sampled` shows the effects of
 knobs on tree and curves: tau_l of DynaTree is raised, which makes trees wide; later D0 is lowered to 1, which leaves
 few levels, and raised again. Times are measured on this machine, so the race is meaningful only if no other program

@@ -170,7 +170,7 @@ def check(outcome: Outcome, expected: Outcome) -> None:
     assert outcome.tree.tokens == expected.tree.tokens
     assert outcome.tree.parents == expected.tree.parents
     assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
-    own, expected_own = ((tree.draft_logprobs or [])[1:] for tree in (outcome.tree, expected.tree))
+    own, expected_own = ((tree.draft_logprobs or tree.logprobs)[1:] for tree in (outcome.tree, expected.tree))
     assert own == pytest.approx(expected_own, abs=FAR)
     for name in (
         "accepted",
