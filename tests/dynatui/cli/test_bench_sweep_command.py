@@ -133,7 +133,8 @@ class Started:
     """A long sweep that runs in its own process."""
 
     def __init__(self, models: Sequence[str], output: Path) -> None:
-        grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=40", "--prompt", "The tree grows"]
+        thresholds = ("--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "tau_l=.05,.1,.15,.2,.25,.3,.35,.4,.45")
+        grid = [*thresholds, "--axis", "T=120", "--prompt", "The tree grows"]
         command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", IMPATIENT, *command],
