@@ -19,7 +19,8 @@ class Children:
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
     """The draft's own log-probabilities, if `logprobs` are sharpened, or conditioned on the noise of coupled sampling;
-    else empty."""
+    else empty.
+    """
     lost: bool = False
     """Whether there are no tokens because the draft's logits are NaN or infinite."""
 

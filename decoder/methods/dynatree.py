@@ -63,10 +63,10 @@ PRESETS: Mapping[str, DynaTree] = {
 }  # fmt: skip
 """Presets of DynaTree's knobs. The default is `tuned` at temperature 0 and `sampled` above.
 
-Both were chosen on the embedded pair on a CPU, where a drafted node costs a fifth of a plain pass: so paths are as deep
-as they are probable, with siblings only where the draft is unsure, and a turn of D0, tau_h or tau_l changes the trees.
-`tuned` was chosen for greedy decoding, `sampled` for temperature .6. The history rule is off, since its target, a depth
-acceptance of .7, makes trees too shallow.
+Both were chosen on the embedded pair on a CPU, where a drafted node costs about a fifth of a plain pass: only probable
+paths are extended, and nodes have siblings only where the draft is unsure. A turn of D0, tau_h or tau_l changes the
+trees. `tuned` was chosen for greedy decoding, `sampled` for temperature .6. The history rule is off, since its target,
+a depth acceptance of .7, makes trees too shallow.
 """
 
 METHOD = Method(

@@ -284,8 +284,7 @@ class Grown:
     """
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
-    """The draft's own log-probabilities, if `logprobs` are sharpened or include sampling noise; else
-    None."""
+    """The draft's own log-probabilities, if `logprobs` are sharpened or include sampling noise; else None."""
     rows: Int[Tensor, "4 R"]
     """Lines of the rows: the three lines of the candidate that the row was, then this candidate's index among the
     candidates of the same depth, which is -1 for the root and for padding rows.
