@@ -86,7 +86,7 @@ def test_so_has_every_thread_that_decodes(engine: Engine) -> None:
 def test_triton_launches_on_the_current_device_alone() -> None:
     import triton  # noqa: PLC0415 - only where it is installed
 
-    @triton.jit  # type: ignore[misc]  # untyped in Triton
+    @triton.jit  # type: ignore[untyped-decorator]  # untyped in Triton
     def kernel(numbers: Any) -> None:
         pass
 
