@@ -202,6 +202,8 @@ def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence
         depths: Depths of all nodes.
         origins: Origins of all nodes; empty if all nodes except the root have the same origin.
     """
+    if not origins:
+        return list(accepted), max(depths, default=0)
     looked_up = {node for node, origin in enumerate(origins) if origin == "lookup"}
     levels = max((depth for node, depth in enumerate(depths) if node not in looked_up), default=0)
     return [node for node in accepted if node not in looked_up], levels

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.forward.compiled.best import best_tokens
+from decoder.forward.compiled.best import best_tokens, in_rows
 from decoder.forward.compiled.library import library
 from decoder.forward.kv_cache import KvCache
-from decoder.sampling.draft_probabilities import DraftProbabilities
+from decoder.sampling.draft_probabilities import DraftProbabilities, Estimate
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 
@@ -219,45 +219,43 @@ class ModelDrafter:
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], growth: Growth[float]) -> list[Children]:
         """The best tokens of each row of logits; `positions` are the tokens' positions."""
-        count = int(growth.wide)
-        if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
-            if growth.sharpness == 1:
-                return best_children(logits, count)
-            return best_children(logits.float() * growth.sharpness, count, logits)
-        probabilities = self._probabilities.probabilities(logits, positions)
-        return best_children(probabilities, count, logits if self._probabilities.noisy else None)
+        count, greedy = int(growth.wide), self._probabilities is None or self._probabilities.greedy_from(positions[0])
+        if self._probabilities is None or greedy:
+            sharpened = Estimate([growth.sharpness] * len(logits)) if growth.sharpness != 1 else None
+            return best_children(logits, count, sharpened, own=sharpened is not None)
+        estimate = self._probabilities.estimate(logits, positions)
+        return best_children(logits, count, estimate, own=self._probabilities.noisy)
 
 
 def best_children(
-    logits: Float[Tensor, "N V"], count: int, draft_logits: Float[Tensor, "N V"] | None = None
+    logits: Float[Tensor, "N V"], count: int, estimate: Estimate | None = None, *, own: bool = False
 ) -> list[Children]:
     """The `count` most probable tokens of each row, with log-probabilities in float32; of equally probable tokens, the
     one with the lower id comes first.
 
-    With `draft_logits`, the children also hold the draft's own log-probabilities of the same tokens. A token of
-    probability 0 is no child, and a row with NaN or plus infinity, or without any possible token, has no children.
+    A token of probability 0 is no child, and a row with NaN or plus infinity, or without any possible token, has no
+    children.
+
+    Args:
+        logits: The draft's logits.
+        count: Largest number of children of a row.
+        estimate: Turns the logits into estimated probabilities; None: they are the draft's own.
+        own: Whether the children also hold the draft's own log-probabilities.
     """
     count = min(count, logits.shape[-1])
     if logits.device.type == "cpu" and (found := library()):
-        own = None if draft_logits is None else _in_rows(draft_logits)
-        return [_possible(Children(*each)) for each in best_tokens(found, _in_rows(logits), count, own)]
-    both = logits if draft_logits is None else torch.cat([logits.float(), draft_logits.float()])
-    logprobs = both.log_softmax(-1, torch.float32)
-    rows = logprobs[: len(logits)]
-    best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
-    tokens, values = best(rows, count)
-    best_of_rows = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
-    if draft_logits is not None:
-        draft_logprobs_of_rows = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
-        for children, draft_logprobs in zip(best_of_rows, draft_logprobs_of_rows.tolist(), strict=True):
-            children.draft_logprobs = draft_logprobs
-    return [_possible(children) for children in best_of_rows]
-
-
-def _in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The logits in float32, the columns of a row side by side in memory."""
-    rows = logits.float()
-    return rows if rows.stride(-1) == 1 else rows.contiguous()
+        offsets, factors = (estimate.offsets, estimate.factors) if estimate else (None, None)
+        best = best_tokens(found, in_rows(logits), count, offsets, factors, own=own)
+        return [_possible(Children(*each)) for each in zip(*best, strict=True)]
+    logprobs = (estimate.scores(logits) if estimate else logits).log_softmax(-1, torch.float32)
+    on_cpu = logprobs.device.type == "cpu"
+    tokens, values = _best_on_cpu(logprobs, count) if on_cpu else _best_on_device(logprobs, count)
+    children = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
+    if own:
+        own_logprobs = logits.log_softmax(-1, torch.float32).gather(-1, torch.tensor(tokens).to(logprobs.device))
+        for each, draft_logprobs in zip(children, own_logprobs.tolist(), strict=True):
+            each.draft_logprobs = draft_logprobs
+    return [_possible(each) for each in children]
 
 
 def _possible(children: Children) -> Children:

@@ -58,7 +58,7 @@ class TokenChoice:
         if torn:
             return _best(own, own)
         if not probabilities.noisy:
-            scores = probabilities.probabilities(logits, [position]).log_softmax(-1, torch.float32)[0]
+            scores = probabilities.estimate(logits, [position]).scores(logits).log_softmax(-1, torch.float32)[0]
             return _best(scores, scores)
         ranked: list[int] = own.topk(min(RANKED, len(own))).indices.tolist()
         twins = {token: twin for token in ranked if (twin := self.twin(token)) is not None}
@@ -67,7 +67,7 @@ class TokenChoice:
         row = logits.new_full((1, self._vocabulary), -torch.inf, dtype=torch.float32)
         draft_ids, target_ids = list(twins), list(twins.values())
         row[0, target_ids] = logits[0, draft_ids].float()
-        scores = probabilities.probabilities(row, [position]).log_softmax(-1, torch.float32)[0, target_ids]
+        scores = probabilities.estimate(row, [position]).scores(row).log_softmax(-1, torch.float32)[0, target_ids]
         chosen = int(scores.argmax())
         return draft_ids[chosen], Logprob(float(scores[chosen]), float(own[draft_ids[chosen]]))
 

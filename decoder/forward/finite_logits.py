@@ -11,10 +11,34 @@ NaN is NaN. This module knows neither rounds nor methods.
 import math
 from collections.abc import Iterable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import LogitsError
+from decoder.forward.compiled.best import Offsets, chosen_tokens, in_rows
+from decoder.forward.compiled.library import library
+
+
+def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
+    """The token of each row with the largest sum of logit and offset, in float32; of equal sums, the lowest id.
+
+    Args:
+        logits: The target's logits.
+        offsets: For each row, numbers that are added to its logits, in float32 on the same device; None: none.
+
+    Raises:
+        LogitsError: A row has NaN or plus infinity, or no finite logit.
+    """
+    if logits.device.type == "cpu" and (found := library()):
+        tokens = chosen_tokens(found, in_rows(logits), offsets)
+        if min(tokens) < 0:
+            raise LogitsError
+        return tokens
+    require_choices(logits)
+    scores = logits.float() if offsets is None else logits.float() + torch.stack(list(offsets))
+    # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
+    return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
 
 
 def require_choices(logits: Float[Tensor, "N V"]) -> None:

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import keeps_states
-from decoder.sampling.gumbel_noise import GumbelNoise, truncation_mask
+from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling
+from decoder.sampling.truncation import truncation_mask
 from decoder.system.deferred import imported
 from decoder.system.device import free_bytes, has_room, memory_is_full
 

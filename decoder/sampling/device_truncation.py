@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 class Truncation(Protocol):
-    """Truncation of rows under known settings: what `decoder.sampling.gumbel_noise.truncation_mask` keeps."""
+    """Truncation of rows under known settings: what `decoder.sampling.truncation.truncation_mask` keeps."""
 
     def row(self, index: int) -> "Truncation":
         """Truncation by the settings of one row."""

@@ -1,15 +1,35 @@
 """The draft's estimate of the target's next token, made with or without knowledge of the target's Gumbel noise."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import TRUNCATION_PENALTY, truncation_mask
+from decoder.forward.compiled.best import Offsets
 from decoder.sampling.noise import TokenNoise
 from decoder.sampling.probabilities import LEAST_TEMPERATURE
 from decoder.sampling.settings import Schedule
+from decoder.sampling.truncation import with_truncation
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated distribution of the target's token for each row of the draft's logits: the softmax of
+    (logits + offset) * factor.
+    """
+
+    factors: Sequence[float]
+    """Factor of each row."""
+    offsets: Offsets | None = None
+    """Offset of each row, on the device of the logits; None: none."""
+
+    def scores(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+        """Logits of the estimate, in float32."""
+        rows = logits.float() if self.offsets is None else logits.float() + torch.stack(list(self.offsets))
+        return rows * torch.tensor(self.factors, device=rows.device)[:, None]
 
 
 class DraftProbabilities(Protocol):
@@ -24,9 +44,9 @@ class DraftProbabilities(Protocol):
     def greedy_from(self, position: int) -> bool:
         """Whether decoding is greedy at a position and all later ones; if so, the draft's logits stay unchanged."""
 
-    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits whose softmax is the estimated distribution of the target's tokens at `positions`, computed from the
-        draft's logits for these tokens.
+    def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> "Estimate":
+        """The estimated distributions of the target's tokens at `positions`, from the draft's logits for these
+        tokens.
         """
 
     def noise_from(self, position: int) -> TokenNoise | None:
@@ -49,16 +69,16 @@ class OwnProbabilities:
         """See `DraftProbabilities`."""
         return self._schedule.greedy_from(position)
 
-    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+    def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Estimate:
         """See `DraftProbabilities`."""
-        rows = logits.float().clone()
-        for place, position in enumerate(positions):
-            sampling = self._schedule.at(position)
-            if sampling.truncates:
-                rows[place] -= TRUNCATION_PENALTY * ~truncation_mask(rows[place : place + 1], sampling)[0]
-            if not sampling.greedy:
-                rows[place] /= max(sampling.temperature, LEAST_TEMPERATURE)
-        return rows
+        settings = [self._schedule.at(position) for position in positions]
+        factors = [
+            1.0 if sampling.greedy else 1 / max(sampling.temperature, LEAST_TEMPERATURE) for sampling in settings
+        ]
+        if not any(sampling.truncates for sampling in settings):
+            return Estimate(factors)
+        nothing = torch.zeros(logits.shape[-1], device=logits.device)
+        return Estimate(factors, with_truncation(logits, [nothing] * len(settings), settings))
 
     def noise_from(self, position: int) -> None:
         """See `DraftProbabilities`."""

@@ -6,17 +6,16 @@ same noise predicts the choice as well as it predicts greedy choices.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
-from numpy.typing import NDArray
+from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.device_truncation import DeviceTruncation
+from decoder.sampling.draft_probabilities import Estimate
 from decoder.sampling.noise import TokenNoise, gumbel, gumbel_of_tokens, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.truncation import best_kept, truncation_mask, with_truncation
 
 SHARPNESS = 2.0
 """Factor on the sum of the draft's logits and the noise. The softmax of the product estimates, for each token, the
@@ -25,11 +24,6 @@ probability that the target chooses this token.
 With the embedded pair at temperatures .3, .6, .8 and 1, the log loss of this estimate (uncalibrated) for the first
 drafted token is .51, .50, .53 and .59. With 1 / temperature as the factor, the log loss is .52, .55, .66 and .73; with
 the draft's own probabilities, it is 1.1, 1.5, 1.9 and 2.1.
-"""
-TRUNCATION_PENALTY = 96.0
-"""Penalty subtracted from the draft's scores of truncated tokens, so that they rank after all kept tokens but remain
-possible. 96 is large enough, since truncated tokens are less probable than kept tokens, and two values of the noise
-differ by at most 41.
 """
 CACHED_ROWS = 128
 """Number of positions whose noise is cached."""
@@ -87,28 +81,27 @@ class GumbelNoise:
         rows = logits.float()
         return lambda row: self._choice(rows[row], positions[row])
 
+    def offsets(self, positions: Sequence[int]) -> list[Float[Tensor, "V"]] | None:
+        """The noise that `scores` adds at each position; None if truncation excludes tokens at one of them."""
+        if any(self._schedule.at(position).truncates for position in positions):
+            return None
+        return [*map(self._row, positions)]
+
     def _choice(self, logits: Float[Tensor, "V"], position: int) -> int:
         scores = (logits + self._row(position)).numpy()
         sampling = self._schedule.at(position)
         if sampling.truncates:
-            return _best_kept(logits.numpy(), scores, sampling)
+            return best_kept(logits.numpy(), scores, sampling)
         # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
         return int(scores.argmax())
 
-    def probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits whose softmax estimates the probability that the target chooses each token, computed from the draft's
-        logits.
-        """
+    def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Estimate:
+        """See `DraftProbabilities`: the estimated probability that the target chooses each token."""
         settings = [self._schedule.at(position) for position in positions]
-        scores = self.scores(logits, positions)
-        if not any(sampling.truncates or sampling.greedy for sampling in settings):
-            return scores.mul_(SHARPNESS)
-        for row, sampling in enumerate(settings):
-            if sampling.truncates:
-                scores[row] -= TRUNCATION_PENALTY * ~truncation_mask(logits[row : row + 1].float(), sampling)[0]
-            if not sampling.greedy:
-                scores[row] *= SHARPNESS
-        return scores
+        offsets = [*map(self._row, positions)]
+        if any(sampling.truncates for sampling in settings):
+            offsets = with_truncation(logits, offsets, settings)
+        return Estimate([1.0 if sampling.greedy else SHARPNESS for sampling in settings], offsets)
 
     def noise_from(self, position: int) -> TokenNoise | None:
         """See `DraftProbabilities`."""
@@ -153,49 +146,3 @@ class GumbelNoise:
             return torch.from_numpy(gumbel(self._seed, positions, self._vocabulary).astype(np.float32))
         seed, places = (torch.tensor(numbers, device=self.device) for numbers in ([signed(self._seed)], [*positions]))
         return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self.device)).float()
-
-
-def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
-    """Mask of the tokens that truncation keeps. The temperature applies first, then top-k, then top-p within the top-k.
-
-    Of equally probable tokens, those with lower ids are kept first. The most probable token is always kept.
-    """
-    if logits.device.type == "cpu":
-        rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-        return torch.from_numpy(np.stack([_truncation_mask(row, sampling) for row in rows.numpy()]))
-    settings = logits.new_tensor([[sampling.temperature, sampling.ranks, sampling.share]], dtype=torch.float64)
-    return ~DeviceTruncation.of(settings, logits.shape[-1]).excluded(logits)
-
-
-def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """One row of `truncation_mask`. Finds a threshold in the sorted logits instead of ranking the tokens, since a sort
-    takes a sixth of the time of an argsort.
-    """
-    ranked = np.sort(logits)[::-1]
-    with np.errstate(invalid="ignore"):  # a draft's row may have no finite logit; it then has no children
-        weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
-    if sampling.top_k:
-        weights[sampling.top_k :] = 0
-    upto = np.cumsum(weights)
-    share = sampling.top_p * upto[-1] if sampling.top_p < 1 else np.inf
-    count = min(max(1, int((upto - weights < share).sum())), sampling.top_k or len(logits))
-    mask: NDArray[np.bool_] = logits > ranked[count - 1]
-    mask[np.flatnonzero(logits == ranked[count - 1])[: count - int(mask.sum())]] = True
-    return mask
-
-
-def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """The token with the largest score of all tokens that truncation keeps. Tests tokens in descending order of score,
-    which is faster than computing the mask of all tokens.
-    """
-    weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)
-    whole = weights.sum() if not sampling.top_k else np.sort(weights)[-sampling.top_k :].sum()
-    while True:
-        best = int(scores.argmax())
-        ahead = logits > logits[best]
-        ahead[:best] |= logits[:best] == logits[best]
-        in_top_k = not sampling.top_k or np.count_nonzero(ahead) < sampling.top_k
-        in_top_p = sampling.top_p == 1 or not ahead.any() or weights[ahead].sum() < sampling.top_p * whole
-        if in_top_k and in_top_p:
-            return best
-        scores[best] = -np.inf

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import truncation_mask
 from decoder.sampling.settings import Sampling
+from decoder.sampling.truncation import truncation_mask
 
 LEAST_TEMPERATURE = 1e-3
 """Least temperature by which float32 logits are divided; at lower temperatures, decoding is greedy."""

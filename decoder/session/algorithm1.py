@@ -97,4 +97,4 @@ class Algorithm1Session(HostRounds):
         positions = range(first, first + len(tokens))
         logits = self._pair.target.forward(self.target_cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
         self.target_cache.keep(positions)
-        _, self._next_choice = self._verified(TokenTree([tokens[-1]]), logits[-1:], self.target_cache.length)
+        _, self._next_choice = self._verifier.verify(TokenTree([tokens[-1]]), logits[-1:], self.target_cache.length)

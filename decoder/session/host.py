@@ -26,7 +26,6 @@ from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.dflash.head import BlockHead
 from decoder.forward.eagle3.head import Head
-from decoder.forward.finite_logits import require_choices
 from decoder.forward.layer_states import LayerStates, StatesReader
 from decoder.forward.protocol import GuidedHead
 from decoder.models.pair import Pair
@@ -124,7 +123,7 @@ class HostRounds(ABC):
         )
         clock.leave_out(at_stage("drafted", outcome))
         first, logits = self._root + 1, self._logits(proposal.tree)
-        path, bonus = self._verified(proposal.tree, logits, first)
+        path, bonus = self._verifier.verify(proposal.tree, logits, first)
         committing = clock.now()
         outcome.accepted, burst = self._accept(proposal.tree, path, bonus)
         outcome.committed, outcome.finished = self._limit.cut(burst)
@@ -172,15 +171,6 @@ class HostRounds(ABC):
     def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
         positions = [self._root + depth for depth in tree.depths]
         return self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
-
-    def _verified(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """See `Verifier.verify`. Checks all rows, since NaN of one node reaches all rows that mask the node.
-
-        Raises:
-            LogitsError: The target's logits after a node leave no choice.
-        """
-        require_choices(logits)
-        return self._verifier.verify(tree, logits, first)
 
     @abstractmethod
     def _read(self) -> None:

@@ -78,14 +78,12 @@ class KnobState:
         """Applies the history rule to an adaptive tree's knobs; returns the knob changes that events report. Must only
         be called after rounds with a draft, since rounds without a draft have no depth acceptance.
         """
-        if not isinstance(self.rules, MovedByHistory):
-            return []
-        history = self.rule.history
         self._depth_acceptances.append(depth_acceptance)
+        history, rules = self.rule.history, self.rules
         latest = self._depth_acceptances[-int(history.window) :]
-        if not history.enabled or len(latest) < history.window:
+        if not history.enabled or len(latest) < history.window or not isinstance(rules, MovedByHistory):
             return []
-        self.rules = self.rules.moved(*adapted(self.rule.growth, history, math.fsum(latest) / history.window))
+        self.rules = rules.moved(*adapted(self.rule.growth, history, math.fsum(latest) / history.window))
         turns = []
         growth = self.rule.growth
         if used_depth(growth.d0) != used_depth(self._noted["d0"]):

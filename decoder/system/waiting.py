@@ -24,7 +24,6 @@ busy processes as processors.
 """
 _LONGEST = 64
 """Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
-_HERE = "/proc/thread-self/schedstat"
 _UNTOLD = (OSError, ValueError, IndexError)
 """Errors in reading a schedstat file: the thread has ended, or the file has an unknown format."""
 
@@ -123,15 +122,32 @@ def waited_s() -> float | None:
 def waited_here_s() -> float:
     """Time that the calling thread has waited for a processor, in seconds; 0 if unknown."""
     try:
-        file = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0.0
-    try:
-        return _waited_ns(file) / 1e9
+        return _waited_ns(_here.file.number) / 1e9
     except _UNTOLD:
         return 0.0
-    finally:
-        os.close(file)
+
+
+class OpenFile:
+    """A file that is open while this object lives; `number` is its descriptor, -1 if it cannot be opened."""
+
+    def __init__(self, path: str) -> None:
+        self.number = -1
+        with suppress(OSError):
+            self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+class OwnFile(threading.local):
+    """A file of each thread that asks for it, which stays open until the thread ends."""
+
+    def __init__(self, path: str) -> None:
+        self.file = OpenFile(path)
+
+
+_here = OwnFile("/proc/thread-self/schedstat")
 
 
 def _waited_ns(file: int) -> int:

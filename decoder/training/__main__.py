@@ -15,6 +15,7 @@ import torch
 from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from decoder.run.loading import load_pair
 from decoder.training import card, corpus, loop, overlap, recipe
 from decoder.training.head import TrainedHead, head_loss
 from decoder.training.samples import sample_texts, sampled_texts
@@ -84,7 +85,8 @@ def run(stage: str, options: argparse.Namespace) -> None:
     texts = [books]
     if stage in ON_SAMPLES:
         samples, log = options.work / "samples", logger(options.work / "samples.log")
-        sample_texts(load(made("target", options.work), device).eval(), books, recipe.SAMPLES, samples, log)
+        engine = load_pair(str(made("target", options.work)), "lookup", device=options.device, dtype="float32")
+        sample_texts(engine, books, recipe.SAMPLES, samples, log)
         if stage == "samples":
             return
         texts.append(sampled_texts(samples))
@@ -97,6 +99,7 @@ def run(stage: str, options: argparse.Namespace) -> None:
         model.save(options.work / stage, recipe.CONTEXT)
     else:
         model.save_pretrained(options.work / stage)
+        tokenizer.save_pretrained(options.work / stage)
     facts = {**asdict(plan), **asdict(progress), "device": device.type, "threads": options.threads}
     (options.work / f"{stage}.json").write_text(json.dumps(facts, indent=1))
 

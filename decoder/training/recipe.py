@@ -121,7 +121,7 @@ OVERLAP_STAGE = Stage(
     minutes=20,
     muon_lr=2e-3,
     adam_lr=1.5e-3,
-    windows=((0.6, 256), (1.0, 1024)),
+    windows=((0.3, 256), (0.6, 1024), (1.0, 2048)),
     decay=0.7,
 )
 HEAD_STAGE = Stage(

@@ -14,10 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.sampling.gumbel_noise import SHARPNESS, TRUNCATION_PENALTY, GumbelNoise
+from decoder.forward.finite_logits import choices, require_choices
+from decoder.sampling.gumbel_noise import SHARPNESS, GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
+from decoder.sampling.truncation import TRUNCATION_PENALTY
 from decoder.tree import TokenTree
 from decoder.verify.greedy import GreedyVerifier, accept
 from decoder.verify.statistics import token_statistics
@@ -34,7 +36,11 @@ class CoupledVerifier:
         """See `Verifier`."""
         if self.noise.greedy_from(first):
             return GreedyVerifier().verify(tree, logits, first)
-        return accept(tree, self.noise.chooser(logits, [first + depth for depth in tree.depths]))
+        positions = [first + depth for depth in tree.depths]
+        if (offsets := self.noise.offsets(positions)) is not None:
+            return accept(tree, choices(logits, offsets).__getitem__)
+        require_choices(logits)
+        return accept(tree, self.noise.chooser(logits, positions))
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
@@ -71,7 +77,7 @@ class CoupledDeviceVerifier:
         return scores.argmax(-1)
 
     def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Probabilities:
-        """See `DeviceVerifier`, and `GumbelNoise.probabilities`."""
+        """See `DeviceVerifier`, and `GumbelNoise.estimate`."""
         sharpness = sampling.sharpness(positions)[:, None]
         noise = sampling.noise(positions, vocabulary) * sharpness
         truncation = sampling.truncation(positions, vocabulary) if self.truncates else None

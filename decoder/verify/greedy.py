@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.forward.finite_logits import choices
 from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
@@ -37,10 +38,7 @@ class GreedyVerifier:
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`; computes in float32, as transformers' generate does."""
         del first
-        scores = logits.float()
-        # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
-        on_cpu = scores.device.type == "cpu"
-        return accept(tree, (scores.numpy() if on_cpu else scores).argmax(-1).tolist().__getitem__)
+        return accept(tree, choices(logits).__getitem__)
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]

@@ -12,6 +12,7 @@ from msgspec import structs
 from torch import Tensor
 
 from decoder.events import Verification
+from decoder.forward.finite_logits import require_choices
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
@@ -43,8 +44,10 @@ class IndependentVerifier:
         """See `Verifier`.
 
         Raises:
+            LogitsError: See `Verifier`.
             ModelError: A probability is NaN.
         """
+        require_choices(logits)
         target_probs = self._target_probs(tree, logits, first)
         verify = VERIFIERS[self.verifier()].on_device
         path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.generator)

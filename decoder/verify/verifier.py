@@ -26,6 +26,10 @@ class Verifier(Protocol):
 
         The root is the text's last token. `logits` are the target's logits after each node. `first` is the position,
         from 0, of the token after the root.
+
+        Raises:
+            LogitsError: The logits after a node leave no choice. All nodes are checked, since NaN of one reaches those
+                that mask it.
         """
 
     def statistics(

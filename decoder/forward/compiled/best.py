@@ -1,6 +1,7 @@
-"""The best tokens of each row of logits, chosen by the compiled library."""
+"""The best tokens of rows of logits, chosen by the compiled library."""
 
-from collections.abc import Iterable
+import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -8,36 +9,72 @@ from torch import Tensor
 
 from decoder.forward.compiled.library import Library
 
+Offsets = Sequence[Float[Tensor, "V"]]
+"""For each row of logits, numbers that are added to it, in float32."""
+
 
 def best_tokens(
-    library: Library, logits: Float[Tensor, "N V"], count: int, own: Float[Tensor, "N V"] | None
-) -> Iterable[tuple[list[int], list[float], list[float]]]:
+    library: Library,
+    logits: Float[Tensor, "N V"],
+    count: int,
+    offsets: Offsets | None = None,
+    factors: Sequence[float] | None = None,
+    *,
+    own: bool = False,
+) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
     """The `count` best tokens of each row on a CPU, best first; of equal ones, the one with the lower id comes first.
 
     Args:
         library: The library.
         logits: Rows in float32; the columns of a row are adjacent.
         count: Number of tokens, at most V.
-        own: Further rows of logits of the same form.
+        offsets: Numbers that are added to the logits; None: none.
+        factors: Factor of each row on these sums, which are the scores; None: 1.
+        own: Whether to compute the log-probabilities of the logits too.
 
     Returns:
-        For each row, the tokens, their log-probabilities, and those in `own`, an empty list without it. All
-        log-probabilities of a row are NaN if the row has a NaN or plus infinity, or no possible token.
+        For each row: the tokens; their log-probabilities by the scores; and by the logits alone, if `own`. All
+        log-probabilities of a row are NaN if its scores have NaN or plus infinity, or no finite number.
     """
     rows, vocabulary = logits.shape
     tokens = np.empty((rows, count), dtype=np.int32)
-    logprobs = np.empty((1 if own is None else 2, rows, count), dtype=np.float32)
+    logprobs = np.empty((1 + own, rows, count), dtype=np.float32)
+    logprobs_at = logprobs.ctypes.data
     library.functions.dynatui_best(
         logits.data_ptr(),
-        None if own is None else own.data_ptr(),
         logits.stride(0),
-        0 if own is None else own.stride(0),
+        _addresses(offsets),
+        None if factors is None else (ctypes.c_float * rows)(*factors),
         rows,
         vocabulary,
         count,
         tokens.ctypes.data,
-        logprobs[0].ctypes.data,
-        logprobs[-1].ctypes.data,
+        logprobs_at,
+        logprobs_at + logprobs.strides[0] if own else None,
     )
-    owns = [list[float]() for _ in range(rows)] if own is None else logprobs[1].tolist()
-    return zip(tokens.tolist(), logprobs[0].tolist(), owns, strict=True)
+    chances = logprobs.tolist()
+    return tokens.tolist(), chances[0], chances[1] if own else [[] for _ in range(rows)]
+
+
+def chosen_tokens(library: Library, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
+    """The best token of each row on a CPU by logits plus offsets, the first of equal ones; -1 for a row whose logits
+    have NaN or plus infinity, or no finite number. See `best_tokens` for the arguments.
+    """
+    rows, vocabulary = logits.shape
+    tokens = (ctypes.c_int32 * rows)()
+    library.functions.dynatui_choices(
+        logits.data_ptr(), logits.stride(0), _addresses(offsets), rows, vocabulary, tokens
+    )
+    return list(tokens)
+
+
+def _addresses(offsets: Offsets | None) -> "ctypes.Array[ctypes.c_void_p] | None":
+    if offsets is None:
+        return None
+    return (ctypes.c_void_p * len(offsets))(*(row.data_ptr() for row in offsets))
+
+
+def in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    """The logits in float32, the columns of a row side by side in memory."""
+    rows = logits.float()
+    return rows if rows.stride(-1) == 1 else rows.contiguous()

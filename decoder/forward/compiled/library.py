@@ -126,8 +126,9 @@ def library() -> Library | None:
     functions = ctypes.CDLL(str(library_path()))
     functions.dynatui_pass.argtypes, functions.dynatui_pass.restype = [c_void_p], None
     functions.dynatui_help.argtypes, functions.dynatui_help.restype = [c_void_p, c_int32], None
-    functions.dynatui_best.argtypes = [*[c_void_p] * 2, *[c_int64] * 2, *[c_int32] * 3, *[c_void_p] * 3]
-    functions.dynatui_best.restype = None
+    functions.dynatui_best.argtypes = [c_void_p, c_int64, *[c_void_p] * 2, *[c_int32] * 3, *[c_void_p] * 3]
+    functions.dynatui_choices.argtypes = [c_void_p, c_int64, c_void_p, *[c_int32] * 2, c_void_p]
+    functions.dynatui_best.restype = functions.dynatui_choices.restype = None
     sizes = (c_int32 * 4)()
     functions.dynatui_sizes(sizes)
     return Library(functions, *sizes)

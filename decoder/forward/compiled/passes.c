@@ -606,49 +606,99 @@ static void output(const Pass *pass, const Layer *layer, int number, int part, i
 
 /* Choice of children */
 
-/* A row's log-probabilities are its numbers minus `most`, the largest one, minus `log_sum`. They are NaN if the row has
- * a NaN or an infinity that is not negative, or no finite number. */
+/* Scores of a row of tokens: (logits + offset) * factor. */
 typedef struct {
-  float most, log_sum;
-} Softmax;
+  const float *logits, *offset; /* offset: NULL for none */
+  float factor;
+} Scores;
 
-static Softmax softmax(const float *row, int64_t count) {
+INLINE Vector scores_at(const Scores *row, int64_t i) {
+  const Vector here = load(row->logits + i);
+  return (row->offset ? here + load(row->offset + i) : here) * all(row->factor);
+}
+
+INLINE float score_at(const Scores *row, int64_t i) {
+  return (row->offset ? row->logits[i] + row->offset[i] : row->logits[i]) * row->factor;
+}
+
+/* The largest score of a row; NaN if the row has a NaN or an infinity that is not negative, or no finite score. */
+static float highest_score(const Scores *row, int64_t count) {
   const Vector nothing = all(-INFINITY);
-  Vector highest = nothing, sums = {0};
+  Vector highest = nothing;
   Integers strange = {0};
-  float most = -INFINITY, total = 0;
+  float most = -INFINITY;
   int64_t i = 0;
   for (; i + LANES <= count; i += LANES) {
-    Vector here = load(row + i);
+    const Vector here = scores_at(row, i);
     highest = either(here > highest, here, highest);
     strange |= (here != here) | (here == -nothing);
   }
   int bad = __builtin_reduce_or(strange);
   for (int lane = 0; lane < LANES; lane++) most = highest[lane] > most ? highest[lane] : most;
-  for (int64_t j = i; j < count; j++) {
-    most = row[j] > most ? row[j] : most;
-    bad |= row[j] != row[j] || row[j] == INFINITY;
+  for (; i < count; i++) {
+    const float here = score_at(row, i);
+    most = here > most ? here : most;
+    bad |= here != here || here == INFINITY;
   }
-  if (bad || most == -INFINITY) return (Softmax){NAN, 0};
-  for (int64_t j = 0; j < i; j += LANES) {
-    Vector here = load(row + j);
+  return bad || most == -INFINITY ? NAN : most;
+}
+
+/* The number that turns scores into log-probabilities when it is subtracted, in two parts. They are NaN and 0 for a row
+ * without a highest score. */
+typedef struct {
+  float most, log_sum;
+} Softmax;
+
+static Softmax softmax(const Scores *row, int64_t count) {
+  const Vector nothing = all(-INFINITY);
+  const float most = highest_score(row, count);
+  if (most != most) return (Softmax){NAN, 0};
+  Vector sums = {0};
+  float total = 0;
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    const Vector here = scores_at(row, i);
     sums += either(here == nothing, (Vector){0}, exponential(here - all(most)));
   }
-  for (; i < count; i++) total += row[i] == -INFINITY ? 0 : expf(row[i] - most);
+  for (; i < count; i++) {
+    const float here = score_at(row, i);
+    total += here == -INFINITY ? 0 : expf(here - most);
+  }
   return (Softmax){most, logf(sum_of(sums) + total)};
 }
 
-/* Index of the first of the largest numbers. */
-static int64_t largest(const float *row, int64_t count) {
+/* A token in descending order of scores, of equal scores the lower one first. */
+typedef struct {
+  float score;
+  int32_t token;
+} Ranked;
+
+/* The first token after `before`; token 0 if there is none. */
+static Ranked next_best(const Scores *row, int32_t count, Ranked before) {
   Vector highest = all(-INFINITY);
+  Integers tokens;
   float most = -INFINITY;
-  int64_t i = 0;
-  for (; i + LANES <= count; i += LANES) highest = either(load(row + i) > highest, load(row + i), highest);
+  int32_t i = 0;
+  for (int lane = 0; lane < LANES; lane++) tokens[lane] = lane;
+#define AFTER(here, at) (((here) < before.score) | (((here) == before.score) & ((at) > before.token)))
+  for (; i + LANES <= count; i += LANES, tokens += LANES) {
+    const Vector here = scores_at(row, i);
+    highest = either(AFTER(here, tokens) & (here > highest), here, highest);
+  }
   for (int lane = 0; lane < LANES; lane++) most = highest[lane] > most ? highest[lane] : most;
-  for (; i < count; i++) most = row[i] > most ? row[i] : most;
-  for (i = 0; i + LANES <= count && !__builtin_reduce_or(load(row + i) == all(most));) i += LANES;
-  while (i < count && row[i] != most) i++;
-  return i < count ? i : 0;
+  for (; i < count; i++) {
+    const float here = score_at(row, i);
+    most = AFTER(here, i) && here > most ? here : most;
+  }
+  for (int lane = 0; lane < LANES; lane++) tokens[lane] = lane;
+  for (i = 0; i + LANES <= count; i += LANES, tokens += LANES) {
+    const Vector here = scores_at(row, i);
+    if (__builtin_reduce_or((here == most) & AFTER(here, tokens))) break;
+  }
+  for (; i < count; i++)
+    if (score_at(row, i) == most && AFTER(most, i)) return (Ranked){most, i};
+#undef AFTER
+  return (Ranked){most, 0};
 }
 
 /* Threads */
@@ -713,27 +763,36 @@ EXPORT void dynatui_sizes(int32_t sizes[4]) {
   sizes[3] = QUERIES;
 }
 
-/* The `count` best tokens of each row, best first, of equal ones the one with the lower id first, with their
- * log-probabilities, and those in the rows `own` at the same tokens unless it is NULL. */
-EXPORT void dynatui_best(float *rows, const float *own, int64_t stride, int64_t own_stride, int32_t row_count,
-                         int32_t vocabulary, int32_t count, int32_t *tokens, float *logprobs, float *own_logprobs) {
+/* The `count` best tokens of each row by their scores, best first, of equal ones the one with the lower id first; their
+ * log-probabilities; and unless `own_logprobs` is NULL, the log-probabilities of the same tokens by the logits alone.
+ * `offsets` and `factors` may be NULL. */
+EXPORT void dynatui_best(const float *logits, int64_t stride, const float *const *offsets, const float *factors,
+                         int32_t row_count, int32_t vocabulary, int32_t count, int32_t *tokens, float *logprobs,
+                         float *own_logprobs) {
   for (int row = 0; row < row_count; row++) {
-    float *here = rows + row * stride;
-    const Softmax all_tokens = softmax(here, vocabulary);
-    const Softmax own_tokens = own ? softmax(own + row * own_stride, vocabulary) : (Softmax){0};
-    const int64_t from = (int64_t)row * count;
-    float *found = logprobs + from;
-    for (int rank = 0; rank < count; rank++) {
-      const int64_t token = largest(here, vocabulary);
-      tokens[from + rank] = (int32_t)token;
-      found[rank] = here[token];
-      here[token] = -INFINITY;
-      if (own) own_logprobs[from + rank] = own[row * own_stride + token] - own_tokens.most - own_tokens.log_sum;
+    const Scores own = {logits + row * stride, NULL, 1};
+    const Scores scores = {own.logits, offsets ? offsets[row] : NULL, factors ? factors[row] : 1};
+    const Softmax all_tokens = softmax(&scores, vocabulary);
+    const Softmax own_tokens = own_logprobs ? softmax(&own, vocabulary) : (Softmax){0};
+    Ranked found = {INFINITY, -1};
+    for (int64_t at = (int64_t)row * count; at < ((int64_t)row + 1) * count; at++) {
+      found = next_best(&scores, vocabulary, found);
+      tokens[at] = found.token;
+      logprobs[at] = found.score - all_tokens.most - all_tokens.log_sum;
+      if (own_logprobs) own_logprobs[at] = own.logits[found.token] - own_tokens.most - own_tokens.log_sum;
     }
-    for (int rank = count - 1; rank >= 0; rank--) {
-      here[tokens[from + rank]] = found[rank];
-      found[rank] = found[rank] - all_tokens.most - all_tokens.log_sum;
-    }
+  }
+}
+
+/* The best token of each row by logits plus offset, of equal ones the one with the lowest id; -1 for a row whose logits
+ * leave no choice. `offsets` may be NULL. */
+EXPORT void dynatui_choices(const float *logits, int64_t stride, const float *const *offsets, int32_t row_count,
+                            int32_t vocabulary, int32_t *tokens) {
+  for (int row = 0; row < row_count; row++) {
+    const Scores own = {logits + row * stride, NULL, 1};
+    const Scores scores = {own.logits, offsets ? offsets[row] : NULL, 1};
+    const float most = highest_score(&own, vocabulary);
+    tokens[row] = most != most ? -1 : next_best(&scores, vocabulary, (Ranked){INFINITY, -1}).token;
   }
 }
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.errors import LogitsError
-from decoder.forward.finite_logits import require_choices
+from decoder.forward import finite_logits
+from decoder.forward.finite_logits import choices, require_choices
 from tests.decoder.property_settings import examples
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -24,10 +25,25 @@ def test_rows_leave_a_choice_if_each_has_a_finite_logit_and_none_has_nan_or_plus
     logits = torch.tensor(rows, dtype=dtype)
     bad = logits.isnan() | (logits == math.inf)
     if bool(bad.any()) or bool((logits == -math.inf).all(-1).any()):
-        with pytest.raises(LogitsError):
-            require_choices(logits)
+        for choose in (require_choices, choices):
+            with pytest.raises(LogitsError):
+                choose(logits)
     else:
         require_choices(logits)
+        assert choices(logits) == logits.float().argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["library", "no library"])
+def test_choices_count_the_offsets_with_and_without_the_compiled_library(
+    monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    if missing:
+        monkeypatch.setattr(finite_logits, "library", lambda: None)
+    logits = torch.tensor([[0.0, 1.0, 1.0], [0.0, 1.0, -math.inf]])
+    assert choices(logits) == [1, 1]
+    assert choices(logits, [torch.tensor([0.0, 0.0, 0.5]), torch.tensor([2.0, 0.0, 40.0])]) == [2, 0]
+    with pytest.raises(LogitsError):
+        choices(torch.tensor([[1.0, 2.0], [math.nan, 0.0]]), [torch.zeros(2)] * 2)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
-from decoder.sampling.gumbel_noise import truncation_mask
+from decoder.sampling.truncation import truncation_mask
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
 from decoder.session.host import HostSession

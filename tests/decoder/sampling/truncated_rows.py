@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from decoder.sampling.device_truncation import Truncating, Truncation
-from decoder.sampling.gumbel_noise import truncation_mask
+from decoder.sampling.truncation import truncation_mask
 from decoder.sampling.settings import Sampling
 
 SETTINGS = [

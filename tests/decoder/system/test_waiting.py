@@ -85,6 +85,9 @@ def test_no_file_stays_open() -> None:
     waits.begin()
     waits.close()
     waits.close()
+    thread = threading.Thread(target=waited_here_s)
+    thread.start()
+    thread.join()
     assert count() == before
 
 
@@ -97,7 +100,7 @@ def test_a_system_that_tells_something_else_is_no_error(
     monkeypatch.setattr(waiting, "Path", lambda _: tmp_path)
     with closing(ThreadWaits()) as waits:
         assert waits.look() == 0
-    monkeypatch.setattr(waiting, "_HERE", str(tmp_path / "7" / "schedstat"))
+    monkeypatch.setattr(waiting, "_here", waiting.OwnFile(str(tmp_path / "7" / "schedstat")))
     assert waited_here_s() == 0
 
 
@@ -106,7 +109,7 @@ def test_a_system_that_tells_nothing_is_not_known_to_have_waited(
 ) -> None:
     monkeypatch.setattr(waiting, "Path", lambda _: tmp_path)
     assert waited_s() is None
-    monkeypatch.setattr(waiting, "_HERE", str(tmp_path / "none"))
+    monkeypatch.setattr(waiting, "_here", waiting.OwnFile(str(tmp_path / "none")))
     assert waited_here_s() == 0
 
 

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.models.pair import Pair
 from decoder.training import corpus, loop, overlap, recipe
 from decoder.training.samples import sample_texts, sampled_texts
 
@@ -105,14 +109,16 @@ def test_one_minus_the_overlap_is_the_share_of_rejected_guesses() -> None:
 
 
 def test_samples_are_continued_where_they_stopped(tmp_path: Path) -> None:
-    target = loop.new_model(SHAPE, 50, seed=1).eval()
+    no_text_is_read: Any = None
+    target = LanguageModel.of_module(loop.new_model(SHAPE, 50, seed=1).eval(), "target")
+    engine = Engine(Pair(target, None, no_text_is_read, eos=frozenset({3}), context=64))
     books = np.random.default_rng(0).integers(0, 50, 400).astype(np.uint16)
     plan = recipe.Samples(temperature=0.6, prompt=6, length=10, rows=3, batches=2)
     lines: list[str] = []
-    sample_texts(target, books, plan, tmp_path, lines.append)
+    sample_texts(engine, books, plan, tmp_path, lines.append)
     whole = sampled_texts(tmp_path)
     (tmp_path / "001.npy").unlink()
-    sample_texts(target, books, plan, tmp_path, lines.append)
+    sample_texts(engine, books, plan, tmp_path, lines.append)
     assert (sampled_texts(tmp_path) == whole).all()
     assert len(whole) == 2 * 3 * 10
     assert [line[0] for line in lines] == ["1", "2", "2"]
