@@ -35,7 +35,7 @@ def test_rows_leave_a_choice_if_each_has_a_finite_logit_and_none_has_nan_or_plus
 
 @pytest.mark.parametrize("missing", [False, True], ids=["library", "no library"])
 def test_choices_count_the_offsets_with_and_without_the_compiled_library(
-    monkeypatch: pytest.MonkeyPatch, missing: bool
+    monkeypatch: pytest.MonkeyPatch, *, missing: bool
 ) -> None:
     if missing:
         monkeypatch.setattr(finite_logits, "library", lambda: None)

@@ -19,9 +19,9 @@ from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
-from decoder.sampling.truncation import truncation_mask
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
+from decoder.sampling.truncation import truncation_mask
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree

@@ -31,10 +31,12 @@ def drawn_rows(data: st.DataObject, numbers: st.SearchStrategy[float], rows: int
     return torch.tensor(data.draw(st.lists(row, min_size=rows, max_size=rows)))
 
 
-@given(st.integers(1, 70), st.integers(1, 3), st.integers(1, 5), st.booleans(), st.data())
+@given(
+    width=st.integers(1, 70), rows=st.integers(1, 3), count=st.integers(1, 5), estimated=st.booleans(), data=st.data()
+)
 @settings(max_examples=100, deadline=None)
 def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
-    width: int, rows: int, count: int, estimated: bool, data: st.DataObject
+    *, width: int, rows: int, count: int, estimated: bool, data: st.DataObject
 ) -> None:
     logits, count, estimate = drawn_rows(data, NUMBERS, rows, width), min(count, width), Estimate([1.0] * rows)
     if estimated:
@@ -58,10 +60,10 @@ def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
     assert best_tokens(compiled(), logits, count, *given_estimate)[0] == chosen[0]
 
 
-@given(st.integers(1, 70), st.integers(1, 3), st.booleans(), st.data())
+@given(width=st.integers(1, 70), rows=st.integers(1, 3), noisy=st.booleans(), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_a_row_s_choice_has_the_largest_sum_of_logit_and_offset(
-    width: int, rows: int, noisy: bool, data: st.DataObject
+    *, width: int, rows: int, noisy: bool, data: st.DataObject
 ) -> None:
     logits = drawn_rows(data, NUMBERS, rows, width)
     offsets = drawn_rows(data, OFFSETS, rows, width) if noisy else torch.zeros(rows, width)
