@@ -53,7 +53,9 @@ class AutoDrafter:
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
-        tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.budget.lookup else None
+        tree, guess = TokenTree([text[-1]]), None
+        if rule.budget.lookup and self._sizes.pauses.next_round():
+            guess = self._looked_up(text)
         model = self.model
         before, behind = (model.count, model.behind(text) or None) if model else (0, None)
         source = self._sizes.source(behind, guess)

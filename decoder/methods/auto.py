@@ -19,6 +19,7 @@ class Auto(AdaptiveTree):
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
+    history: bool = False
     lookup: bool = True
     """Whether suffix lookup also drafts tokens, in rounds where this is expected to be faster."""
 

@@ -16,6 +16,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
 from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
+from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 
 DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
@@ -45,6 +46,7 @@ class TreeSizeController:
         self.lookups = acceptance_of_lookups()
         """Acceptance model of lookup guesses, for this text only, since texts differ in how much they repeat."""
         self.credit = LossLimit(costs, acceptance)
+        self.pauses = LookupPauses()
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """Loss limit of rounds that draft by lookups alone."""
         self.costs = costs
@@ -244,7 +246,7 @@ class TreeSizeController:
     def learn(self, burst: Sequence[int]) -> None:
         """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
         self._unread += burst
-        self._learn_guesses(burst)
+        self.pauses.learn(self._learn_guesses(burst))
         costs, drafted = self.costs, self._round
         # Expected times are used instead of measured times, so that a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
@@ -258,14 +260,17 @@ class TreeSizeController:
             self.credit.wait(len(burst))
             self.lookup_credit.wait(len(burst))
 
-    def _learn_guesses(self, burst: Sequence[int]) -> None:
-        drafted, node = self._round, 0
+    def _learn_guesses(self, burst: Sequence[int]) -> int:
+        """Updates acceptance; returns the number of tokens that only lookups guessed."""
+        drafted, node, looked_up = self._round, 0, 0
         for token in burst:
             following: int | None = None
             if lookups := drafted.lookup_children.get(node):
                 guess = lookups.guess
                 self.lookups.learn(guess.logprobs, guess.shares, _index(token, guess.tokens), guess.familiar)
                 following = lookups.first + lookups.tokens.index(token) if token in lookups.tokens else None
+                # In a plain round nothing is drafted, and a right guess shows that lookups would add a token.
+                looked_up += following is not None or (not drafted.model_guesses and token == guess.tokens[0])
             if model_guesses := drafted.model_guesses.get(node):
                 chosen = _index(token, model_guesses.tokens)
                 self.acceptance.learn(model_guesses.logprobs, model_guesses.shares, chosen, model_guesses.familiar)
@@ -275,6 +280,7 @@ class TreeSizeController:
             if following is None:
                 break
             node = following
+        return looked_up
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Updates the costs with the round's times, in seconds."""

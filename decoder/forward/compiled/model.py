@@ -38,6 +38,7 @@ class Workspace:
         self.tokens = self.positions = np.empty(0, dtype=np.int32)
         """Room for the token ids of the rows, and for their positions."""
         self._buffers: dict[str, Tensor] = {}
+        self._counters = np.empty(0, dtype=np.int32)
         self._model = model
         self._rows = self._keys = self._threads = 0
 
@@ -64,10 +65,11 @@ class Workspace:
             self.job.scores_stride = self._keys + columns
             self._buffer("scores", self._threads * model.library.queries, self.job.scores_stride)
         if threads > 1:
-            if "counters" not in self._buffers:
+            if not len(self._counters):
                 steps = STEPS_PER_LAYER * model.layers + FURTHER_STEPS
-                self._buffers["counters"] = torch.empty(steps * model.library.line, dtype=torch.int32)
-            self.job.counters = self._buffers["counters"].zero_().data_ptr()
+                self._counters = np.empty(steps * model.library.line, dtype=np.int32)
+            self._counters.fill(0)
+            self.job.counters = self._counters.ctypes.data
 
     def _buffer(self, name: str, *shape: int) -> None:
         self._buffers[name] = torch.empty(shape)

@@ -49,7 +49,7 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #define BLOCK 512                 /* inputs of such a block */
 #define QUERIES 8                 /* rows of a block of attention */
 #define KEYS 32                   /* keys of such a block */
-#define AHEAD 2048                /* bytes by which weights are fetched before they are used */
+#define AHEAD 8192                /* bytes by which weights are fetched before they are used */
 #define LINE 16                   /* counters of a step, 64 bytes, so that steps share no cache line */
 #define SPINS 500                 /* turns of a waiting loop before the core is yielded */
 #define YIELDS 200                /* number of times that a helper yields its core before it leaves the pass */
