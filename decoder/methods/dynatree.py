@@ -52,12 +52,12 @@ class DynaTree(AdaptiveTree):
 
 PRESETS: Mapping[str, DynaTree] = {
     "tuned": DynaTree(
-        d0=4, tau_h=0.45, tau_l=0.25, rho_stop=0.25, rho_deep=0.5, tau=0, sharpness=2.5, history=False, n_max=8,
+        d0=5, tau_h=0.3, tau_l=0.2, rho_stop=0.25, rho_deep=0.6, tau=0, sharpness=2.5, history=False, n_max=8,
         selection="best",
     ),
     "paper": DynaTree(),
     "sampled": DynaTree(
-        d0=3, tau_h=0.6, tau_l=0.3, rho_stop=0.3, rho_deep=0.5, tau=0, sharpness=2.5, history=False, n_max=5,
+        d0=3, tau_h=0.4, tau_l=0.25, rho_stop=0.45, rho_deep=0.7, tau=0, sharpness=2.5, history=False, n_max=5,
         selection="best",
     ),
 }  # fmt: skip

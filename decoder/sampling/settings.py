@@ -85,6 +85,8 @@ class Schedule:
 
     def greedy_from(self, position: int) -> bool:
         """Whether decoding is greedy at this position and all later positions."""
+        if len(self._settings) == 1:
+            return self._settings[0].greedy
         return all(sampling.greedy for _, sampling in self.in_force(position))
 
     def truncates_from(self, position: int) -> bool:

@@ -80,9 +80,11 @@ class TreeSizeController:
         missed = behind - self._skipped
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`.
-            self._repeats.extend(self._unread)
-            self._unread.clear()
+            # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`;
+            # while lookups pause, it is not asked.
+            if not self.pauses.paused:
+                self._repeats.extend(self._unread)
+                self._unread.clear()
             self._begin(self.credit)
             self._round.calls, self._round.missed = [behind], missed
             self._round.draft_s = self.costs.catch_up.seconds(behind)
@@ -181,6 +183,8 @@ class TreeSizeController:
             max(0.0, probability * first - drafted.row_price) + max(0.0, probability * second - drafted.row_price)
             for probability in probabilities
         ]
+        if max(gains, default=0.0) * len(gains) <= drafted.price * draft.seconds(1):
+            return []
         forwarded = [parents[index] for index in most_worth(gains, drafted.price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
         if not forwarded or not self._affordable(len(drafted.calls) + 2, level_s):
@@ -194,7 +198,9 @@ class TreeSizeController:
         highest node numbers so far.
         """
         drafted, count = self._round, min(count, len(tokens))
-        matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
+        matches, familiar = [drafted.matches[parent]] * len(tokens), list[int]()
+        if not self.pauses.paused:
+            matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
         drafted.model_guesses[parent] = ModelGuesses(
             tokens, logprobs, familiar, shares, len(drafted.probabilities), count

@@ -20,8 +20,8 @@ PACE_STEP = 0.1
 SELDOM_STEP = 0.3
 """Exponent that replaces `PACE_STEP` for the curve of plain rounds, since plain rounds are rare."""
 SHAPE_STEP = 0.02
-"""After each round, the time of the measured size nearest to the round's size is scaled by (measured / expected time)
-** SHAPE_STEP.
+"""Exponent of the ratios of measured to expected time that scale the time of the measured size nearest to the round's
+size.
 """
 RESHAPED_EVERY = 32
 """Number of updates after which the curve is interpolated again."""
@@ -60,6 +60,8 @@ class Curve:
         self._seconds = [measured[rows] for rows in self._rows]
         self._pace = 1.0
         self._learnt = 0
+        self._ratios = [1.0] * len(self._rows)
+        """Product of the ratios of measured to expected time at each measured size since the last interpolation."""
         sizes = range(len(self._rows))
         self._nearest = [
             min(sizes, key=lambda index: abs(self._rows[index] - rows)) for rows in range(HIGHEST_ROWS + 1)
@@ -90,25 +92,29 @@ class Curve:
         factor: float = ratio**self._pace_step
         self.scale(factor)
         if len(self._rows) > 1:
-            self._reshape(max(calls), ratio**SHAPE_STEP)
+            self._reshape(max(calls), ratio)
         return factor
 
     def scale(self, factor: float) -> None:
         """Multiplies the expected seconds of all calls."""
         self._pace *= factor
 
-    def _reshape(self, rows: int, factor: float) -> None:
-        """Scales the time of the measured size nearest to `rows` by a factor, and the times of the two adjacent sizes
-        by the square root of the factor.
+    def _reshape(self, rows: int, ratio: float) -> None:
+        """Notes the ratio of measured to expected time for the measured size nearest to `rows`. After
+        `RESHAPED_EVERY` updates, scales the time of each size by its ratios ** SHAPE_STEP, and the times of the two
+        adjacent sizes by the square root of this factor.
         """
-        nearest = self._nearest[min(rows, HIGHEST_ROWS)]
-        self._seconds[nearest] *= factor
-        for beside in (nearest - 1, nearest + 1):
-            if 0 <= beside < len(self._rows):
-                self._seconds[beside] *= factor**0.5
+        self._ratios[self._nearest[min(rows, HIGHEST_ROWS)]] *= ratio
         self._learnt += 1
-        if self._learnt % RESHAPED_EVERY == 0:
-            self._shape = self._interpolated()
+        if self._learnt % RESHAPED_EVERY:
+            return
+        for size, product in enumerate(self._ratios):
+            factor = product**SHAPE_STEP
+            for place, part in ((size - 1, factor**0.5), (size, factor), (size + 1, factor**0.5)):
+                if 0 <= place < len(self._rows):
+                    self._seconds[place] *= part
+        self._ratios = [1.0] * len(self._rows)
+        self._shape = self._interpolated()
 
     def _interpolated(self) -> list[float]:
         by_rows = [0.0] * (HIGHEST_ROWS + 1)

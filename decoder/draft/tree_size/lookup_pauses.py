@@ -19,13 +19,18 @@ class LookupPauses:
     def __init__(self) -> None:
         self.gain = FIRST_GAIN
         """EMA of the tokens that lookups added to a searched round."""
-        self._searched = True
+        self._searched = False
         self._unsearched = 0
         """Number of rounds since the last search."""
 
+    @property
+    def paused(self) -> bool:
+        """Whether lookups draft in few rounds."""
+        return self.gain < LEAST_GAIN
+
     def next_round(self) -> bool:
         """Whether lookups draft in the next round; must be called once per round."""
-        self._searched = self.gain >= LEAST_GAIN or self._unsearched + 1 >= SEARCHED_EVERY
+        self._searched = not self.paused or self._unsearched + 1 >= SEARCHED_EVERY
         self._unsearched = 0 if self._searched else self._unsearched + 1
         return self._searched
 

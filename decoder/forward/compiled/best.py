@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Sequence
 
-import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
@@ -37,9 +36,8 @@ def best_tokens(
         log-probabilities of a row are NaN if its scores have NaN or plus infinity, or no finite number.
     """
     rows, vocabulary = logits.shape
-    tokens = np.empty((rows, count), dtype=np.int32)
-    logprobs = np.empty((1 + own, rows, count), dtype=np.float32)
-    logprobs_at = logprobs.ctypes.data
+    numbers = ctypes.c_float * (rows * count)
+    tokens, logprobs, own_logprobs = (ctypes.c_int32 * (rows * count))(), numbers(), numbers() if own else None
     library.functions.dynatui_best(
         logits.data_ptr(),
         logits.stride(0),
@@ -48,12 +46,16 @@ def best_tokens(
         rows,
         vocabulary,
         count,
-        tokens.ctypes.data,
-        logprobs_at,
-        logprobs_at + logprobs.strides[0] if own else None,
+        tokens,
+        logprobs,
+        own_logprobs,
     )
-    chances = logprobs.tolist()
-    return tokens.tolist(), chances[0], chances[1] if own else [[] for _ in range(rows)]
+    of_rows = [slice(row * count, (row + 1) * count) for row in range(rows)]
+    return (
+        [tokens[part] for part in of_rows],
+        [logprobs[part] for part in of_rows],
+        [own_logprobs[part] if own_logprobs else [] for part in of_rows],
+    )
 
 
 def chosen_tokens(library: Library, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
