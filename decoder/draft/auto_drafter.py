@@ -54,7 +54,8 @@ class AutoDrafter:
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
         tree, guess = TokenTree([text[-1]]), None
-        if rule.budget.lookup and self._sizes.pauses.next_round():
+        # Without a draft model, lookups are the only guesses, and do not pause.
+        if rule.budget.lookup and (self.model is None or self._sizes.pauses.next_round()):
             guess = self._looked_up(text)
         model = self.model
         before, behind = (model.count, model.behind(text) or None) if model else (0, None)

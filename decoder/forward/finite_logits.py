@@ -16,8 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import LogitsError
-from decoder.forward.compiled.best import Offsets, chosen_tokens, in_rows
+from decoder.forward.compiled.best import chosen_tokens, in_rows
 from decoder.forward.compiled.library import library
+from decoder.sampling.noise import Offsets
 
 
 def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.compiled.best import Offsets
-from decoder.sampling.noise import TokenNoise
+from decoder.sampling.noise import Offsets, TokenNoise
 from decoder.sampling.probabilities import LEAST_TEMPERATURE
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import with_truncation

@@ -20,6 +20,8 @@ Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
 """An int64 array of numpy or an int64 tensor of torch; both libraries wrap around on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
 """(position, tokens) -> noise that coupled sampling adds to the log-probability of each token at the position."""
+Offsets: TypeAlias = Sequence[Float[Tensor, "V"]]
+"""For each row of logits, numbers that are added to it, in float32."""
 BITS = 52
 """Number of bits of a uniform random number. With one bit more, the largest number would round to 1 in float64."""
 

@@ -33,7 +33,7 @@ def test_an_automatic_dynatree_is_told_as_auto(written: list[Event]) -> None:
     run = first_run(upgraded(written))
     assert (run.schema, list(run.methods)) == (SCHEMA, ["auto", "ar", "alg1"])
     bounds = {**run.methods["auto"], "branching": tuple(run.methods["auto"]["branching"])}
-    assert Auto(**bounds) == Auto()
+    assert Auto(**bounds) == Auto(history=True)
 
 
 def test_every_event_of_it_is(written: list[Event]) -> None:

@@ -7,9 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.compiled.library import Library
-
-Offsets = Sequence[Float[Tensor, "V"]]
-"""For each row of logits, numbers that are added to it, in float32."""
+from decoder.sampling.noise import Offsets
 
 
 def best_tokens(

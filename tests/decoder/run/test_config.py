@@ -241,7 +241,7 @@ def test_a_parameter_set_without_a_knob_cannot_be_turned_by_it() -> None:
 
 def test_auto_has_wide_bounds_and_no_number_of_nodes() -> None:
     rules = RunConfig().of(Auto)
-    assert (rules.d0, rules.d_max, rules.rho_stop, rules.tau, rules.history) == (8, 12, 0, 0, True)
+    assert (rules.d0, rules.d_max, rules.rho_stop, rules.tau, rules.history) == (8, 12, 0, 0, False)
     assert not rules.has("n_max")
 
 

@@ -262,7 +262,7 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--d0 deep", "Invalid value for '--d0'"),
         ("--d0 12", "D0 is 12; give 1 to 7"),
         ("--tau-h nan", "tau_h is nan; give 0 < tau_l < tau_h <= 1"),
-        ("--tau-h 0.02", "tau_l is 0.25 and tau_h is 0.02"),
+        ("--tau-h 0.02", "tau_l is 0.2 and tau_h is 0.02"),
         ("--rho-stop 0.9", "rho_stop is 0.9"),
         ("--branching 1,2", "give 3 whole numbers, for example 1,2,3"),
         ("--branching 1,2,x", "give 3 whole numbers, for example 1,2,3"),

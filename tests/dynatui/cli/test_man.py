@@ -59,7 +59,7 @@ def test_every_option_and_command_is_shown_with_its_help() -> None:
 @needs_groff
 def test_defaults_are_those_in_force() -> None:
     text = shown()
-    assert "--tau-h P The draft is confident if its best guess is at least this probable. Default: 0.45." in text
+    assert "--tau-h P The draft is confident if its best guess is at least this probable. Default: 0.3." in text
     assert "--seed S Seed of everything that is random. Default: 0." in text
     assert "Default: dynatree,auto,ar,linear,fixed." in text
     assert re.search(r"--history, --no-history [^.]*\. Default: --no-history\.", text)

@@ -424,7 +424,7 @@ def test_config_names_a_variable_that_sets_nothing(
 def test_config_refuses_settings_that_contradict_each_other(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write("tau_h = 0.02\n")
     line = refused(capsys, "config")
-    assert "tau_l is 0.25 and tau_h is 0.02" in line
+    assert "tau_l is 0.2 and tau_h is 0.02" in line
     assert "(tau_h from " in line
 
 

@@ -146,7 +146,7 @@ def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
     tuner.checking = meanwhile
     assert main(["tune"]) == 2
     captured = capsys.readouterr()
-    assert "mine: --tau-l 0.2 --d0 3" in captured.out
+    assert "mine: --tau-l 0.1 --d0 3" in captured.out
     assert captured.err.splitlines()[-1] == (
         "dynatui: there is a preset mine already; give another --name, or --force to replace it"
     )

@@ -77,7 +77,7 @@ def test_the_table_has_a_row_for_everyone_and_fits_80_columns(name: str) -> None
 
 
 def test_the_options_of_what_was_found_are_told_in_case_it_cannot_be_kept() -> None:
-    assert "mine: --tau-l 0.2 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6 --k 4" in text(tuned(1.2), "mine")
+    assert "mine: --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6 --k 4" in text(tuned(1.2), "mine")
     assert "mine: " not in text(tuned(None), "mine")
 
 

@@ -22,7 +22,7 @@ def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
         "",
         "best so far   setting 23, 1.11 times the preset tuned, on the search's texts",
         "              1.22x plain decoding",
-        "              --tau-l 0.2 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6",
+        "              --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6",
         "linear        --k 4, 1.11x plain decoding",
         "",
         "now           dynatree, 4 of 16 texts: 0.97 (0.93-1.02) times the best",

@@ -146,7 +146,7 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
         ("preset = 'paper'", "{path}: line 1: preset is not an option of a preset; "),
         (
             "d0 = 1\ntau_h = 3.0",
-            "tau_l is 0.25 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)",
+            "tau_l is 0.2 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)",
         ),
         (
             "branching = '3,2,1'",

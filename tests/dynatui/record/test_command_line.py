@@ -154,7 +154,7 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed", "auto", "k"}
     line = command_line(Session(OWN, config=RunConfig(chat=False)), always=always)
     assert line == (
-        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.45 --no-history "
+        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.3 --no-history "
         "--branching 1,2,3 --k 5 --fixed 5,2,0.05 --auto ''"
     )
 
@@ -171,7 +171,7 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
         (RunConfig().turned("fixed_tau", 0.2, "fixed"), "--fixed 5,2,0.2"),
         (RunConfig().turned("n_max", 64, "fixed"), "--fixed 5,2,0.05,64"),
         (RunConfig().turned("d0", 6.5, "auto").turned("b_max", 5, "auto"), "--auto d0=6.5,b_max=5"),
-        (RunConfig().turned("history", 0, "auto"), "--auto history=off"),
+        (RunConfig().turned("history", 1, "auto"), "--auto history=on"),
     ],
 )
 def test_what_differs_from_a_preset_is_written(started: list[Session], config: RunConfig, words: str) -> None:

@@ -1,0 +1,41 @@
+"""Lookups pause in a text that does not repeat itself, and draft again when it does."""
+
+from decoder.draft.tree_size.lookup_pauses import SEARCHED_EVERY, LookupPauses
+
+
+def rounds(pauses: LookupPauses, count: int, tokens: int) -> list[bool]:
+    """Whether lookups draft, round by round; where they do, they add `tokens` tokens."""
+    searched = []
+    for _ in range(count):
+        searched.append(pauses.next_round())
+        pauses.learn(tokens if searched[-1] else 0)
+    return searched
+
+
+def test_lookups_that_add_nothing_soon_draft_in_one_of_several_rounds() -> None:
+    pauses = LookupPauses()
+    searched = rounds(pauses, 100, tokens=0)
+    assert all(searched[:20])
+    assert pauses.paused
+    assert sum(searched[-8 * SEARCHED_EVERY :]) == 8
+
+
+def test_lookups_that_add_tokens_draft_in_every_round() -> None:
+    assert all(rounds(LookupPauses(), 100, tokens=1))
+
+
+def test_a_pause_ends_with_one_long_repetition() -> None:
+    pauses = LookupPauses()
+    rounds(pauses, 100, tokens=0)
+    while not pauses.next_round():
+        pauses.learn(0)
+    pauses.learn(8)
+    assert not pauses.paused
+    assert all(rounds(pauses, 5, tokens=1))
+
+
+def test_without_lookups_nothing_is_learnt_about_them() -> None:
+    pauses = LookupPauses()
+    for _ in range(100):
+        pauses.learn(0)
+    assert not pauses.paused
