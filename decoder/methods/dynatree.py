@@ -57,7 +57,7 @@ PRESETS: Mapping[str, DynaTree] = {
     ),
     "paper": DynaTree(),
     "sampled": DynaTree(
-        d0=3, tau_h=0.4, tau_l=0.25, rho_stop=0.45, rho_deep=0.7, tau=0, sharpness=2.5, history=False, n_max=5,
+        d0=4, tau_h=0.4, tau_l=0.25, rho_stop=0.4, rho_deep=0.6, tau=0, sharpness=2.5, history=False, n_max=6,
         selection="best",
     ),
 }  # fmt: skip

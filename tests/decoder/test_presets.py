@@ -92,12 +92,12 @@ def test_greater_thresholds_widen_trees(played: Callable[..., list[list[Round]]]
     assert nodes(played(texts(), **MORE)) >= 1.2 * nodes(played(texts(), **FEWER))
 
 
-@pytest.mark.parametrize("turned", [{"tau_h": 0.3}, {"tau_l": 0.1}, {"d0": 1.0}])
+@pytest.mark.parametrize("turned", [{"tau_h": 0.21}, {"tau_l": 0.1}, {"d0": 1.0}])
 def test_each_knob_shrinks_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
     assert nodes(played(OURS, **turned)) < nodes(played(OURS))
 
 
-@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.4}, {"d0": 5.0}])
+@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.29}, {"d0": 5.0}])
 def test_each_knob_grows_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
     assert nodes(played(OURS, **turned)) > nodes(played(OURS))
 
