@@ -164,8 +164,12 @@ def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules
 
 
 def with_pair(engine: Engine, **changes: Any) -> Engine:
-    """The same engine with fields of its pair replaced, such as target, draft or context."""
-    return replace(engine, pair=replace(engine.pair, **changes))
+    """The same engine with fields of its pair replaced, such as target, draft or context.
+
+    Rounds without a draft have other costs, which must not be learnt for the engine with one.
+    """
+    pair = replace(engine.pair, **changes)
+    return replace(engine, pair=pair, costs=engine.costs if pair.draft else {})
 
 
 def graph_slots(engine: Engine) -> GraphSlots:
