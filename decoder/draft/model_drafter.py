@@ -219,8 +219,8 @@ class ModelDrafter:
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], growth: Growth[float]) -> list[Children]:
         """The best tokens of each row of logits; `positions` are the tokens' positions."""
-        count, greedy = int(growth.wide), self._probabilities is None or self._probabilities.greedy_from(positions[0])
-        if self._probabilities is None or greedy:
+        count = int(growth.wide)
+        if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             sharpened = Estimate([growth.sharpness] * len(logits)) if growth.sharpness != 1 else None
             return best_children(logits, count, sharpened, own=sharpened is not None)
         estimate = self._probabilities.estimate(logits, positions)

@@ -183,8 +183,6 @@ class TreeSizeController:
             max(0.0, probability * first - drafted.row_price) + max(0.0, probability * second - drafted.row_price)
             for probability in probabilities
         ]
-        if max(gains, default=0.0) * len(gains) <= drafted.price * draft.seconds(1):
-            return []
         forwarded = [parents[index] for index in most_worth(gains, drafted.price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
         if not forwarded or not self._affordable(len(drafted.calls) + 2, level_s):
