@@ -16,6 +16,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measure_costs
+from decoder.draft.tree_size.lookup_pauses import GREEDY_GAIN, SAMPLED_GAIN, LookupPauses
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
@@ -92,9 +93,14 @@ class Engine:
         pair, proposer = self.pair, None
         if knobs:
             length = len(prompt_ids)
-            sizes = TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids) if by_cost else None
+            sizes = self._sizes(prompt_ids) if by_cost else None
             pair, proposer = with_drafter(pair, length + max_new_tokens, self.draft_probabilities(noise), sizes)
         return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, CoupledVerifier(noise))
+
+    def _sizes(self, prompt_ids: Sequence[int]) -> TreeSizeController:
+        length = len(prompt_ids)
+        pauses = LookupPauses(GREEDY_GAIN if self.sampling.greedy_from(length) else SAMPLED_GAIN)
+        return TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids, pauses)
 
     def prepare(self) -> str:
         """Does a small part of the work that loading has left for idle time; returns the progress in words, or nothing

@@ -240,7 +240,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Log-probability of each node, as used by the growth rule; 0.0 for a root that is already committed. In greedy
     decoding it is the draft's log q(token | path to its parent), sharpened by the exponent `sharpness` of adaptive
     trees. In sampling it is the estimated log-probability that the target chooses the token, given the position's
-    sampling noise.
+    sampling noise. The method `auto` uses its learnt acceptance probability in both.
     """
     draft_logprobs: list[float] = []
     """The draft's log q(token | path to its parent), without exponent, temperature and noise; empty if `logprobs` are

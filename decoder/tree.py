@@ -46,7 +46,7 @@ class TokenTree:
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
     draft_logprobs: list[float] | None = None
-    """The draft's own log-probabilities, if `logprobs` include the noise of coupled sampling; otherwise None."""
+    """The draft's own log-probabilities, if `logprobs` are estimates of the target's choice; otherwise None."""
     draws: dict[int, Draws] | None = None
     """The tokens sampled after each node of a sampled tree; keys are the nodes. None for a deterministic tree."""
     origins: list[Origin] | None = None

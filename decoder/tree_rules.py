@@ -94,6 +94,8 @@ class Budget:
 
     n_max: int
     """Maximum number of drafted nodes of a tree."""
+    least: float = 0.0
+    """Least path probability of a drafted node."""
     best: bool = False
     """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
     breadth-first order.

@@ -8,17 +8,20 @@ is drafted.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from decoder.draft.growth import Children, may_grow
+from decoder.draft.growth import Children, grow, may_grow
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import LevelDrafter
 from decoder.draft.proposer import Proposal
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
 from decoder.sampling.draft_probabilities import DraftProbabilities
-from decoder.tree import Origin, TokenTree
-from decoder.tree_rules import TreeRule, breadth
+from decoder.tree import TokenTree
+from decoder.tree_rules import Growth, TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
 """If the draft model has more than `PROBED_FROM` tokens to read because it did not run in recent rounds, a probe
@@ -53,6 +56,8 @@ class AutoDrafter:
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
+        if self.model and (limited := self._sizes.follow(rule)):
+            return self._followed(self.model, text, limited, room)
         tree, guess = TokenTree([text[-1]]), None
         # Without a draft model, lookups are the only guesses, and do not pause.
         if rule.budget.lookup and (self.model is None or self._sizes.pauses.next_round()):
@@ -66,6 +71,24 @@ class AutoDrafter:
             chosen = _MixedTree(tree, rule, self._sizes).grow(model, first, guess, room)
             tree = model.keep(tree, chosen) if model else tree.subtree(chosen)
         return Proposal(tree, model.count - before if model else 0)
+
+    def _followed(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
+        """A tree of the model's guesses within the limits of an earlier decision."""
+        tree, before, calls = TokenTree([text[-1]]), model.count, [model.behind(text)]
+        if room >= 1 and calls[0]:
+            model.begin_tree()
+            first = model.catch_up(text, rule.growth)
+
+            def source(tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+                if nodes == [0]:
+                    return [_expected(first, self._sizes.acceptance)]
+                calls.append(len(nodes))
+                found = model.forward_level(tree, nodes, growth)
+                return [_expected(children, self._sizes.acceptance) for children in found]
+
+            tree = model.keep(tree, grow(tree, rule, source, min(room, model.deepest)))
+        self._sizes.record_followed(calls, len(tree))
+        return Proposal(tree, model.count - before)
 
     def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -104,6 +127,19 @@ class AutoDrafter:
         return last
 
 
+def _expected(children: Children, acceptance: AcceptanceModel) -> Children:
+    """The draft's guesses after a node, with the logarithms of their acceptance probabilities."""
+    if not children.tokens:
+        return children
+    *shares, _ = acceptance.shares(children.logprobs)
+    return Children(children.tokens, _logarithms(shares), children.draft_logprobs or children.logprobs)
+
+
+def _logarithms(probabilities: Sequence[float]) -> list[float]:
+    """Logarithms of probabilities, which may have been rounded to 0."""
+    return [math.log(max(probability, sys.float_info.min)) for probability in probabilities]
+
+
 class _MixedTree:
     """A growing tree of guesses by a model and by lookup."""
 
@@ -111,7 +147,8 @@ class _MixedTree:
         """Starts from `tree`, which has only its root."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
-        self._origins: list[Origin] = ["root"]
+        self._looked_up = set[int]()
+        """Nodes that only the lookup guessed."""
 
     def grow(
         self, model: LevelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
@@ -124,32 +161,35 @@ class _MixedTree:
             guess: Lookup guesses after the root; None if lookup has no guesses.
             deepest: Maximum number of levels, limited by the context.
         """
+        tree, depth, level = self.tree, 0, [0]
         options, guesses = {0: first} if first and first.tokens else {}, {0: guess} if guess else {}
-        level = [0]
         while options or guesses:
-            level = [child for node in level for child in self._branch(node, options.get(node), guesses.get(node))]
-            if not level or self.tree.depths[level[0]] >= deepest:
+            parents, level = level, list[int]()
+            for node in parents:
+                if found := options.get(node):
+                    level += self._branch(node, found)
+                if found_earlier := guesses.get(node):
+                    level += self._branch_by_lookup(node, found_earlier)
+            depth += 1
+            if not level or depth >= deepest:
                 break
-            guesses = self._lookup_guesses(level, guesses)
+            guesses = self._lookup_guesses(level, guesses) if guesses else {}
             options = self._model_guesses(model, level, options) if model and options else {}
-        if "lookup" in self._origins:
-            self.tree.origins = self._origins
+        if self._looked_up:
+            tree.origins = ["root", *("lookup" if node in self._looked_up else "draft" for node in range(1, len(tree)))]
         return self._sizes.keep()
 
-    def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
-        """New children of a node: the model's guesses, then the guesses that only the lookup made."""
-        tree, children = self.tree, list[int]()
-        if options:
-            width: int = breadth(self._rule.growth, options.confidence)
-            self._sizes.add_children(node, options.tokens, options.logprobs, width)
-            children += tree.grow(
-                node, options.tokens[:width], options.logprobs[:width], options.draft_logprobs[:width]
-            )
-            self._origins += ["draft"] * len(children)
-        if guess:
-            tokens, probabilities = self._sizes.add_lookups(node, guess)
-            children += tree.grow(node, tokens, [math.log(probability) for probability in probabilities])
-            self._origins += ["lookup"] * len(tokens)
+    def _branch(self, node: int, found: Children) -> range:
+        """New children of a node: the model's guesses."""
+        accepted = self._sizes.add_children(node, found.tokens, found.logprobs, partial(breadth, self._rule.growth))
+        logprobs, own = _logarithms(accepted), found.draft_logprobs or found.logprobs
+        return self.tree.grow(node, found.tokens[: len(logprobs)], logprobs, own[: len(logprobs)])
+
+    def _branch_by_lookup(self, node: int, guess: LookupGuess) -> range:
+        """New children of a node: guesses that only the lookup made."""
+        tokens, probabilities = self._sizes.add_lookups(node, guess)
+        children = self.tree.grow(node, tokens, _logarithms(probabilities))
+        self._looked_up.update(children)
         return children
 
     def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:

@@ -44,7 +44,8 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
         source: Returns the best next tokens after given nodes.
         deepest: Maximum number of levels, limited by the context.
     """
-    n_max = rule.budget.n_max
+    n_max, least = rule.budget.n_max, rule.budget.least
+    least_logprob = math.log(least) if least else -math.inf
     level = [0]
     while level and tree.depths[level[0]] < deepest and (rule.budget.best or len(tree) <= n_max):
         parents = may_grow(tree, _within_budget(tree, level, rule), rule)
@@ -55,6 +56,9 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
                 continue
             width: int = breadth(rule.growth, options.confidence)
             room = width if rule.budget.best else min(width, max(0, n_max + 1 - len(tree)))
+            if least:
+                above = tree.path_logprobs[parent]
+                room = sum(above + logprob >= least_logprob for logprob in options.logprobs[:room])
             level += tree.grow(parent, options.tokens[:room], options.logprobs[:room], options.draft_logprobs[:room])
     return tree.most_probable(n_max) if rule.budget.best else list(range(len(tree)))
 
@@ -64,7 +68,7 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
     if rule.budget.best and len(level) > rule.budget.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
     threshold = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
-    return [node for node in level if tree.path_probability(node) >= threshold]
+    return [node for node in level if tree.path_probability(node) >= threshold] if threshold > 0 else list(level)
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:

@@ -6,6 +6,7 @@ of their forward passes. Knows neither trees nor model libraries.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -125,8 +126,13 @@ class KvCache:
         method.
         """
         for tensor, axis in self._tensors():
-            index = torch.tensor(rows, dtype=torch.long, device=tensor.device)
-            tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
+            if tensor.device.type == "cpu":
+                # numpy moves a few rows in a third of torch's time.
+                bits = _bits(tensor)
+                bits[(*[slice(None)] * axis, slice(first, first + len(rows)))] = bits.take(rows, axis)
+            else:
+                index = torch.tensor(rows, dtype=torch.long, device=tensor.device)
+                tensor.narrow(axis, first, len(rows)).copy_(tensor.index_select(axis, index))
 
     def gather(self, rows: Sequence[int], origins: Sequence[int]) -> None:
         """Copies rows from indices `origins` to indices `rows`; reads all source rows before it overwrites any row."""
@@ -171,6 +177,12 @@ class KvCache:
         small = self.store
         self.hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
         self.store[..., : self.used, :] = small[..., : self.used, :]
+
+
+def _bits(tensor: Tensor) -> NDArray[Any]:
+    """The memory of a tensor on the host as an array of the same shape; numpy does not know bfloat16."""
+    array: NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
 
 
 def _grown(rows: Tensor, axis: int, capacity: int) -> Tensor:

@@ -7,7 +7,7 @@ lookup (`lookup_guess`), which needs no draft pass. The draft model's tree also 
 This module knows probabilities and costs, but neither models nor clocks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 from typing import Literal, TypeAlias
 
@@ -15,9 +15,11 @@ from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
 from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
+from decoder.draft.tree_size.following_rounds import FollowingRounds, path_limits
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
 from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
+from decoder.tree_rules import TreeRule
 
 DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
 """Source of a round's draft: none (plain), suffix lookup alone, or the draft model with suffix lookup."""
@@ -28,6 +30,8 @@ MOST_TRIED = 4 * MOST_NODES
 """
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
+LEAST_LOSS = 0.1
+"""Tokens that a round which follows a decision is assumed to lose at least."""
 _SLOPE_ROWS = 8
 """The price of one more verification row is computed from the average time of this number of additional rows."""
 
@@ -40,13 +44,14 @@ class TreeSizeController:
         costs: Costs,
         acceptance: AcceptanceModel,
         text: Sequence[int] = (),
+        pauses: LookupPauses | None = None,
     ) -> None:
         """Begins a text with the prompt `text`; the text's rounds update `costs` and `acceptance`."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
         """Acceptance model of lookup guesses, for this text only, since texts differ in how much they repeat."""
         self.credit = LossLimit(costs, acceptance)
-        self.pauses = LookupPauses()
+        self.pauses = pauses or LookupPauses()
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
         """Loss limit of rounds that draft by lookups alone."""
         self.costs = costs
@@ -56,6 +61,20 @@ class TreeSizeController:
         self._skipped = 0
         """Number of tokens committed by lookup-only rounds since the draft model's last round."""
         self._round = DraftedRound([self._repeats.here])
+        self._following = FollowingRounds()
+
+    def follow(self, rule: TreeRule) -> TreeRule | None:
+        """The growth rule of the next round, if the round follows the latest decision; None if it needs a decision.
+        Must be called once per round.
+        """
+        limited = self._following.next_rule(rule)
+        if limited:
+            self.pauses.skip_round()
+        return limited
+
+    def record_followed(self, calls: Sequence[int], rows: int) -> None:
+        """Records the rows of each draft pass of a round that follows a decision, and the rows of its verification."""
+        self._following.add(calls, rows)
 
     def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
         """Chooses the source of the next round's draft; must be called once per round.
@@ -125,11 +144,11 @@ class TreeSizeController:
 
     def _begin(self, credit: LossLimit) -> None:
         """Begins a round whose gain or loss will change `credit`."""
-        costs, price = self.costs, self.credit.price
+        costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
             [self._repeats.here],
-            limit_s=(1 + credit.stake) * costs.plain_s() - costs.host.seconds(1),
+            limit_s=(1 + credit.stake) * plain_s - costs.host.seconds(1),
             price=price,
             row_price=price * slope_s / _SLOPE_ROWS,
         )
@@ -177,11 +196,9 @@ class TreeSizeController:
         gain.
         """
         drafted, draft = self._round, self.costs.draft
-        first, second = self.acceptance.usual
-        probabilities = [drafted.probabilities[node] for node in parents]
+        (first, second), row_price, paths = self.acceptance.usual, drafted.row_price, drafted.probabilities
         gains = [
-            max(0.0, probability * first - drafted.row_price) + max(0.0, probability * second - drafted.row_price)
-            for probability in probabilities
+            max(0.0, paths[node] * first - row_price) + max(0.0, paths[node] * second - row_price) for node in parents
         ]
         forwarded = [parents[index] for index in most_worth(gains, drafted.price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
@@ -191,22 +208,35 @@ class TreeSizeController:
         drafted.draft_s += level_s
         return forwarded
 
-    def add_children(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
-        """Records that the `count` most probable of these tokens became children of `parent`. The children have the
-        highest node numbers so far.
+    def add_children(
+        self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], breadth: Callable[[float], int]
+    ) -> list[float]:
+        """Adds the most probable of these tokens as children of `parent`; the children get the next node numbers.
+
+        Args:
+            parent: A node.
+            tokens: The draft's best tokens after the node, most probable first.
+            logprobs: Their log-probabilities.
+            breadth: Number of children, given the acceptance probability of the first one.
+
+        Returns:
+            The acceptance probability of each child if `parent` is accepted.
         """
-        drafted, count = self._round, min(count, len(tokens))
+        drafted = self._round
         matches, familiar = [drafted.matches[parent]] * len(tokens), list[int]()
         if not self.pauses.paused:
             matches, familiar = self._repeats.ahead(drafted.matches[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
+        count = min(breadth(shares[0]), len(tokens))
         drafted.model_guesses[parent] = ModelGuesses(
             tokens, logprobs, familiar, shares, len(drafted.probabilities), count
         )
         probability = drafted.probabilities[parent]
         drafted.matches += matches[:count]
-        drafted.probabilities += [probability * share for share in shares[:count]]
+        accepted = shares[:count]
+        drafted.probabilities += [probability * share for share in accepted]
         self.acceptance.see(shares, count)
+        return accepted
 
     def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
         """Selects lookup guesses as children of a node: guesses that are not yet among the children and are worth a
@@ -250,12 +280,17 @@ class TreeSizeController:
     def learn(self, burst: Sequence[int]) -> None:
         """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
         self._unread += burst
+        if followed := self._following.current:
+            followed.tokens = len(burst)
+            return
         self.pauses.learn(self._learn_guesses(burst))
         costs, drafted = self.costs, self._round
         # Expected times are used instead of measured times, so that a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
         if drafted.calls:
+            self._learn_followed()
             self.credit.earn(len(burst), round_s)
+            self._let_follow(round_s)
         elif drafted.alone:
             self._skipped += len(burst)
             self.credit.go_without(len(burst), round_s)
@@ -263,6 +298,27 @@ class TreeSizeController:
         else:
             self.credit.wait(len(burst))
             self.lookup_credit.wait(len(burst))
+
+    def _learn_followed(self) -> None:
+        """Updates credit and costs with the rounds that followed the decision before this one."""
+        costs = self.costs
+        for followed in self._following.take():
+            behind, *levels = followed.calls
+            draft_s = costs.catch_up.seconds(behind) + sum(map(costs.draft.seconds, levels))
+            self.credit.earn(followed.tokens, draft_s + costs.host.seconds(1) + costs.verify.seconds(followed.rows))
+            if followed.times_s:
+                self._learn_times(followed.calls, followed.rows, *followed.times_s)
+
+    def _let_follow(self, round_s: float) -> None:
+        """Lets as many rounds follow the decision of a round of `round_s` seconds as the credit allows if every guess
+        is rejected; none while lookups draft, or while costs are not settled.
+        """
+        costs, drafted = self.costs, self._round
+        if not costs.verify.settled or not self.credit.may_pay or not self.pauses.paused:
+            return
+        lost = max(LEAST_LOSS, round_s / costs.plain_s() - 1)
+        limits = path_limits(self.acceptance.usual, drafted.price * costs.draft.seconds(1), drafted.row_price)
+        self._following.begin(limits, int(self.credit.tokens / lost))
 
     def _learn_guesses(self, burst: Sequence[int]) -> int:
         """Updates acceptance; returns the number of tokens that only lookups guessed."""
@@ -288,29 +344,41 @@ class TreeSizeController:
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Updates the costs with the round's times, in seconds."""
-        costs, drafted = self.costs, self._round
-        if not drafted.calls and not drafted.alone:
-            costs.plain.learn([1], round_s)
-        elif max(drafted.calls, default=0) <= HIGHEST_ROWS:
-            passes_s = draft_s if drafted.calls else 0.0
-            if drafted.calls:
-                self._learn_draft(draft_s)
-            settled = costs.verify.settled
-            factor = costs.verify.learn([len(drafted.kept)], verify_s)
-            # The curve of verifications and the curve of plain rounds both describe the target's time on this text, so
-            # a slowdown affects both curves. In the first rounds, however, `factor` corrects errors of the initial
-            # measurement of verifications, which do not concern the curve of plain rounds.
-            if settled:
-                costs.plain.scale(factor)
-            costs.host.learn([1], round_s - passes_s - verify_s)
+        drafted, times = self._round, (draft_s, verify_s, round_s)
+        if followed := self._following.current:
+            followed.times_s = times
+        elif drafted.calls or drafted.alone:
+            self._learn_times(drafted.calls, len(drafted.kept), *times)
+        else:
+            self.costs.plain.learn([1], round_s)
 
-    def _learn_draft(self, draft_s: float) -> None:
+    def _learn_times(self, calls: Sequence[int], rows: int, draft_s: float, verify_s: float, round_s: float) -> None:
+        """Updates the costs with the times of a round with drafted nodes, the rows of its draft passes and its
+        verification.
+        """
+        costs = self.costs
+        if max(calls, default=0) > HIGHEST_ROWS:
+            return
+        passes_s = draft_s if calls else 0.0
+        if calls:
+            self._learn_draft(calls, draft_s)
+        settled = costs.verify.settled
+        factor = costs.verify.learn([rows], verify_s)
+        # The curve of verifications and the curve of plain rounds both describe the target's time on this text, so
+        # a slowdown affects both curves. In the first rounds, however, `factor` corrects errors of the initial
+        # measurement of verifications, which do not concern the curve of plain rounds.
+        if settled:
+            costs.plain.scale(factor)
+        costs.host.learn([1], round_s - passes_s - verify_s)
+
+    def _learn_draft(self, calls: Sequence[int], draft_s: float) -> None:
         """Updates the draft's costs with the total time of the round's draft passes. The time of each pass is
         estimated: the expected times of all passes are scaled by the same ratio.
         """
-        costs, (behind, *levels) = self.costs, self._round.calls
-        ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
-        costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))
+        costs, (behind, *levels) = self.costs, calls
+        first_s, levels_s = costs.catch_up.seconds(behind), sum(map(costs.draft.seconds, levels))
+        ratio = draft_s / (first_s + levels_s)
+        costs.draft.learn(levels, ratio * levels_s)
         costs.catch_up.learn([behind], ratio * first_s)
 
 

@@ -52,7 +52,7 @@ class LookupChildren:
     """Tokens of the children."""
 
 
-@dataclass
+@dataclass(slots=True)
 class DraftedRound:
     """Drafted nodes of one round so far; the lists have one entry per node."""
 

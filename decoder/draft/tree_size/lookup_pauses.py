@@ -3,10 +3,10 @@
 This module knows neither texts nor trees.
 """
 
-LEAST_GAIN = 0.05
+LEAST_GAIN = 0.1
 """Lookups pause while they add fewer tokens a round than this, which is about the price of a search."""
-FIRST_GAIN = 0.2
-"""Prior of the gain, in tokens a round."""
+GREEDY_GAIN, SAMPLED_GAIN = 0.2, 0.12
+"""Priors of the gain in greedy and in sampled texts, in tokens a round: sampled texts repeat themselves less."""
 GAIN_STEP = 0.05
 """Step size of the EMA of the gain."""
 SEARCHED_EVERY = 8
@@ -16,8 +16,8 @@ SEARCHED_EVERY = 8
 class LookupPauses:
     """Decides in which rounds of a text lookups draft."""
 
-    def __init__(self) -> None:
-        self.gain = FIRST_GAIN
+    def __init__(self, first_gain: float = GREEDY_GAIN) -> None:
+        self.gain = first_gain
         """EMA of the tokens that lookups added to a searched round."""
         self._searched = False
         self._unsearched = 0
@@ -30,9 +30,16 @@ class LookupPauses:
 
     def next_round(self) -> bool:
         """Whether lookups draft in the next round; must be called once per round."""
-        self._searched = not self.paused or self._unsearched + 1 >= SEARCHED_EVERY
-        self._unsearched = 0 if self._searched else self._unsearched + 1
+        if self.paused and self._unsearched + 1 < SEARCHED_EVERY:
+            self.skip_round()
+        else:
+            self._searched, self._unsearched = True, 0
         return self._searched
+
+    def skip_round(self) -> None:
+        """Begins a round in which lookups do not draft."""
+        self._searched = False
+        self._unsearched += 1
 
     def learn(self, tokens: int) -> None:
         """Records the tokens that lookups added to a round."""

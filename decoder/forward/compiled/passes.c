@@ -10,6 +10,9 @@
  * Knows neither Python nor trees: which rows see which is in `visible`. The layouts of the structs are those of
  * `library.py`. Written for Clang's vector extensions; the macros below depend on the instruction set alone.
  */
+#ifdef __linux__
+#define _GNU_SOURCE /* sched_getcpu */
+#endif
 #include <math.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -23,6 +26,11 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #include <sched.h>
 #define EXPORT __attribute__((visibility("default")))
 #define yield_core() sched_yield()
+#endif
+#ifdef __linux__
+#define this_cpu() sched_getcpu()
+#else
+#define this_cpu() -1
 #endif
 #if defined(__x86_64__)
 #define pause_core() __builtin_ia32_pause()
@@ -762,6 +770,9 @@ EXPORT void dynatui_sizes(int32_t sizes[4]) {
   sizes[2] = LINE;
   sizes[3] = QUERIES;
 }
+
+/* The CPU that runs this thread; -1 if unknown. */
+EXPORT int32_t dynatui_cpu(void) { return this_cpu(); }
 
 /* The `count` best tokens of each row by their scores, best first, of equal ones the one with the lower id first; their
  * log-probabilities; and unless `own_logprobs` is NULL, the log-probabilities of the same tokens by the logits alone.

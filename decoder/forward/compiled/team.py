@@ -5,6 +5,8 @@ nothing of models.
 """
 
 import ctypes
+import os
+import sys
 import threading
 from dataclasses import dataclass, field
 
@@ -19,6 +21,8 @@ class Helper:
     number: int
     """Number of the thread in the team; the caller's thread is number 0."""
     job: Pass = field(default_factory=Pass)
+    caller_cpu: int = -1
+    """CPU on which the pass was begun; -1 if unknown."""
     asleep: bool = False
     wakeup: threading.Lock = field(default_factory=threading.Lock)
 
@@ -27,17 +31,27 @@ class Helper:
         self.wakeup.acquire()
         threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
 
-    def wake(self, job: Pass) -> None:
+    def wake(self, job: Pass, caller_cpu: int) -> None:
         """Lets the thread help with a pass, unless it is still busy."""
         if self.asleep:
-            self.asleep, self.job = False, job
+            self.asleep, self.job, self.caller_cpu = False, job, caller_cpu
             self.wakeup.release()
 
     def _work(self) -> None:
         while True:
             self.asleep = True
             self.wakeup.acquire()
+            if self.functions.dynatui_cpu() == self.caller_cpu >= 0:
+                leave_cpu(self.caller_cpu)
             self.functions.dynatui_help(ctypes.addressof(self.job), self.number)
+
+
+def leave_cpu(cpu: int) -> None:
+    """Moves this thread to another CPU if the process may use one. Some kernels, mostly of virtual machines, wake a
+    thread on the CPU of the thread that wakes it even if another CPU is idle; both then run at half speed.
+    """
+    if sys.platform == "linux" and (others := os.sched_getaffinity(os.getpid()) - {cpu}):
+        os.sched_setaffinity(0, others)
 
 
 class Team:
@@ -58,8 +72,9 @@ class Team:
             while len(self._helpers) < threads - 1:
                 self._helpers.append(Helper(self._functions, len(self._helpers) + 1))
                 self._helpers[-1].start()
+            cpu = self._functions.dynatui_cpu()
             for helper in self._helpers[: threads - 1]:
-                helper.wake(job)
+                helper.wake(job, cpu)
             self._functions.dynatui_pass(ctypes.addressof(job))
         finally:
             self._busy.release()

@@ -80,7 +80,7 @@ def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels
     [
         (replace(WIDE, d0=1, d_max=2), 2, 3),
         (replace(WIDE, branching=(1, 1, 1), rho_deep=0), 12, 1),
-        (replace(WIDE, rho_stop=1, rho_deep=1), 1, 3),
+        (replace(WIDE, branching=(3, 3, 3), rho_stop=1, rho_deep=1), 1, 3),
         (replace(WIDE, d0=2, rho_deep=1), 2, 3),
     ],
     ids=["D_max", "branching", "rho_stop", "D0"],

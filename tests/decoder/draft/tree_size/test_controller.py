@@ -95,7 +95,7 @@ class Text:
             for parent in parents:
                 logprobs = self.guesses(self.random)
                 outcomes[parent] = self.chosen(self.random, logprobs)
-                budget.add_children(parent, range(CHILDREN), logprobs, CHILDREN)
+                budget.add_children(parent, range(CHILDREN), logprobs, lambda _: CHILDREN)
                 for token in range(CHILDREN):
                     if parent in right and token == outcomes[parent]:
                         right.add(len(tree))
@@ -176,7 +176,7 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
     parents = [-1]
     for node in range(2):
         logprobs = sorted(data.draw(st.lists(st.floats(-6, -0.1), min_size=3, max_size=3)), reverse=True)
-        budget.add_children(node, range(3), logprobs, 3)
+        budget.add_children(node, range(3), logprobs, lambda _: 3)
         parents += [node] * 3
     chances, verify = budget.probabilities, budget.costs.verify
 
@@ -199,7 +199,7 @@ def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
     )
     budget.drafts(1)
     for node in range(40):
-        budget.add_children(node, range(3), (-1.0, -1.1, -1.2), 3)
+        budget.add_children(node, range(3), (-1.0, -1.1, -1.2), lambda _: 3)
     assert len(budget.keep()) - 1 == MOST_NODES
 
 
@@ -281,7 +281,7 @@ def test_costs_follow_the_rounds() -> None:
     budget = TreeSizeController(known, AcceptanceModel())
     for _ in range(PLAIN_EVERY - 1):
         assert budget.drafts(1)
-        budget.add_children(0, range(3), (-0.1, -3.0, -4.0), 3)
+        budget.add_children(0, range(3), (-0.1, -3.0, -4.0), lambda _: 3)
         assert budget.keep() == [0, 1]
         budget.learn([0, 0])
         budget.record_times(draft_s=0.3, verify_s=1.6, round_s=2.0)
@@ -295,7 +295,7 @@ def verified_in(seconds: float, rounds: int, known: Costs) -> float:
     for _ in range(rounds):
         budget = TreeSizeController(known, AcceptanceModel())
         assert budget.drafts(1)
-        budget.add_children(0, range(3), (-0.1, -3.0, -4.0), 3)
+        budget.add_children(0, range(3), (-0.1, -3.0, -4.0), lambda _: 3)
         assert budget.keep() == [0, 1]
         budget.record_times(draft_s=0.22, verify_s=seconds, round_s=seconds + 0.3)
     return known.plain.seconds(1)
@@ -326,7 +326,7 @@ def kept_with(credit: float) -> list[int]:
     budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = credit
     budget.drafts(PATIENCE)
-    budget.add_children(0, range(3), (-1.0, -1.1, -1.2), 3)
+    budget.add_children(0, range(3), (-1.0, -1.1, -1.2), lambda _: 3)
     return budget.keep()
 
 
@@ -341,8 +341,8 @@ def test_no_more_is_verified_than_there_is_credit_for() -> None:
 def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
     budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
-    budget.add_children(0, (5, 6), (-1.0, -1.3), 2)
-    budget.add_children(1, (7, 8), (-1.0, -1.3), 2)
+    budget.add_children(0, (5, 6), (-1.0, -1.3), lambda _: 2)
+    budget.add_children(1, (7, 8), (-1.0, -1.3), lambda _: 2)
     first, second, _ = budget.acceptance.shares((-1.0, -1.3))
     assert budget.probabilities == pytest.approx([1, first, second, first * first, first * second])
 
@@ -352,7 +352,7 @@ def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
     budget, chances = TreeSizeController(costs("a large GPU"), AcceptanceModel(), text), list[float]()
     budget.drafts(1)
     for level in levels:
-        budget.add_children(2 * len(chances), level, (-1.0, -1.3), 2)
+        budget.add_children(2 * len(chances), level, (-1.0, -1.3), lambda _: 2)
         chances.append(budget.probabilities[-1])
     return chances
 
@@ -373,7 +373,7 @@ def test_what_was_committed_can_be_said_again() -> None:
     chances = []
     for _ in range(2):
         budget.drafts(1)
-        budget.add_children(0, (4, 9), (-1.0, -1.3), 2)
+        budget.add_children(0, (4, 9), (-1.0, -1.3), lambda _: 2)
         chances.append(budget.probabilities[1])
         budget.keep()
         budget.learn([4, 5, 6, 1, 2, 3])
@@ -388,8 +388,8 @@ def test_of_a_long_prompt_only_the_latest_tokens_are_remembered() -> None:
 def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
     budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
-    budget.add_children(0, range(3), (-1.0, -1.3, -1.4), 1)
-    budget.add_children(1, range(3), (-0.1, -3.0, -4.0), 3)
+    budget.add_children(0, range(3), (-1.0, -1.3, -1.4), lambda _: 1)
+    budget.add_children(1, range(3), (-0.1, -3.0, -4.0), lambda _: 3)
     budget.keep()
     budget.learn([2, 0])
     alone = AcceptanceModel()

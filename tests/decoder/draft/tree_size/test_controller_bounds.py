@@ -44,7 +44,7 @@ def chance_after(text: Sequence[int], token: int) -> float:
     """Probability of `token` as the draft's second guess; its first guess never occurred in the text."""
     budget = TreeSizeController(costs(), AcceptanceModel(), text)
     budget.drafts(1)
-    budget.add_children(0, (-1, token), (-1.0, -1.3), 2)
+    budget.add_children(0, (-1, token), (-1.0, -1.3), lambda _: 2)
     return budget.probabilities[-1]
 
 
@@ -85,10 +85,10 @@ def test_a_level_grows_where_the_verification_of_a_path_through_it_can_be_staked
     """The path has the root and one node per level; the first level grows without a decision."""
     budget = with_limit(round_s(rows=level + 2, calls=level + 1) + spare_s)
     assert budget.drafts(1)
-    budget.add_children(0, (1, 2), SURE, 1)
+    budget.add_children(0, (1, 2), SURE, lambda _: 1)
     for node in range(1, level):
         assert budget.worth_growing([node]) == [node]
-        budget.add_children(node, (1, 2), SURE, 1)
+        budget.add_children(node, (1, 2), SURE, lambda _: 1)
     assert budget.worth_growing([level]) == ([level] if grows else [])
 
 
@@ -96,7 +96,7 @@ def test_the_host_s_time_is_part_of_what_a_round_may_take() -> None:
     host_s, limit_s = 0.25, 1.6
     budget = with_limit(limit_s, host_s)
     assert budget.drafts(1)
-    budget.add_children(0, range(9), [math.log(0.11)] * 9, 9)
+    budget.add_children(0, range(9), [math.log(0.11)] * 9, lambda _: 9)
     kept = len(budget.keep())
     assert round_s(kept, 1, host_s) <= limit_s < round_s(kept + 1, 1, host_s)
 

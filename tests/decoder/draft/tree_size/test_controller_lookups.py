@@ -67,7 +67,7 @@ class Text:
             missed = min(self.sizes.missed, len(self.text)) - 1
             if missed:
                 self.sizes.probe_draft([([50], [-0.5])] * missed, self.text[-missed:])
-            self.sizes.add_children(0, [50, 51, 52], [-0.5, -2.0, -3.0], 3)
+            self.sizes.add_children(0, [50, 51, 52], [-0.5, -2.0, -3.0], lambda _: 3)
             nodes += [(0, token, None) for token in (50, 51, 52)]
         if way != "plain":
             self._look_up(nodes)
@@ -152,10 +152,10 @@ def test_a_token_that_the_draft_knows_has_the_chance_that_the_draft_gives_it() -
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
     assert sizes.source(1, guess) == "draft"
-    sizes.add_children(0, [9, 2, 8], [-0.3, -1.5, -3.0], 3)
+    sizes.add_children(0, [9, 2, 8], [-0.3, -1.5, -3.0], lambda _: 3)
     assert sizes.add_lookups(0, guess) == ([], [])
     assert sizes.source(1, guess) == "draft"
-    sizes.add_children(0, [9, 2, 8], [-0.3, -1.5, -3.0], 1)
+    sizes.add_children(0, [9, 2, 8], [-0.3, -1.5, -3.0], lambda _: 1)
     tokens, chances = sizes.add_lookups(0, guess)
     assert tokens == [2]
     assert chances[0] == pytest.approx(sizes.acceptance.shares([-0.3, -1.5, -3.0], [0, 1, 0, 0])[1])
@@ -167,7 +167,7 @@ def test_beside_a_draft_that_is_sure_a_lookup_has_no_more_chance_than_is_left() 
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
     sizes.source(1, guess)
-    sizes.add_children(0, [9], [-0.001], 1)
+    sizes.add_children(0, [9], [-0.001], lambda _: 1)
     _, chances = sizes.add_lookups(0, guess)
     assert all(chance < 0.1 for chance in chances)
 
@@ -187,5 +187,5 @@ def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> 
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
     assert sizes.source(1, guess) == "draft"
-    sizes.add_children(0, [9, 2], [0.0, -1e4], 1)
+    sizes.add_children(0, [9, 2], [0.0, -1e4], lambda _: 1)
     assert sizes.add_lookups(0, guess) == ([], [])

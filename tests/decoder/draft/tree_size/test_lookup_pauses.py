@@ -15,7 +15,7 @@ def rounds(pauses: LookupPauses, count: int, tokens: int) -> list[bool]:
 def test_lookups_that_add_nothing_soon_draft_in_one_of_several_rounds() -> None:
     pauses = LookupPauses()
     searched = rounds(pauses, 100, tokens=0)
-    assert all(searched[:20])
+    assert all(searched[:10])
     assert pauses.paused
     assert sum(searched[-8 * SEARCHED_EVERY :]) == 8
 
@@ -32,6 +32,16 @@ def test_a_pause_ends_with_one_long_repetition() -> None:
     pauses.learn(8)
     assert not pauses.paused
     assert all(rounds(pauses, 5, tokens=1))
+
+
+def test_a_skipped_round_counts_as_one_without_a_search() -> None:
+    pauses = LookupPauses()
+    rounds(pauses, 100, tokens=0)
+    while not pauses.next_round():
+        pauses.learn(0)
+    for _ in range(SEARCHED_EVERY - 1):
+        pauses.skip_round()
+    assert pauses.next_round()
 
 
 def test_without_lookups_nothing_is_learnt_about_them() -> None:

@@ -1,0 +1,101 @@
+"""Rounds that follow a decision of `auto`: their trees grow within limits on path probabilities that stand for the
+decision's prices.
+
+A decision by expected tokens and costs, and what is learnt from its round, take a notable part of a small model's
+round. While lookups pause, therefore, only one round in a few is decided. This module knows neither texts nor trees.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from decoder.tree_rules import TreeRule
+
+MOST_FOLLOWING = 12
+"""Largest number of rounds that follow a decision."""
+
+
+@dataclass(frozen=True)
+class PathLimits:
+    """Least probabilities that the target accepts a node and its ancestors."""
+
+    grown: float
+    """Of a node that gets children."""
+    kept: float
+    """Of a node that is verified."""
+
+
+def path_limits(usual: tuple[float, float], level_price: float, row_price: float) -> PathLimits:
+    """The limits at which a node is worth its price.
+
+    Args:
+        usual: Mean acceptance probabilities of a node's first and second guess.
+        level_price: Price of a draft pass, in tokens.
+        row_price: Price of the verification of one more node, in tokens.
+    """
+    first, second = usual
+    one, two = (level_price + row_price) / first, (level_price + 2 * row_price) / (first + second)
+    return PathLimits(grown=min(1.0, one, two), kept=min(1.0, row_price))
+
+
+@dataclass(slots=True)
+class FollowedRound:
+    """A round that followed a decision, from which nothing was learnt yet."""
+
+    calls: Sequence[int]
+    """Number of rows of each draft pass."""
+    rows: int
+    """Number of verified rows."""
+    tokens: int = 0
+    """Number of committed tokens."""
+    times_s: tuple[float, float, float] | None = None
+    """Seconds of drafting, of verification and of the whole round; None while unknown, or if the round was
+    disturbed.
+    """
+
+
+class FollowingRounds:
+    """The rounds of one text that follow its latest decision."""
+
+    def __init__(self) -> None:
+        self.current: FollowedRound | None = None
+        """The current round; None if it does not follow a decision."""
+        self._left = 0
+        self._limits = PathLimits(0, 0)
+        self._rule: tuple[TreeRule, TreeRule] | None = None
+        """A growth rule, and the same rule within the limits."""
+        self._past: list[FollowedRound] = []
+
+    def begin(self, limits: PathLimits, rounds: int) -> None:
+        """Lets a number of rounds, but at most `MOST_FOLLOWING`, follow a decision with these limits."""
+        self._limits, self._left, self._rule = limits, min(MOST_FOLLOWING, rounds), None
+
+    def next_rule(self, rule: TreeRule) -> TreeRule | None:
+        """Begins the next round; returns `rule` within the limits, or None if the round needs a decision."""
+        self.current = None
+        if self._left <= 0:
+            return None
+        self._left -= 1
+        if self._rule is None or self._rule[0] is not rule:
+            self._rule = rule, within(rule, self._limits)
+        return self._rule[1]
+
+    def add(self, calls: Sequence[int], rows: int) -> None:
+        """Adds the current round, which has drafted its tree; see `FollowedRound`."""
+        self.current = FollowedRound(calls, rows)
+        self._past.append(self.current)
+
+    def take(self) -> Sequence[FollowedRound]:
+        """The rounds that followed decisions so far, which are then forgotten."""
+        past, self._past = self._past, []
+        return past
+
+
+def within(rule: TreeRule, limits: PathLimits) -> TreeRule:
+    """A growth rule within the limits."""
+    growth, budget = rule.growth, rule.budget
+    stop, deep = max(growth.stop, limits.grown), max(growth.deep, limits.grown)
+    return replace(
+        rule,
+        growth=replace(growth, stop=stop, deep=deep),
+        budget=replace(budget, best=False, least=max(budget.least, limits.kept)),
+    )
