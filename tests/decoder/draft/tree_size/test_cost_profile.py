@@ -8,7 +8,7 @@ import torch
 
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.models.pair import Pair
-from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.makers import TinyModels
 
 ROW_S, COLD_S = 1e-6, 1e-3
 
