@@ -22,13 +22,13 @@ from transformers.utils import logging as transformers_logging
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, require, shortened
-from decoder.forward.cpu.linear import bfloat16_pays
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import check_architecture
 from decoder.models.drafts import require_whole_draft
 from decoder.models.gguf.file import is_gguf
 from decoder.models.pair import Pair
+from decoder.run.decoding_path import bfloat16_pays
 from decoder.run.gguf_options import require_gpu_layers
 from decoder.run.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.session.cuda_graph.static_shapes import Passes
@@ -95,12 +95,12 @@ def random_pair(
     where = choose_device(device)
     if compiled:
         require_compilable(where, exact=exact)
-    kind = choose_dtype(dtype, where, None, bfloat16_pays)
+    configs = [_config(name) for name in (target, draft)]
+    kind = choose_dtype(dtype, where, None, partial(bfloat16_pays, configs[0]))
     draft_kind = choose_draft_dtype(draft_dtype, kind)
     for each in (kind, draft_kind):
         set_up(where, each)
     report(f"making {target} and {draft} with random weights")
-    configs = [_config(name) for name in (target, draft)]
     makers = (
         _made_on(where, partial(_random_module, target, configs[0], kind, 0)),
         _made_on(where, partial(_certain_module, draft, configs[1], draft_kind, 1)),

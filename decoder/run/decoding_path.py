@@ -15,6 +15,8 @@ import torch
 
 from decoder.engine import Engine
 from decoder.events import TRANSLATED
+from decoder.forward.compiled.library import library
+from decoder.forward.cpu.linear import products_pay_in_bfloat16
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
@@ -141,6 +143,27 @@ def expected_path(
             STATIC, f"native models would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "native model")
+
+
+def bfloat16_pays(config: Any) -> bool:
+    """Whether a model with this configuration is faster on this CPU in bfloat16 than in float32. Compiled passes never
+    are: their arithmetic is float32, and they store weights in half precision wherever it is exact.
+    """
+    return not compiles(config, torch.device("cpu"), torch.float32) and products_pay_in_bfloat16()
+
+
+def compiles(config: Any, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether compiled passes compute a model with this configuration."""
+    possible = device.type == "cpu" and dtype is not torch.float64 and library() is not None
+    return possible and _expected(config, device) == NATIVE
+
+
+def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Dtype in which a model's matrices are stored: `dtype`, or for compiled passes the checkpoint's if it is narrower,
+    since they store weights in the narrowest dtype that holds them exactly.
+    """
+    own: torch.dtype = getattr(config, "dtype", None) or dtype
+    return own if own.itemsize < dtype.itemsize and compiles(config, device, dtype) else dtype
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:

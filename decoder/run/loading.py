@@ -13,7 +13,6 @@ import torch
 from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
-from decoder.forward.cpu.linear import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_states import StatesReader
 from decoder.methods import chosen, require_model_free, require_shared_tokens
@@ -34,7 +33,7 @@ from decoder.models.quantisation import quantisation_of
 from decoder.models.tokenizer import TextTokenizer
 from decoder.models.translation import Translation
 from decoder.run.config import RunConfig
-from decoder.run.decoding_path import STATIC, decoding_path
+from decoder.run.decoding_path import STATIC, bfloat16_pays, decoding_path
 from decoder.run.gguf_options import (
     gguf_roles,
     require_dtypes_of_torch,
@@ -160,7 +159,7 @@ def load_pair(
     configs = _configs(whole, inflated)
     _check_configs(names, configs, shape, chosen_device)
     own_dtype = _dtype_of(names, configs, inflated=bool(inflated))
-    chosen_dtype = choose_dtype(dtype, chosen_device, own_dtype, bfloat16_pays)
+    chosen_dtype = choose_dtype(dtype, chosen_device, own_dtype, partial(bfloat16_pays, configs["target"]))
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     dtypes = {"target": chosen_dtype, "draft": chosen_draft_dtype}
     for model_dtype in dtypes.values():
@@ -322,7 +321,11 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     loaded, config = engine.pair.target, load_config(draft)
     check_config(display_name(draft), config)
     quantisation_of(display_name(draft), config, loaded.device)  # refuses weights that cannot be loaded
-    own = choose_dtype("auto", loaded.device, None, bfloat16_pays) if loaded.computed_by else loaded.dtype
+    own = (
+        choose_dtype("auto", loaded.device, None, partial(bfloat16_pays, config))
+        if loaded.computed_by
+        else loaded.dtype
+    )
     dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)
     tokenizers = tokenizers_of(target, draft)

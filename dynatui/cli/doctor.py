@@ -171,7 +171,6 @@ def versions(_case: Case) -> Iterator[Finding]:
 
 def devices(case: Case) -> Iterator[Finding]:
     """Reports the device that would be used, its memory, and the dtypes that it supports."""
-    from decoder.forward.cpu.linear import bfloat16_pays  # noqa: PLC0415
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
         choose_draft_dtype,
@@ -194,10 +193,10 @@ def devices(case: Case) -> Iterator[Finding]:
         yield Finding("ok", f"llama.cpp would run the models{gpu_layers_words(case.models)}")
         return
     device = choose_device(case.models.device)
-    chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
+    chosen = choose_dtype(case.models.dtype, device, None)
     dtype = str(chosen).removeprefix("torch.")
-    if case.models.dtype == "auto" and device.type == "cuda":
-        dtype = "the checkpoint's dtype"
+    if case.models.dtype == "auto":
+        dtype = "the checkpoint's dtype" if device.type == "cuda" else "the dtype named below"
     draft = choose_draft_dtype(case.models.draft_dtype, chosen)
     if case.models.exact:
         from decoder.forward.batch_invariant.pass_sizes import refuse_float64  # noqa: PLC0415 - imports torch

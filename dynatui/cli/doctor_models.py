@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -299,18 +300,28 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
     `stored_bytes` is the size of the weight files, or 0 if unknown; packed quantised weights take as much memory as
     their files.
     """
+    import torch  # noqa: PLC0415 - takes a second
+
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
+    from decoder.run.decoding_path import compiles, stored_dtype  # noqa: PLC0415 - imports torch
     from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 
     device = choose_device(case.models.device)
     dtype, quantised = loaded_form(case, role, config)
-    memory, free = memory_of(config, dtype, quantised), _free_bytes(device)
+    free, stored = _free_bytes(device), dtype if quantised else stored_dtype(config, device, dtype)
+    memory = memory_of(config, stored, quantised)
+    if compiles(config, device, dtype):
+        # Keys and values are float32, whatever the weights are.
+        memory = replace(memory_of(config, torch.float32, quantised), weights_bytes=memory.weights_bytes)
     if quantised and quantised.packed and stored_bytes:
         memory = replace(memory, weights_bytes=stored_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
+    weights = f"{size(memory.weights_bytes)} of weights"
+    if stored is not dtype:
+        weights += f" in {str(stored).removeprefix('torch.')}"
     text = (
-        f"{role} in {precision}: {size(memory.weights_bytes)} of weights; KV cache: {size(memory.token_bytes)} "
-        f"per token, {size(memory.cache_bytes)} for a full context of {memory.context} tokens"
+        f"{role} in {precision}: {weights}; KV cache: {size(memory.token_bytes)} per token, "
+        f"{size(memory.cache_bytes)} for a full context of {memory.context} tokens"
     )
     if free is not None and memory.weights_bytes > free:
         remedy = "choose a smaller model, --dtype bfloat16 or another device"
@@ -329,8 +340,8 @@ def loaded_form(case: Case, role: str, config: Any) -> "tuple[torch.dtype, Quant
     Raises:
         ConfigError: This machine cannot load the quantised weights.
     """
-    from decoder.forward.cpu.linear import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
+    from decoder.run.decoding_path import bfloat16_pays  # noqa: PLC0415 - imports torch
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
         choose_draft_dtype,
@@ -338,7 +349,7 @@ def loaded_form(case: Case, role: str, config: Any) -> "tuple[torch.dtype, Quant
     )
 
     pair, device = case.models, choose_device(case.models.device)
-    dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), bfloat16_pays)
+    dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), partial(bfloat16_pays, config))
     if role == "draft":
         dtype = choose_draft_dtype(pair.draft_dtype, dtype)
     quantised = quantisation_of(role, config, device)

@@ -57,6 +57,7 @@ def _model(case: Case, role: str, name: str) -> "_Model | str":
     """A model with the work of its passes and the speed of its device; if these are unknown, the reason in words."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
+    from decoder.run.decoding_path import stored_dtype  # noqa: PLC0415 - imports torch
     from decoder.run.expected import speed_of, work_of_config  # noqa: PLC0415 - imports torch
     from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 
@@ -70,7 +71,8 @@ def _model(case: Case, role: str, name: str) -> "_Model | str":
         return "llama.cpp would spread a GGUF file over CPU and GPU"
     device = choose_device("cpu" if in_gguf else case.models.device)
     dtype, quantised = loaded_form(case, role, config)
-    work = work_of_config(config, dtype, quantised)
+    stored = dtype if quantised else stored_dtype(config, device, dtype)
+    work = work_of_config(config, stored, quantised)
     if work is None:
         return f"it is unknown how many experts a token of the {role} uses, or how many bits its weights have"
     plain = not in_gguf and not (quantised and quantised.packed)

@@ -37,8 +37,10 @@ class Linear:
 
 @functools.cache
 @torch.inference_mode()
-def bfloat16_pays() -> bool:
-    """Whether matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per process."""
+def products_pay_in_bfloat16() -> bool:
+    """Whether torch's matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per
+    process.
+    """
     threads = torch.get_num_threads()
     # Only one thread is used: on busy cores, two threads would wait for each other and make the trial meaningless.
     torch.set_num_threads(1)

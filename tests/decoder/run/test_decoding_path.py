@@ -21,7 +21,7 @@ from decoder.forward.static.head import UNTAPPED
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.forward.windows import SHAPED
-from decoder.models.checkpoints import load_config
+from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.heads import head_shape
 from decoder.run.decoding_path import (
     EXACT,
@@ -29,8 +29,10 @@ from decoder.run.decoding_path import (
     NATIVE,
     UNCAPTURED_HEAD,
     DecodingPath,
+    bfloat16_pays,
     decoding_path,
     expected_path,
+    stored_dtype,
 )
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
@@ -293,3 +295,22 @@ def test_an_exact_pair_on_a_cpu_has_native_kernels_too(tiny_models: TinyModels) 
     saved = tiny_models.pair("neox")
     pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", exact=True)
     assert decoding_path(pair) == DecodingPath("host", NATIVE)
+
+
+@pytest.mark.parametrize("found", [object(), None], ids=["a library", "no library"])
+def test_bfloat16_never_pays_where_passes_are_compiled(monkeypatch: pytest.MonkeyPatch, found: object) -> None:
+    monkeypatch.setattr("decoder.run.decoding_path.library", lambda: found)
+    monkeypatch.setattr("decoder.run.decoding_path.products_pay_in_bfloat16", lambda: True)
+    assert bfloat16_pays(load_config(str(EMBEDDED_TARGET))) == (found is None)
+    assert bfloat16_pays(Gemma3TextConfig(**SMALL))
+
+
+def test_weights_are_stored_in_the_checkpoint_s_dtype_where_passes_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = load_config(str(EMBEDDED_TARGET))
+    monkeypatch.setattr("decoder.run.decoding_path.library", object)
+    assert stored_dtype(config, CPU, torch.float32) is torch.bfloat16
+    assert stored_dtype(config, CPU, torch.float64) is torch.float64
+    assert stored_dtype(config, torch.device("cuda"), torch.float32) is torch.float32
+    assert stored_dtype(Gemma3TextConfig(**SMALL, dtype=torch.bfloat16), CPU, torch.float32) is torch.float32

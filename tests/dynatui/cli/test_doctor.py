@@ -357,7 +357,10 @@ def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pyte
     assert "ok: draft books-1m: gpt_neox, weights of " in text
 
 
-def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Path) -> None:
+def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decoder.run.decoding_path.library", lambda: None)
     config = {
         "model_type": "mistral", "sliding_window": 4096, "max_position_embeddings": 32768, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "intermediate_size": 14336,

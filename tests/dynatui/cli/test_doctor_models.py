@@ -27,6 +27,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
+@pytest.fixture
+def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder.run.decoding_path.library", lambda: None)
+
+
 def cached(hub: Path, name: str) -> Path:
     """Makes the folder of a model in the cache."""
     model = hub / f"models--{name.replace('/', '--')}"
@@ -93,6 +98,21 @@ def test_where_downloads_are_forbidden_that_is_a_problem(hub: Path, monkeypatch:
     assert "problem: target owner/big: gpt_neox, weights are not on this machine; unset" in said(found("owner/big"))
 
 
+def test_compiled_passes_store_weights_in_half_precision_and_keys_in_float32(
+    hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decoder.run.decoding_path.library", object)
+    configured(cached(hub, "owner/big"))
+    for dtype in ("float32", "bfloat16"):
+        told = said(found("owner/big", dtype=dtype))
+        assert f"target in {dtype}: 30 MiB of weights" in told
+        assert "KV cache: 24 KiB per token, 48 MiB for a full context" in told
+    assert "target in float64: 120 MiB of weights; KV cache: 48 KiB per token" in said(
+        found("owner/big", dtype="float64")
+    )
+
+
+@pytest.mark.usefixtures("_uncompiled")
 def test_a_configuration_alone_tells_the_memory(hub: Path) -> None:
     configured(cached(hub, "owner/big"))
     text = said(found("owner/big"))
@@ -134,6 +154,7 @@ def test_more_weights_than_free_memory_are_a_note(hub: Path, monkeypatch: pytest
     assert "of 2048 tokens; only 16 MiB are free on cpu; choose a smaller model" in text
 
 
+@pytest.mark.usefixtures("_uncompiled")
 def test_an_inflated_pair_is_examined_at_its_own_size() -> None:
     text = said(found(None, inflate="2.8B"))
     assert "ok: target of 2.8 billion parameters, draft of 31 million: " in text

@@ -58,9 +58,9 @@ def test_a_bias_may_be_missing(dtype: torch.dtype) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_tried_yet() -> Iterator[None]:
-    linear.bfloat16_pays.cache_clear()
+    linear.products_pay_in_bfloat16.cache_clear()
     yield
-    linear.bfloat16_pays.cache_clear()
+    linear.products_pay_in_bfloat16.cache_clear()
 
 
 @pytest.mark.parametrize(("pays", "chosen"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -82,7 +82,7 @@ def test_a_cpu_that_does_not_is_not_even_tried(monkeypatch: pytest.MonkeyPatch) 
 def test_the_faster_product_decides(monkeypatch: pytest.MonkeyPatch, half_s: float, pays: bool) -> None:  # noqa: FBT001
     monkeypatch.setattr(linear, "_layers", lambda dtype: dtype)
     monkeypatch.setattr(linear, "_seconds", lambda dtype: half_s if dtype is torch.bfloat16 else 1.0)
-    assert linear.bfloat16_pays() == pays
+    assert linear.products_pay_in_bfloat16() == pays
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_the_trial_runs_on_one_thread_and_leaves_the_number_of_threads_alone(mon
 
     monkeypatch.setattr(linear, "_layers", lambda dtype: dtype)
     monkeypatch.setattr(linear, "_seconds", seconds)
-    assert not linear.bfloat16_pays()
+    assert not linear.products_pay_in_bfloat16()
     assert used == {1}
     assert torch.get_num_threads() == 3
 
@@ -113,9 +113,9 @@ def test_the_trial_runs_on_one_thread_and_leaves_the_number_of_threads_alone(mon
 def test_a_trial_that_fails_leaves_the_number_of_threads_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "_layers", lambda *_: pytest.fail("no such operator"))
     with pytest.raises(pytest.fail.Exception):
-        linear.bfloat16_pays()
+        linear.products_pay_in_bfloat16()
     assert torch.get_num_threads() == 3
 
 
 def test_the_trial_itself_runs_on_this_machine() -> None:
-    assert type(linear.bfloat16_pays()) is bool
+    assert type(linear.products_pay_in_bfloat16()) is bool
