@@ -21,7 +21,7 @@ from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.families.architecture import Traits
 from decoder.forward.families.model import NativeModel
-from decoder.forward.families.registry import Arithmetic, native_model
+from decoder.forward.families.registry import Arithmetic, native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
@@ -289,6 +289,8 @@ def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
         return None
     if traits.dtype is not torch.float64 and (found := library()):
         return compiled_model(source, found)
+    if only_compiled(source.architecture):
+        return None
     return native_model(source, Arithmetic.of(traits.dtype))
 
 

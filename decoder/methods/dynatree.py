@@ -52,7 +52,7 @@ class DynaTree(AdaptiveTree):
 
 PRESETS: Mapping[str, DynaTree] = {
     "tuned": DynaTree(
-        d0=4, tau_h=0.3, tau_l=0.2, rho_stop=0.25, rho_deep=0.6, tau=0, sharpness=2.5, history=False, n_max=8,
+        d0=5, tau_h=0.3, tau_l=0.2, rho_stop=0.3, rho_deep=0.7, tau=0, sharpness=2.5, history=False, n_max=8,
         selection="best",
     ),
     "paper": DynaTree(),

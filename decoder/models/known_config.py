@@ -1,4 +1,4 @@
-"""Reads config.json of the native families (GPT-NeoX, Llama, Mistral, Qwen2), only if every field in it is known.
+"""Reads config.json of the native families (GPT-NeoX, Llama, Mistral, Qwen2, Qwen3), only if every field in it is known.
 
 Every field must have a known name, and a value whose meaning to transformers is certain; any other configuration is
 left to `decoder.models.hf_checkpoints`. Knows no files.
@@ -127,6 +127,20 @@ class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
     layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
 
 
+class Qwen3(Model, frozen=True, kw_only=True, tag="qwen3"):
+    """config.json of Qwen3 models."""
+
+    rms_norm_eps: Number
+    rope_theta: Number | None = None
+    num_key_value_heads: Count
+    head_dim: Count = 128
+    attention_bias: bool = False
+    use_sliding_window: bool = False
+    sliding_window: Count | None = 4096
+    max_window_layers: Token = 28
+    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
+
+
 OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder")
 THETA, PARTIAL = 10000.0, 0.25
 """transformers' default values: `rope_theta`, and the share of rotated dimensions in GPT-NeoX."""
@@ -142,7 +156,7 @@ def decoded(content: bytes, kind: Any) -> Any:
 
 def architecture(content: bytes) -> Architecture | None:
     """The architecture that a config.json describes; None if any part of it is unknown."""
-    config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2)
+    config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2 | Qwen3)
     if config is None or any(getattr(config, name, False) for name in OFF) or not _fits(config):
         return None
     rope, layers, dtype = rotary(config), _windowed(config), config.dtype or config.torch_dtype

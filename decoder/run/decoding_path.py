@@ -18,7 +18,7 @@ from decoder.events import TRANSLATED
 from decoder.forward.compiled.library import library
 from decoder.forward.cpu.linear import products_pay_in_bfloat16
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.registry import reading_bytes, weight_bytes
+from decoder.forward.families.registry import FAMILIES, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
@@ -198,6 +198,9 @@ def _architecture(config: Any, device: torch.device) -> Architecture | str:
     if quantised and not quantised.converted:
         return f"{config.model_type} with quantised weights"
     architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
+    if isinstance(architecture, Architecture) and only_compiled(architecture):
+        compiled = library() is not None and not has_graphs(device)
+        return architecture if compiled else FAMILIES[architecture.model_type].name
     return architecture
 
 

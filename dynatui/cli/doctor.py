@@ -331,7 +331,7 @@ def _cpu_passes() -> Finding:
 
     if why := missing():
         return Finding("note", f"cpu: torch computes all passes, which is slower; {why}", ADVICE)
-    return Finding("ok", f"cpu: compiled passes ({machine()}) compute GPT-NeoX, Llama, Mistral and Qwen2 models")
+    return Finding("ok", f"cpu: compiled passes ({machine()}) compute GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3 models")
 
 
 def _memory() -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import MistralConfig, Qwen2Config
+from transformers import MistralConfig, Qwen2Config, Qwen3Config
 
 from decoder.forward.families import registry
 from decoder.forward.families.model import NativeModel
@@ -63,11 +63,18 @@ MODELS: dict[str, Callable[..., Any]] = {
     "qwen2, windows in half of its layers": lambda **changes: like_llama(Qwen2Config, **HALF_WINDOWED | changes),
 }
 """Makers of configurations, by family and special feature."""
+COMPILED: dict[str, Callable[..., Any]] = {
+    "qwen3": lambda **changes: like_llama(Qwen3Config, **{"head_dim": 12} | changes),
+    "qwen3, windows in half of its layers": lambda **changes: like_llama(
+        Qwen3Config, **HALF_WINDOWED | {"head_dim": 16, "attention_bias": True} | changes
+    ),
+}
+"""The same of families that compiled passes alone compute natively."""
 
 
 def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
     """A tiny module with random norms and biases, so that they change the logits."""
-    module = tiny.build(MODELS[name](), seed=1)
+    module = tiny.build((MODELS | COMPILED)[name](), seed=1)
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for weight in module.parameters():

@@ -44,10 +44,10 @@ class Norm(Structure):
 
 
 class Layer(Structure):
-    """A layer; a window of 0 tokens is none."""
+    """A layer; a window of 0 tokens is none, and so is a norm of heads without a weight."""
 
     _fields_ = (
-        *((name, Norm) for name in ("attention_norm", "mlp_norm")),
+        *((name, Norm) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
         *((name, Matrix) for name in ("inward", "outward", "up", "down")),
         ("window", c_int32),
     )

@@ -85,6 +85,7 @@ typedef struct {
 
 typedef struct {
   Norm attention_norm, mlp_norm;
+  Norm query_norm, key_norm; /* of each head; without a weight: none */
   Matrix inward, outward, up, down;
   int32_t window; /* tokens that a query sees, itself included; 0: all */
 } Layer;
@@ -362,14 +363,16 @@ static void rotate(float *head, const float *rotations, int half) {
   }
 }
 
-/* A step: rotates the queries and keys of a row, scales the queries, and stores keys and values. */
+/* A step: normalises and rotates the queries and keys of a row, scales the queries, and stores keys and values. */
 static void rotate_and_store(const Pass *pass, const Layer *layer, int number, int row, int thread) {
   const Model *m = pass->model;
   float *columns = pass->attended + row * attention_stride(m);
   const int queries = m->groups * m->heads, half = m->rotated / 2, head = m->head;
   const float *rotations = pass->rotations + (int64_t)pass->positions[row] * m->rotated;
   for (int at = 0; at < queries + m->heads; at++) {
+    const Norm *norm = at < queries ? &layer->query_norm : &layer->key_norm;
     float *here = columns + (int64_t)at * head;
+    if (norm->weight) normalise(norm, here, here, head, m->epsilon);
     rotate(here, rotations, half);
     if (at < queries)
       for (int i = 0; i < head; i++) here[i] *= m->scale;

@@ -86,7 +86,9 @@ def compiled_model(source: Source, library: Library) -> CompiledModel:
 
     def layer(at: str) -> Layer:
         inward = [packing.affine(f"{at}.{name}") for name in family.inward]
+        head_norms = zip(("query_norm", "key_norm"), family.head_norms, strict=False)
         return Layer(
+            **{field: packing.norm(f"{at}.{name}") for field, name in head_norms},
             attention_norm=packing.norm(f"{at}.{NORMS[0]}"),
             mlp_norm=packing.norm(f"{at}.{NORMS[1]}"),
             inward=packing.matrix(inward if len(inward) > 1 else [_by_part(inward[0], heads)]),

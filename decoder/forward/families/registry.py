@@ -67,6 +67,8 @@ class Family:
     activations: Mapping[str, Activation]
     layer_types: frozenset[str] = frozenset({FULL})
     """Types that the family's layers may have."""
+    head_norms: tuple[str, ...] = ()
+    """Names of the norms of each query head and of each key head, which compiled passes alone compute."""
 
 
 def _gelu(approximate: str) -> Activation:
@@ -110,6 +112,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama": LLAMA,
     "mistral": replace(WINDOWED, name="MistralForCausalLM"),
     "qwen2": replace(WINDOWED, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
+    "qwen3": replace(WINDOWED, name="Qwen3ForCausalLM", head_norms=("self_attn.q_norm", "self_attn.k_norm")),
 }
 """Native families; keys are values of `model_type` in configurations."""
 
@@ -126,6 +129,11 @@ def runs(arch: Architecture) -> bool:
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
         and arch.rope_parameters["rope_type"] in ROTARY
     )
+
+
+def only_compiled(arch: Architecture) -> bool:
+    """Whether compiled passes alone compute a model of this architecture natively."""
+    return bool(FAMILIES[arch.model_type].head_norms)
 
 
 @dataclass(frozen=True)
@@ -297,6 +305,7 @@ def _layer_shapes(arch: Architecture) -> Shapes:
         {f"{name}.weight": shape for name, shape in matrices.items()}
         | {f"{name}.bias": shape[:1] for name, shape in matrices.items() if family.biased(arch, name)}
         | {f"{name}.{part}": (width,) for name in NORMS for part in family.norm.parts}
+        | {f"{name}.weight": (arch.head_dim,) for name in family.head_norms}
     )
 
 

@@ -14,7 +14,13 @@ from torch import Tensor
 from decoder.errors import PairError
 from decoder.forward.cpu.linear import HALF
 from decoder.forward.families.architecture import Source
-from decoder.forward.families.registry import Arithmetic, native_model, reading_bytes, weight_bytes
+from decoder.forward.families.registry import (
+    Arithmetic,
+    native_model,
+    only_compiled,
+    reading_bytes,
+    weight_bytes,
+)
 from decoder.forward.static.layers import ALIGNED, NativeStatic
 from decoder.forward.whole_paths.families import UNCAPTURED
 from decoder.forward.windows import Windows
@@ -101,7 +107,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
     """Reason why no native model can be made; empty if it can be made. `beside` states whether the model's current form
     stays in memory.
     """
-    if source is None:
+    if source is None or only_compiled(source.architecture):
         weights = " with quantised weights" if model.hf.quantised else ""
         return f"{type(model.hf.module).__name__}{weights} has no native implementation"
     arch = source.architecture

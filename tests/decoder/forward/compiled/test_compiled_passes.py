@@ -22,14 +22,15 @@ from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.team import Helper, Team
 from decoder.forward.compiled.weights import compiled_model
-from decoder.forward.families.model import NativeModel
 from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache
-from tests.decoder.family_models import MODELS, made, native_of
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import Forward
+from tests.decoder.family_models import COMPILED, MODELS, made, native_of
 from tests.decoder.random_trees import path
 
 TEXT = np.random.default_rng(3).integers(3, 90, 70).tolist()
-EACH = pytest.mark.parametrize("name", MODELS)
+EACH = pytest.mark.parametrize("name", MODELS | COMPILED)
 
 
 @cache
@@ -41,8 +42,9 @@ def compiled(name: str, dtype: torch.dtype = torch.float32) -> CompiledModel:
 
 
 @cache
-def reference(name: str) -> NativeModel:
-    return native_of(made(name, torch.float64))
+def by_torch(name: str, dtype: torch.dtype = torch.float64) -> Forward:
+    module = made(name, dtype)
+    return native_of(module) if name in MODELS else LanguageModel.of_module(module, name).hf.forward_form()
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,13 @@ class Tree:
         return [len(TEXT) + len(nodes) - 1 for nodes in self.paths]
 
 
-def after_text(model: CompiledModel | NativeModel, text: Sequence[int] = TEXT) -> KvCache:
+def after_text(model: Forward, text: Sequence[int] = TEXT) -> KvCache:
     cache = model.new_cache(len(text) + 64)
     model.read(cache, text)
     return cache
 
 
-def logits_of(model: CompiledModel | NativeModel, tree: Tree) -> Tensor:
+def logits_of(model: Forward, tree: Tree) -> Tensor:
     return model.forward(after_text(model), tree.tokens, tree.positions, tree.visible)
 
 
@@ -105,8 +107,8 @@ def threads(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("nodes", [1, 3, 7, 16, 40])
 def test_logits_are_those_of_torch_in_float64(name: str, nodes: int) -> None:
     tree = Tree.at_random(nodes, nodes)
-    found, right = logits_of(compiled(name), tree).double(), logits_of(reference(name), tree)
-    single = logits_of(native_of(made(name)), tree).double()
+    found, right = logits_of(compiled(name), tree).double(), logits_of(by_torch(name), tree)
+    single = logits_of(by_torch(name, torch.float32), tree).double()
     assert (found - right).abs().max() <= 4 * (single - right).abs().max() + 1e-6 * right.abs().max()
 
 
@@ -225,7 +227,7 @@ import torch
 from decoder.forward.compiled.library import machine, library
 from tests.decoder.forward.compiled import test_compiled_passes as tests
 assert machine() == {machine!r} and library()
-for name in ("neox", "llama", "llama with biases and wide heads", "mistral, windows of 8"):
+for name in ("neox", "llama", "llama with biases and wide heads", "mistral, windows of 8", "qwen3"):
     tests.test_a_row_has_the_bits_of_plain_text_among_any_others(name)
     tests.test_logits_are_those_of_torch_in_float64(name, 16)
 for dtype in (torch.bfloat16, torch.float16):
