@@ -1,7 +1,7 @@
 """Checkpoints of the native families, read without transformers: config.json, generation_config.json and safetensors.
 
-The native families are GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3. A checkpoint is read here only if every field and every
-weight is known. Otherwise, and if the checkpoint is missing, these functions return None, and
+The native families are GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3. A checkpoint is read here only if every field and
+every weight is known. Otherwise, and if the checkpoint is missing, these functions return None, and
 `decoder.models.hf_checkpoints` reads the checkpoint or reports the fault.
 """
 

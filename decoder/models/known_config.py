@@ -1,4 +1,4 @@
-"""Reads config.json of the native families (GPT-NeoX, Llama, Mistral, Qwen2, Qwen3), only if every field in it is known.
+"""Reads config.json of the native families (GPT-NeoX, Llama, Mistral, Qwen2, Qwen3), if every field in it is known.
 
 Every field must have a known name, and a value whose meaning to transformers is certain; any other configuration is
 left to `decoder.models.hf_checkpoints`. Knows no files.

@@ -145,6 +145,7 @@ class TreeSizeController:
     def _begin(self, credit: LossLimit) -> None:
         """Begins a round whose gain or loss will change `credit`."""
         costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
+        self.pauses.price = price
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
             [self._repeats.here],

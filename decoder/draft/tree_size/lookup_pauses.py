@@ -3,9 +3,11 @@
 This module knows neither texts nor trees.
 """
 
-LEAST_GAIN = 0.1
-"""Lookups pause while they add fewer tokens a round than this, which is about the price of a search."""
-GREEDY_GAIN, SAMPLED_GAIN = 0.2, 0.12
+SEARCH_S = 0.00015
+"""About the time that a search and the decision after it take on a CPU, in seconds. Lookups pause while they add fewer
+tokens to a round than the text commits in this time.
+"""
+GREEDY_GAIN, SAMPLED_GAIN = 0.5, 0.12
 """Priors of the gain in greedy and in sampled texts, in tokens a round: sampled texts repeat themselves less."""
 GAIN_STEP = 0.05
 """Step size of the EMA of the gain."""
@@ -17,6 +19,8 @@ class LookupPauses:
     """Decides in which rounds of a text lookups draft."""
 
     def __init__(self, first_gain: float = GREEDY_GAIN) -> None:
+        self.price = 0.0
+        """Price of one second, in tokens."""
         self.gain = first_gain
         """EMA of the tokens that lookups added to a searched round."""
         self._searched = False
@@ -26,7 +30,7 @@ class LookupPauses:
     @property
     def paused(self) -> bool:
         """Whether lookups draft in few rounds."""
-        return self.gain < LEAST_GAIN
+        return self.gain < SEARCH_S * self.price
 
     def next_round(self) -> bool:
         """Whether lookups draft in the next round; must be called once per round."""

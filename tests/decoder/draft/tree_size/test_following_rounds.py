@@ -10,7 +10,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
 from decoder.draft.tree_size.following_rounds import MOST_FOLLOWING, FollowingRounds, PathLimits, path_limits, within
-from decoder.draft.tree_size.lookup_pauses import LEAST_GAIN, LookupPauses
+from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import MOST_CREDIT
 from decoder.methods.auto import Auto
 from decoder.tree import TokenTree
@@ -73,7 +73,7 @@ def test_no_more_rounds_follow_than_there_is_credit_for() -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        pytest.param(text(gain=LEAST_GAIN), id="while lookups draft"),
+        pytest.param(text(gain=0.5), id="while lookups draft"),
         pytest.param(text(updates=SETTLED - 2), id="before the costs are settled"),
     ],
 )
