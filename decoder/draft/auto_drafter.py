@@ -74,8 +74,9 @@ class AutoDrafter:
 
     def _followed(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """A tree of the model's guesses within the limits of an earlier decision."""
-        tree, before, calls = TokenTree([text[-1]]), model.count, [model.behind(text)]
-        if room >= 1 and calls[0]:
+        tree, before, calls = TokenTree([text[-1]]), model.count, list[int]()
+        if room >= 1 and (behind := model.behind(text)):
+            calls.append(behind)
             model.begin_tree()
             first = model.catch_up(text, rule.growth)
 

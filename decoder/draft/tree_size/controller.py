@@ -46,7 +46,9 @@ class TreeSizeController:
         text: Sequence[int] = (),
         pauses: LookupPauses | None = None,
     ) -> None:
-        """Begins a text with the prompt `text`; the text's rounds update `costs` and `acceptance`."""
+        """Begins a text with the prompt `text`; the text's rounds update `costs` and `acceptance`. `pauses` defaults to
+        those of a greedy text.
+        """
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
         """Acceptance model of lookup guesses, for this text only, since texts differ in how much they repeat."""
@@ -304,8 +306,7 @@ class TreeSizeController:
         """Updates credit and costs with the rounds that followed the decision before this one."""
         costs = self.costs
         for followed in self._following.take():
-            behind, *levels = followed.calls
-            draft_s = costs.catch_up.seconds(behind) + sum(map(costs.draft.seconds, levels))
+            draft_s = sum(self._draft_s(followed.calls))
             self.credit.earn(followed.tokens, draft_s + costs.host.seconds(1) + costs.verify.seconds(followed.rows))
             if followed.times_s:
                 self._learn_times(followed.calls, followed.rows, *followed.times_s)
@@ -376,11 +377,14 @@ class TreeSizeController:
         """Updates the draft's costs with the total time of the round's draft passes. The time of each pass is
         estimated: the expected times of all passes are scaled by the same ratio.
         """
-        costs, (behind, *levels) = self.costs, calls
-        first_s, levels_s = costs.catch_up.seconds(behind), sum(map(costs.draft.seconds, levels))
+        first_s, levels_s = self._draft_s(calls)
         ratio = draft_s / (first_s + levels_s)
-        costs.draft.learn(levels, ratio * levels_s)
-        costs.catch_up.learn([behind], ratio * first_s)
+        self.costs.draft.learn(calls[1:], ratio * levels_s)
+        self.costs.catch_up.learn(calls[:1], ratio * first_s)
+
+    def _draft_s(self, calls: Sequence[int]) -> tuple[float, float]:
+        """Expected seconds of a round's first draft pass, and of all later ones, given their numbers of rows."""
+        return sum(map(self.costs.catch_up.seconds, calls[:1])), sum(map(self.costs.draft.seconds, calls[1:]))
 
 
 def _index(token: int, tokens: Sequence[int]) -> int | None:

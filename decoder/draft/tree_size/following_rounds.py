@@ -42,7 +42,7 @@ class FollowedRound:
     """A round that followed a decision, from which nothing was learnt yet."""
 
     calls: Sequence[int]
-    """Number of rows of each draft pass."""
+    """Number of rows of each draft pass; empty if the context had no room for a draft."""
     rows: int
     """Number of verified rows."""
     tokens: int = 0

@@ -30,7 +30,7 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #ifdef __linux__
 #define this_cpu() sched_getcpu()
 #else
-#define this_cpu() -1
+#define this_cpu() (-1)
 #endif
 #if defined(__x86_64__)
 #define pause_core() __builtin_ia32_pause()

@@ -113,6 +113,19 @@ def test_costs_learn_nothing_of_a_disturbed_round() -> None:
     assert sizes.costs.verify.seconds(3) == verify_s
 
 
+def test_a_round_without_room_for_a_draft_teaches_nothing_of_drafts() -> None:
+    sizes = text()
+    decide(sizes, [7, 1])
+    draft_s, catch_up_s = sizes.costs.draft.seconds(1), sizes.costs.catch_up.seconds(1)
+    assert sizes.follow(RULE)
+    sizes.record_followed([], 1)
+    sizes.learn([7])
+    sizes.record_times(1e-6, 1.0, 1.01)
+    following(sizes)
+    decide(sizes, [7, 1])
+    assert (sizes.costs.draft.seconds(1), sizes.costs.catch_up.seconds(1)) == (draft_s, catch_up_s)
+
+
 def test_a_turned_knob_is_in_force_at_once() -> None:
     rounds = FollowingRounds()
     rounds.begin(PathLimits(grown=0.5, kept=0.2), 5)
