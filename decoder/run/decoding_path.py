@@ -128,7 +128,7 @@ def expected_path(
         return DecodingPath(HOST, UNCAPTURED_HEAD)
     archs = {role: _architecture(config, device) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
-    texts = [config.get_text_config() if unknown[role] else archs[role] for role, config in configs.items()]
+    texts = [_text_of(config) if unknown[role] else archs[role] for role, config in configs.items()]
     if reason := EXACT if exact else _uncaptured(texts):
         return DecodingPath(HOST, reason)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
@@ -187,21 +187,27 @@ def _expected(config: Any, device: torch.device) -> str:
         return f"{form}, {BY_PATHS}" if config.keeps_states else form
     if not isinstance(_architecture(config, device), str):
         return NATIVE
-    return PATHS if takes_paths(config.get_text_config()) else MODULE
+    return PATHS if takes_paths(_text_of(config)) else MODULE
 
 
 def _architecture(config: Any, device: torch.device) -> Architecture | str:
     """Architecture of a model that has a native form; for any other model, the type of the model's module in words."""
+    architecture: Architecture | str
     if isinstance(config, Architecture):
-        return config
-    quantised = quantisation_of(config.model_type, config, device)
-    if quantised and not quantised.converted:
-        return f"{config.model_type} with quantised weights"
-    architecture: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
+        architecture = config
+    else:
+        quantised = quantisation_of(config.model_type, config, device)
+        if quantised and not quantised.converted:
+            return f"{config.model_type} with quantised weights"
+        architecture = imported("decoder.forward.hf").architecture_of(config)
     if isinstance(architecture, Architecture) and only_compiled(architecture):
         compiled = library() is not None and not has_graphs(device)
         return architecture if compiled else FAMILIES[architecture.model_type].name
     return architecture
+
+
+def _text_of(config: Any) -> Any:
+    return config if isinstance(config, Architecture) else config.get_text_config()
 
 
 def _together(kinds: Mapping[str, str]) -> str:

@@ -300,7 +300,7 @@ def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
         return twin
 
     monkeypatch.setattr("decoder.forward.hf.resized", resized)
-    probe(of_module(tiny.build(tiny.FAMILIES["qwen3"](), seed=1)))
+    probe(of_module(tiny.build(tiny.FAMILIES["qwen3"](), seed=1).double()))
     assert tried == ["max_window_layers"]
 
 

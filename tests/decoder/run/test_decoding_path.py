@@ -60,15 +60,15 @@ def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 def unlike(tiny_models: TinyModels) -> Engine:
     """An engine in which only the target's family is native."""
     neox: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    qwen: Engine = tiny_models.loaded(tiny_models.pair("qwen3"), "float32")
-    return replace(with_pair(neox, draft=qwen.pair.draft_model), slots=GraphSlots())
+    other: Engine = tiny_models.loaded(tiny_models.pair("gpt2"), "float32")
+    return replace(with_pair(neox, draft=other.pair.draft_model), slots=GraphSlots())
 
 
 # On a CPU
 
 
 @pytest.mark.parametrize(
-    ("family", "reason"), [("neox", NATIVE), ("llama", NATIVE), ("qwen3", MODULE), ("gpt2", MODULE)]
+    ("family", "reason"), [("neox", NATIVE), ("llama", NATIVE), ("qwen3", NATIVE), ("gpt2", MODULE)]
 )
 def test_on_a_cpu_the_host_drives_rounds_by_native_kernels_or_by_modules(
     tiny_models: TinyModels, family: str, reason: str
@@ -84,7 +84,7 @@ def test_models_that_are_unlike_are_told_one_by_one(tiny_models: TinyModels) -> 
     assert decoding_path(unlike(tiny_models)) == expected
     configs = {
         "target": load_config(str(tiny_models.pair("neox").target)),
-        "draft": load_config(str(tiny_models.pair("qwen3").draft)),
+        "draft": load_config(str(tiny_models.pair("gpt2").draft)),
     }
     assert expected_path(configs, CPU, exact=False) == expected
 

@@ -164,7 +164,7 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     [
         (RunConfig(dynatree=PRESETS["paper"]), "--preset paper"),
         (RunConfig(dynatree=PRESETS["paper"]).turned("d0", 4, "dynatree"), "--preset paper --d0 4"),
-        (RunConfig().turned("n_max", 64, "dynatree").turned("d0", 5, "dynatree"), "--d0 5 --n-max 64"),
+        (RunConfig().turned("n_max", 64, "dynatree").turned("d0", 4, "dynatree"), "--d0 4 --n-max 64"),
         (RunConfig().turned("selection", 0, "dynatree"), "--selection bfs"),
         (RunConfig().turned("history", 1, "dynatree"), "--history"),
         (RunConfig().turned("k", 7, "linear"), "--k 7"),

@@ -53,7 +53,7 @@ def turned(name: KnobName, value: float, at: int, source: Literal["user", "histo
 
 def rounds(numbers: Iterable[int], round_s: float = 0.02, knobs: Knobs | None = None, t: float = 0.0) -> list[Event]:
     """Rounds of three tokens, with a duration of `round_s` each."""
-    in_force = knobs or Knobs(tau_h=TUNED.tau_h, tau_l=TUNED.tau_l, d0=5.0)
+    in_force = knobs or Knobs(tau_h=TUNED.tau_h, tau_l=TUNED.tau_l, d0=4.0)
     return [
         structs.replace(tree_round(number), t=t + round_s * (place + 1), knobs=in_force)
         for place, number in enumerate(numbers)
@@ -133,21 +133,21 @@ def test_a_setting_that_was_hardly_tried_is_not_judged() -> None:
         turned("d0", 6.0, 25),
         *rounds(range(25, 44), 0.001, Knobs(TUNED.tau_h, TUNED.tau_l, 6.0), t=0.75),
     ]
-    assert best([begun(), *hasty])[0] == "best measured knobs of dynatree: --d0 5"
+    assert best([begun(), *hasty])[0] == "best measured knobs of dynatree: --d0 4"
     assert best([begun(), *rounds(range(FEWEST_ROUNDS - 1))]) == []
 
 
 def test_what_history_moves_does_not_make_another_setting() -> None:
-    moving = [turned("d0", 5.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, TUNED.tau_l, 5.5), t=0.2)]
+    moving = [turned("d0", 4.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, TUNED.tau_l, 4.5), t=0.2)]
     told = best([begun(history=True), *rounds(range(10)), *moving])
-    assert told[0] == "best measured knobs of dynatree: --d0 5 --history"
+    assert told[0] == "best measured knobs of dynatree: --d0 4 --history"
     assert "over 25 rounds" in told[1]
     assert "the only setting with" in told[2]
 
 
 def test_a_small_value_is_given_again_as_it_was() -> None:
     records = [begun(), turned("rho_stop", 0.005, 0), *rounds(range(25))]
-    assert best(records)[0] == "best measured knobs of dynatree: --d0 5 --rho-stop 0.005"
+    assert best(records)[0] == "best measured knobs of dynatree: --d0 4 --rho-stop 0.005"
 
 
 def test_a_setting_is_judged_over_all_prompts() -> None:
@@ -233,7 +233,7 @@ def test_nothing_foreign_steers_the_terminal() -> None:
     "parameters", [{"branching": "wide"}, {"branching": [1]}, {"d_max": "x", "tau": [[]], "history": None}]
 )
 def test_a_recording_may_claim_any_parameters(parameters: dict[str, Any]) -> None:
-    assert best([begun(**parameters), *rounds(range(30))])[0].startswith("best measured knobs of dynatree: --d0 5")
+    assert best([begun(**parameters), *rounds(range(30))])[0].startswith("best measured knobs of dynatree: --d0 4")
 
 
 def test_methods_without_knobs_have_no_best_knobs() -> None:
@@ -264,11 +264,11 @@ def test_settings_that_differ_in_temperature_are_others_and_say_so() -> None:
     warm = structs.replace(begun(), temperature=0.6)
     warmer = turned_temperature("dynatree", 25, 0.6, 0.8)
     records = [warm, *rounds(range(25), 0.04), warmer, *rounds(range(25, 50), 0.02, t=1.0)]
-    assert best(records)[0] == "best measured knobs of dynatree: --temperature 0.8 --preset tuned --d0 5"
+    assert best(records)[0] == "best measured knobs of dynatree: --temperature 0.8 --preset tuned --d0 4"
     assert "of 2 settings" in best(records)[2]
     assert (
         best([warm, *rounds(range(25))])[0]
-        == "best measured knobs of dynatree: --temperature 0.6 --preset tuned --d0 5"
+        == "best measured knobs of dynatree: --temperature 0.6 --preset tuned --d0 4"
     )
 
 

@@ -92,7 +92,7 @@ def test_sensitivity_varies_one_of_three_at_a_time() -> None:
         ("fixed D8 B3", 10),
         ("phase 1", 7),
         ("phase 3", 7),
-        ("dynatree tuned", 6),
+        ("dynatree tuned", 7),
         ("alg1", 7),
         ("auto", None),
     ],

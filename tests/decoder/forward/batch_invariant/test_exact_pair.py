@@ -30,4 +30,4 @@ def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
 
     monkeypatch.setattr("decoder.forward.batch_invariant.attention.gathered", doubled)
     with pytest.raises(PairError, match="computes different logits for a draft tree"):
-        tiny_models.loaded(tiny_models.pair("qwen3"), "bfloat16").batch_invariant()
+        tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").batch_invariant()

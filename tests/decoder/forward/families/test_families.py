@@ -98,11 +98,16 @@ def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
 # Models that run natively
 
 
-@pytest.mark.parametrize("family", ["qwen3", "gpt2"])
-def test_other_families_run_through_their_modules(family: str) -> None:
-    module = tiny.build(tiny.FAMILIES[family](), seed=1)
+def test_other_families_run_through_their_modules() -> None:
+    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
     assert source_of(module) is None
-    assert LanguageModel.of_module(module, family).hf.module is module
+    assert LanguageModel.of_module(module, "gpt2").hf.module is module
+
+
+@pytest.mark.parametrize(("dtype", "native"), [(torch.float32, True), (torch.bfloat16, True), (torch.float64, False)])
+def test_compiled_passes_alone_know_norms_of_heads(dtype: torch.dtype, native: bool) -> None:  # noqa: FBT001
+    module = tiny.build(tiny.FAMILIES["qwen3"](), seed=1).to(dtype)
+    assert LanguageModel.of_module(module, "qwen3").runs_without_module == native
 
 
 class Adapted(nn.Linear):
