@@ -97,7 +97,7 @@ def test_each_knob_shrinks_trees_by_itself(played: Callable[..., list[list[Round
     assert nodes(played(OURS, **turned)) < nodes(played(OURS))
 
 
-@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.29}, {"d0": 5.0}])
+@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.29}, {"d0": 7.0}])
 def test_each_knob_grows_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
     assert nodes(played(OURS, **turned)) > nodes(played(OURS))
 

@@ -306,7 +306,7 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
             super().__init__(model, noise, scorer)
 
     monkeypatch.setattr(race, "Judge", Counted)
-    engine = tiny_models.loaded(tiny_models.pair("qwen3"), "bfloat16")
+    engine = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16")
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
     # Which texts have near ties depends on the CPU.
     for prompt in ("The tree grows", "T", "It was late", "a b c d", "The house", "one two three"):
