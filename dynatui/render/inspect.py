@@ -166,7 +166,7 @@ def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
     ranked = f"{rank} of {len(rival_nodes) + 1}" if rival_nodes else "its only guess here"
     chance = _chance(probability(event.logprobs[token_node]))
     if event.draft_logprobs:
-        how = "with this noise" if sampled else "sharpened"
+        how = "with this noise" if sampled else "estimated"
         chance = f"{_chance(probability(event.draft_logprobs[token_node]))}, {chance} {how}"
     verb = "found it in the text: " if looked_up(event, token_node) else "gave it "
     parts = [_plain(f"{verb}{chance}, {ranked}")]

@@ -121,7 +121,7 @@ def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_dra
 
 def test_a_token_of_a_sharpened_greedy_round_tells_both_probabilities_and_no_noise() -> None:
     facts = told(state_of([run(), sampled_round(0)]), 1, (120, 10))
-    assert facts["draft"] == "gave it 5%, 50% sharpened, its first choice of 2"
+    assert facts["draft"] == "gave it 5%, 50% estimated, its first choice of 2"
     assert "noise" not in facts
 
 

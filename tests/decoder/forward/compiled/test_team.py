@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,8 @@ def test_a_helper_leaves_the_callers_cpu_before_it_helps(
 ) -> None:
     moved: list[int] = []
     monkeypatch.setattr(team, "leave_cpu", moved.append)
-    functions = Functions(cpu)
-    helper = Helper(functions, 1)  # type: ignore[arg-type]
+    functions: Any = Functions(cpu)
+    helper = Helper(functions, 1)
     helper.start()
     limit = time.monotonic() + 10
     while not helper.asleep and time.monotonic() < limit:

@@ -105,7 +105,7 @@ def test_other_families_run_through_their_modules() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "native"), [(torch.float32, True), (torch.bfloat16, True), (torch.float64, False)])
-def test_compiled_passes_alone_know_norms_of_heads(dtype: torch.dtype, native: bool) -> None:  # noqa: FBT001
+def test_compiled_passes_alone_know_norms_of_heads(dtype: torch.dtype, *, native: bool) -> None:
     module = tiny.build(tiny.FAMILIES["qwen3"](), seed=1).to(dtype)
     assert LanguageModel.of_module(module, "qwen3").runs_without_module == native
 
