@@ -87,7 +87,8 @@ class AutoDrafter:
                 found = model.forward_level(tree, nodes, growth)
                 return [_expected(children, self._sizes.acceptance) for children in found]
 
-            tree = model.keep(tree, grow(tree, rule, source, min(room, model.deepest)))
+            grow(tree, rule, source, min(room, model.deepest))
+            tree = model.keep(tree, self._sizes.worth_verifying(tree.path_logprobs))
         self._sizes.record_followed(calls, len(tree))
         return Proposal(tree, model.count - before)
 
@@ -132,8 +133,8 @@ def _expected(children: Children, acceptance: AcceptanceModel) -> Children:
     """The draft's guesses after a node, with the logarithms of their acceptance probabilities."""
     if not children.tokens:
         return children
-    *shares, _ = acceptance.shares(children.logprobs)
-    return Children(children.tokens, _logarithms(shares), children.draft_logprobs or children.logprobs)
+    chances = acceptance.log_shares(children.logprobs)
+    return Children(children.tokens, chances, children.draft_logprobs or children.logprobs)
 
 
 def _logarithms(probabilities: Sequence[float]) -> list[float]:

@@ -55,6 +55,8 @@ class AcceptanceModel:
         """Tokens gained by drafting in all texts: committed tokens, minus the tokens that plain decoding commits in the
         same time.
         """
+        self.speedup = 1.0
+        """Tokens that recent rounds committed in the time of a plain round."""
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Entries of the precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal."""
@@ -74,6 +76,12 @@ class AcceptanceModel:
             weights = [weight * self._heavier[kind] for weight, kind in zip(weights, familiar, strict=True)]
         whole = sum(weights)
         return [weight / whole for weight in weights]
+
+    def log_shares(self, logprobs: Sequence[float]) -> list[float]:
+        """Logarithms of the first entries of `shares`, those of the draft's best tokens, if all classes are 0."""
+        weights = [self.sharpness * logprob for logprob in logprobs]
+        whole = math.log(math.exp(self.undrafted) + sum(map(math.exp, weights)))
+        return [weight - whole for weight in weights]
 
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()

@@ -9,13 +9,14 @@ This module knows probabilities and costs, but neither models nor clocks.
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
+from math import exp
 from typing import Literal, TypeAlias
 
 from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
 from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
-from decoder.draft.tree_size.following_rounds import FollowingRounds, path_limits
+from decoder.draft.tree_size.following_rounds import TIMED, FollowingRounds, path_limits
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
 from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
@@ -30,8 +31,6 @@ MOST_TRIED = 4 * MOST_NODES
 """
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
-LEAST_LOSS = 0.1
-"""Tokens that a round which follows a decision is assumed to lose at least."""
 _SLOPE_ROWS = 8
 """The price of one more verification row is computed from the average time of this number of additional rows."""
 
@@ -73,6 +72,15 @@ class TreeSizeController:
         if limited:
             self.pauses.skip_round()
         return limited
+
+    def worth_verifying(self, path_logprobs: Sequence[float]) -> list[int]:
+        """The root and the nodes that are worth verifying in a round that follows a decision, in ascending order.
+
+        `path_logprobs` are the logarithms of the nodes' path probabilities.
+        """
+        gains = list(map(exp, path_logprobs[1:]))
+        verify_s = self.costs.verify.by_rows(len(path_logprobs))[1:]
+        return [0, *(node + 1 for node in most_worth(gains, self.credit.price, verify_s))]
 
     def record_followed(self, calls: Sequence[int], rows: int) -> None:
         """Records the rows of each draft pass of a round that follows a decision, and the rows of its verification."""
@@ -283,8 +291,8 @@ class TreeSizeController:
     def learn(self, burst: Sequence[int]) -> None:
         """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
         self._unread += burst
-        if followed := self._following.current:
-            followed.tokens = len(burst)
+        if self._following.current:
+            self._following.learn(len(burst))
             return
         self.pauses.learn(self._learn_guesses(burst))
         costs, drafted = self.costs, self._round
@@ -304,23 +312,25 @@ class TreeSizeController:
 
     def _learn_followed(self) -> None:
         """Updates credit and costs with the rounds that followed the decision before this one."""
-        costs = self.costs
-        for followed in self._following.take():
-            draft_s = sum(self._draft_s(followed.calls))
-            self.credit.earn(followed.tokens, draft_s + costs.host.seconds(1) + costs.verify.seconds(followed.rows))
+        costs, past = self.costs, self._following.take()
+        if not past:
+            return
+        models_s = sum(sum(self._draft_s(each.calls)) + costs.verify.seconds(each.rows) for each in past)
+        tokens = sum(followed.tokens for followed in past)
+        self.credit.earn(tokens, models_s + len(past) * costs.host.seconds(1), len(past))
+        for followed in past[-TIMED:]:
             if followed.times_s:
                 self._learn_times(followed.calls, followed.rows, *followed.times_s)
 
     def _let_follow(self, round_s: float) -> None:
-        """Lets as many rounds follow the decision of a round of `round_s` seconds as the credit allows if every guess
-        is rejected; none while lookups draft, or while costs are not settled.
+        """Lets rounds follow the decision of a round of `round_s` seconds while the credit allows them; none while
+        lookups draft, or while costs are not settled.
         """
         costs, drafted = self.costs, self._round
         if not costs.verify.settled or not self.credit.may_pay or not self.pauses.paused:
             return
-        lost = max(LEAST_LOSS, round_s / costs.plain_s() - 1)
         limits = path_limits(self.acceptance.usual, drafted.price * costs.draft.seconds(1), drafted.row_price)
-        self._following.begin(limits, int(self.credit.tokens / lost))
+        self._following.begin(limits, self.credit.tokens, max(1.0, round_s / costs.plain_s()))
 
     def _learn_guesses(self, burst: Sequence[int]) -> int:
         """Updates acceptance; returns the number of tokens that only lookups guessed."""

@@ -10,8 +10,12 @@ from dataclasses import dataclass, replace
 
 from decoder.tree_rules import TreeRule
 
-MOST_FOLLOWING = 12
+MOST_FOLLOWING = 32
 """Largest number of rounds that follow a decision."""
+FURTHER = 0.8
+"""Factor on the price of a level, since a level makes further levels possible."""
+TIMED = 8
+"""Number of these rounds, the latest ones, whose times the next decision learns."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ def path_limits(usual: tuple[float, float], level_price: float, row_price: float
     """
     first, second = usual
     one, two = (level_price + row_price) / first, (level_price + 2 * row_price) / (first + second)
-    return PathLimits(grown=min(1.0, one, two), kept=min(1.0, row_price))
+    return PathLimits(grown=min(1.0, FURTHER * one, FURTHER * two), kept=min(1.0, row_price))
 
 
 @dataclass(slots=True)
@@ -60,19 +64,27 @@ class FollowingRounds:
         self.current: FollowedRound | None = None
         """The current round; None if it does not follow a decision."""
         self._left = 0
+        self._credit, self._round_tokens = 0.0, 1.0
         self._limits = PathLimits(0, 0)
         self._rule: tuple[TreeRule, TreeRule] | None = None
         """A growth rule, and the same rule within the limits."""
         self._past: list[FollowedRound] = []
 
-    def begin(self, limits: PathLimits, rounds: int) -> None:
-        """Lets a number of rounds, but at most `MOST_FOLLOWING`, follow a decision with these limits."""
-        self._limits, self._left, self._rule = limits, min(MOST_FOLLOWING, rounds), None
+    def begin(self, limits: PathLimits, credit: float, round_tokens: float) -> None:
+        """Lets at most `MOST_FOLLOWING` rounds follow a decision with these limits.
+
+        Args:
+            limits: The limits.
+            credit: Number of tokens that these rounds may lose.
+            round_tokens: Number of tokens that plain decoding commits in the time of one of these rounds.
+        """
+        self._limits, self._left, self._rule = limits, MOST_FOLLOWING, None
+        self._credit, self._round_tokens = credit, round_tokens
 
     def next_rule(self, rule: TreeRule) -> TreeRule | None:
         """Begins the next round; returns `rule` within the limits, or None if the round needs a decision."""
         self.current = None
-        if self._left <= 0:
+        if self._left <= 0 or self._credit < self._round_tokens - 1:
             return None
         self._left -= 1
         if self._rule is None or self._rule[0] is not rule:
@@ -83,6 +95,12 @@ class FollowingRounds:
         """Adds the current round, which has drafted its tree; see `FollowedRound`."""
         self.current = FollowedRound(calls, rows)
         self._past.append(self.current)
+
+    def learn(self, tokens: int) -> None:
+        """Records the committed tokens of the current round, which follows a decision."""
+        if self.current:
+            self.current.tokens = tokens
+            self._credit += tokens - self._round_tokens
 
     def take(self) -> Sequence[FollowedRound]:
         """The rounds that followed decisions so far, which are then forgotten."""

@@ -49,8 +49,8 @@ LONGEST_CHAIN = 8
 """Length in tokens of the longest chain considered in the decision whether drafting pays."""
 MEMORY = 0.98
 """Decay factor of the running sums of tokens and seconds, applied in each round."""
-FIRST_TOKENS = 4.0
-"""Initial value of the running sums, as a number of plain rounds."""
+FIRST_TOKENS = 8.0
+"""Initial value of the running sum of tokens; seconds start from the speed-up of earlier texts."""
 PLAIN_EVERY = 64
 """At least one of this many successive rounds is plain, so that the time of plain rounds is measured."""
 
@@ -73,7 +73,7 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
         """Whether drafting may pay, given the recent acceptance probabilities."""
         self._since_plain = 0
-        self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
+        self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s() / acceptance.speedup
 
     @property
     def stake(self) -> float:
@@ -117,12 +117,13 @@ class LossLimit:
         self._since_plain += 1
         self._count(tokens, round_s)
 
-    def earn(self, tokens: int, round_s: float) -> None:
-        """Records the tokens and expected time of a round with a draft, and adds its gain or loss to the credit."""
-        self._since_plain += 1
-        self._count(tokens, round_s)
-        gained = tokens - round_s / self._costs.plain_s()
+    def earn(self, tokens: int, seconds: float, rounds: int = 1) -> None:
+        """Records the tokens and expected time of rounds with a draft, and adds their gain or loss to the credit."""
+        self._since_plain += rounds
+        self._count(tokens, seconds, rounds)
+        gained = tokens - seconds / self._costs.plain_s()
         self._acceptance.earn(gained)
+        self._acceptance.speedup = self.price * self._costs.plain_s()
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
         self.may_pay = self._chain_may_pay()
 
@@ -142,9 +143,10 @@ class LossLimit:
         else:
             self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.may_pay else MOST_PATIENCE
 
-    def _count(self, tokens: int, round_s: float) -> None:
-        self._committed = MEMORY * self._committed + tokens
-        self._time_s = MEMORY * self._time_s + round_s
+    def _count(self, tokens: int, seconds: float, rounds: int = 1) -> None:
+        decay = MEMORY**rounds
+        self._committed = decay * self._committed + tokens
+        self._time_s = decay * self._time_s + seconds
 
     @property
     def _least_patience(self) -> int:

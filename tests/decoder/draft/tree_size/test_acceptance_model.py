@@ -41,6 +41,12 @@ def test_chances_are_no_more_than_1_together_and_keep_the_draft_s_order(logprobs
     assert chances == sorted(chances, reverse=True)
 
 
+@given(logprobs=st.lists(st.floats(-30, -1e-6), min_size=1, max_size=5))
+def test_logarithms_of_chances_are_those_of_the_chances(logprobs: list[float]) -> None:
+    *chances, _ = AcceptanceModel().shares(logprobs)
+    assert AcceptanceModel().log_shares(logprobs) == pytest.approx([math.log(chance) for chance in chances])
+
+
 @pytest.mark.parametrize(
     ("best", "truth"),
     [

@@ -69,6 +69,28 @@ def test_a_piece_is_remembered_as_far_as_it_lies_within_so_many_tokens() -> None
     assert whole > torn > forgotten
 
 
+# Price
+
+
+def test_a_text_begins_with_the_price_of_earlier_texts() -> None:
+    acceptance = AcceptanceModel()
+    assert LossLimit(costs(), acceptance).price == pytest.approx(1.0)
+    earlier = LossLimit(costs(), acceptance)
+    for _ in range(300):
+        earlier.earn(3, 1.5)
+    assert LossLimit(costs(), acceptance).price == pytest.approx(2.0, rel=0.01)
+
+
+def test_rounds_earn_together_what_each_earns() -> None:
+    one, all_at_once = LossLimit(costs(), AcceptanceModel()), LossLimit(costs(), AcceptanceModel())
+    for _ in range(4):
+        one.earn(2, 1.5)
+    all_at_once.earn(8, 6.0, rounds=4)
+    assert all_at_once.tokens == pytest.approx(one.tokens)
+    assert all_at_once.price == pytest.approx(one.price, rel=0.03)
+    assert all_at_once.plain_due == one.plain_due
+
+
 # Largest loss
 
 

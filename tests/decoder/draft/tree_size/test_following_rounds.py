@@ -9,7 +9,14 @@ from decoder.draft.growth import Children, grow
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
-from decoder.draft.tree_size.following_rounds import MOST_FOLLOWING, FollowingRounds, PathLimits, path_limits, within
+from decoder.draft.tree_size.following_rounds import (
+    FURTHER,
+    MOST_FOLLOWING,
+    FollowingRounds,
+    PathLimits,
+    path_limits,
+    within,
+)
 from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import MOST_CREDIT
 from decoder.methods.auto import Auto
@@ -63,11 +70,19 @@ def test_rounds_follow_a_decision_and_then_a_round_is_decided_again() -> None:
     assert following(sizes) == MOST_FOLLOWING
 
 
-def test_no_more_rounds_follow_than_there_is_credit_for() -> None:
+def test_no_more_rounds_without_an_accepted_token_follow_than_there_is_credit_for() -> None:
     sizes = text(credit=2.0)
-    kept = decide(sizes, [1])
+    kept, count = decide(sizes, [1]), 0
     lost_in_a_round = sizes.costs.host.seconds(1) + 0.1 + sizes.costs.verify.seconds(len(kept)) - 1
-    assert following(sizes) == int(sizes.credit.tokens / lost_in_a_round) < MOST_FOLLOWING
+    while follow(sizes, tokens=1):
+        count += 1
+    assert count == int(sizes.credit.tokens / lost_in_a_round) < MOST_FOLLOWING
+
+
+def test_accepted_tokens_let_further_rounds_follow() -> None:
+    sizes = text(credit=2.0)
+    decide(sizes, [1])
+    assert following(sizes) == MOST_FOLLOWING
 
 
 @pytest.mark.parametrize(
@@ -100,8 +115,8 @@ def test_costs_learn_the_times_of_rounds_that_followed() -> None:
     while follow(sizes):
         sizes.record_times(0.4, 3.0, 3.5)
     decide(sizes, [7, 1])
-    assert sizes.costs.draft.seconds(1) > 1.2 * draft_s
-    assert sizes.costs.verify.seconds(3) > 1.2 * verify_s
+    assert sizes.costs.draft.seconds(1) > 1.1 * draft_s
+    assert sizes.costs.verify.seconds(3) > 1.1 * verify_s
 
 
 def test_costs_learn_nothing_of_a_disturbed_round() -> None:
@@ -128,7 +143,7 @@ def test_a_round_without_room_for_a_draft_teaches_nothing_of_drafts() -> None:
 
 def test_a_turned_knob_is_in_force_at_once() -> None:
     rounds = FollowingRounds()
-    rounds.begin(PathLimits(grown=0.5, kept=0.2), 5)
+    rounds.begin(PathLimits(grown=0.5, kept=0.2), credit=5.0, round_tokens=1.2)
     first, turned = rounds.next_rule(RULE), replace(RULE, growth=replace(RULE.growth, deepest=3))
     assert first == within(RULE, PathLimits(grown=0.5, kept=0.2))
     assert rounds.next_rule(RULE) is first
@@ -143,11 +158,11 @@ def test_a_rule_is_never_widened_by_limits() -> None:
     assert (limited.growth.stop, limited.growth.deep) == (0.8, 0.9)
 
 
-def test_a_node_gets_children_where_their_expected_tokens_exceed_the_prices() -> None:
+def test_a_node_gets_children_where_their_expected_tokens_and_further_levels_exceed_the_prices() -> None:
     limits = path_limits((0.8, 0.1), level_price=0.2, row_price=0.1)
-    assert limits.grown * 0.8 == pytest.approx(0.2 + 0.1)
+    assert limits.grown * 0.8 == pytest.approx(FURTHER * (0.2 + 0.1))
     both = path_limits((0.4, 0.4), level_price=0.2, row_price=0.1)
-    assert both.grown * 0.8 == pytest.approx(0.2 + 2 * 0.1)
+    assert both.grown * 0.8 == pytest.approx(FURTHER * (0.2 + 2 * 0.1))
     assert limits.kept == both.kept == 0.1
     assert path_limits((0.1, 0.1), level_price=2.0, row_price=3.0) == PathLimits(grown=1.0, kept=1.0)
 
@@ -159,3 +174,18 @@ def test_nodes_below_the_least_path_probability_are_not_drafted() -> None:
     grow(tree, rule, lambda _tree, nodes, _growth: [Children([5, 6], logprobs)] * len(nodes), deepest=4)
     assert tree.depths == [0, 1, 1, 2]
     assert tree.parents == [-1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "kept"),
+    [
+        pytest.param([0.9, 0.8, 0.2], [0, 1, 2], id="below the price of its row"),
+        pytest.param([0.9, 0.05, 0.8], [0, 1, 3], id="and its siblings stay"),
+        pytest.param([0.1, 0.1, 0.1], [0], id="and none is worth its row"),
+    ],
+)
+def test_a_node_is_not_verified(probabilities: list[float], kept: list[int]) -> None:
+    sizes = text()
+    sizes.costs.verify.scale(3.0)
+    path_logprobs = [0.0, *map(math.log, probabilities)]
+    assert sizes.worth_verifying(path_logprobs) == kept
