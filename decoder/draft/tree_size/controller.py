@@ -73,11 +73,13 @@ class TreeSizeController:
             self.pauses.skip_round()
         return limited
 
-    def worth_verifying(self, path_logprobs: Sequence[float]) -> list[int]:
+    def worth_verifying(self, path_logprobs: Sequence[float]) -> Sequence[int]:
         """The root and the nodes that are worth verifying in a round that follows a decision, in ascending order.
 
         `path_logprobs` are the logarithms of the nodes' path probabilities.
         """
+        if len(path_logprobs) <= self._following.limits.rows:
+            return range(len(path_logprobs))
         gains = list(map(exp, path_logprobs[1:]))
         verify_s = self.costs.verify.by_rows(len(path_logprobs))[1:]
         return [0, *(node + 1 for node in most_worth(gains, self.credit.price, verify_s))]
@@ -329,7 +331,8 @@ class TreeSizeController:
         costs, drafted = self.costs, self._round
         if not costs.verify.settled or not self.credit.may_pay or not self.pauses.paused:
             return
-        limits = path_limits(self.acceptance.usual, drafted.price * costs.draft.seconds(1), drafted.row_price)
+        verify_prices = [drafted.price * seconds for seconds in costs.verify.by_rows(1 + _SLOPE_ROWS)[1:]]
+        limits = path_limits(self.acceptance.usual, drafted.price * costs.draft.seconds(1), verify_prices)
         self._following.begin(limits, self.credit.tokens, max(1.0, round_s / costs.plain_s()))
 
     def _learn_guesses(self, burst: Sequence[int]) -> int:

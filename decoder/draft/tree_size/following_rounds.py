@@ -7,10 +7,11 @@ round. While lookups pause, therefore, only one round in a few is decided. This 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 
 from decoder.tree_rules import TreeRule
 
-MOST_FOLLOWING = 32
+MOST_FOLLOWING = 48
 """Largest number of rounds that follow a decision."""
 FURTHER = 0.8
 """Factor on the price of a level, since a level makes further levels possible."""
@@ -26,19 +27,27 @@ class PathLimits:
     """Of a node that gets children."""
     kept: float
     """Of a node that is verified."""
+    rows: int = 1
+    """Number of rows of a verification up to which no row costs more than a node of probability `kept` is worth."""
 
 
-def path_limits(usual: tuple[float, float], level_price: float, row_price: float) -> PathLimits:
+def path_limits(usual: tuple[float, float], level_price: float, verify_prices: Sequence[float]) -> PathLimits:
     """The limits at which a node is worth its price.
 
     Args:
         usual: Mean acceptance probabilities of a node's first and second guess.
         level_price: Price of a draft pass, in tokens.
-        row_price: Price of the verification of one more node, in tokens.
+        verify_prices: Prices of verifications of 1, 2, ... rows, in tokens.
     """
     first, second = usual
+    row_price = (verify_prices[-1] - verify_prices[0]) / (len(verify_prices) - 1)
+    further = [after - before for before, after in pairwise(verify_prices)]
     one, two = (level_price + row_price) / first, (level_price + 2 * row_price) / (first + second)
-    return PathLimits(grown=min(1.0, FURTHER * one, FURTHER * two), kept=min(1.0, row_price))
+    return PathLimits(
+        grown=min(1.0, FURTHER * one, FURTHER * two),
+        kept=min(1.0, row_price),
+        rows=1 + sum(1 for _ in takewhile(lambda price: price <= row_price, further)),
+    )
 
 
 @dataclass(slots=True)
@@ -65,7 +74,8 @@ class FollowingRounds:
         """The current round; None if it does not follow a decision."""
         self._left = 0
         self._credit, self._round_tokens = 0.0, 1.0
-        self._limits = PathLimits(0, 0)
+        self.limits = PathLimits(0, 0)
+        """Limits of the latest decision."""
         self._rule: tuple[TreeRule, TreeRule] | None = None
         """A growth rule, and the same rule within the limits."""
         self._past: list[FollowedRound] = []
@@ -78,7 +88,7 @@ class FollowingRounds:
             credit: Number of tokens that these rounds may lose.
             round_tokens: Number of tokens that plain decoding commits in the time of one of these rounds.
         """
-        self._limits, self._left, self._rule = limits, MOST_FOLLOWING, None
+        self.limits, self._left, self._rule = limits, MOST_FOLLOWING, None
         self._credit, self._round_tokens = credit, round_tokens
 
     def next_rule(self, rule: TreeRule) -> TreeRule | None:
@@ -88,7 +98,7 @@ class FollowingRounds:
             return None
         self._left -= 1
         if self._rule is None or self._rule[0] is not rule:
-            self._rule = rule, within(rule, self._limits)
+            self._rule = rule, within(rule, self.limits)
         return self._rule[1]
 
     def add(self, calls: Sequence[int], rows: int) -> None:

@@ -159,12 +159,26 @@ def test_a_rule_is_never_widened_by_limits() -> None:
 
 
 def test_a_node_gets_children_where_their_expected_tokens_and_further_levels_exceed_the_prices() -> None:
-    limits = path_limits((0.8, 0.1), level_price=0.2, row_price=0.1)
+    rising = [1.0, 1.1, 1.2]
+    limits = path_limits((0.8, 0.1), 0.2, rising)
     assert limits.grown * 0.8 == pytest.approx(FURTHER * (0.2 + 0.1))
-    both = path_limits((0.4, 0.4), level_price=0.2, row_price=0.1)
+    both = path_limits((0.4, 0.4), 0.2, rising)
     assert both.grown * 0.8 == pytest.approx(FURTHER * (0.2 + 2 * 0.1))
-    assert limits.kept == both.kept == 0.1
-    assert path_limits((0.1, 0.1), level_price=2.0, row_price=3.0) == PathLimits(grown=1.0, kept=1.0)
+    assert limits.kept == both.kept == pytest.approx(0.1)
+    dear = path_limits((0.1, 0.1), 2.0, [1.0, 4.0])
+    assert (dear.grown, dear.kept) == (1.0, 1.0)
+
+
+def test_rows_are_cheap_up_to_the_first_one_that_costs_more_than_the_mean() -> None:
+    assert path_limits((0.8, 0.1), 0.2, [1.0, 1.05, 1.1, 1.4, 1.41]).rows == 3
+    assert path_limits((0.8, 0.1), 0.2, [1.0, 1.3, 1.31, 1.32]).rows == 1
+
+
+def test_a_tree_of_cheap_rows_is_verified_whole() -> None:
+    sizes = text()
+    decide(sizes, [7, 1])
+    path_logprobs = [0.0, *map(math.log, [0.9, 0.2])]
+    assert list(sizes.worth_verifying(path_logprobs)) == [0, 1, 2]
 
 
 def test_nodes_below_the_least_path_probability_are_not_drafted() -> None:
