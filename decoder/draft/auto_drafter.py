@@ -56,8 +56,12 @@ class AutoDrafter:
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """See `Proposer`."""
-        if self.model and (limited := self._sizes.follow(rule)):
-            return self._followed(self.model, text, limited, room)
+        if self.model:
+            self._sizes.pauses.allowed = rule.budget.lookup
+            if self._sizes.stay_plain():
+                return Proposal(TokenTree([text[-1]]), 0)
+            if limited := self._sizes.follow(rule):
+                return self._followed(self.model, text, limited, room)
         tree, guess = TokenTree([text[-1]]), None
         # Without a draft model, lookups are the only guesses, and do not pause.
         if rule.budget.lookup and (self.model is None or self._sizes.pauses.next_round()):

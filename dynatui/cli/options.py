@@ -159,8 +159,8 @@ MODEL_OPTIONS = in_panel(
     ),
     option(
         "--dtype NAME",
-        "auto, float32, bfloat16 or float16. auto: the checkpoint's dtype on CUDA; on a CPU, float32, or bfloat16 where "
-        "torch computes the passes and is faster in it.",
+        "auto, float32, bfloat16 or float16. auto: the checkpoint's dtype on CUDA; on a CPU, float32, or bfloat16 "
+        "where torch computes the passes and is faster in it.",
         default=Models.dtype,
         complete=lambda _: _DTYPES,
     ),

@@ -16,7 +16,7 @@ from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
 from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
-from decoder.draft.tree_size.following_rounds import TIMED, FollowingRounds, path_limits
+from decoder.draft.tree_size.following_rounds import MOST_FOLLOWING, TIMED, FollowingRounds, path_limits
 from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
 from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
@@ -63,6 +63,28 @@ class TreeSizeController:
         """Number of tokens committed by lookup-only rounds since the draft model's last round."""
         self._round = DraftedRound([self._repeats.here])
         self._following = FollowingRounds()
+        self._until_probe = 0
+        """Number of plain rounds after the latest decision until a probe is due."""
+        self._plain_left = self._plain_rounds = 0
+        """Number of plain rounds that may follow a plain round without a decision, and of those that have."""
+
+    def stay_plain(self) -> bool:
+        """Whether the next round is plain without a decision, as the round before it; must be called once per round."""
+        stays = self._plain_left > 0 and self.pauses.paused
+        if stays:
+            self._plain_left -= 1
+            self._plain_rounds += 1
+            self.pauses.skip_round()
+        else:
+            self._learn_plain()
+        return stays
+
+    def _learn_plain(self) -> None:
+        """Updates credit with the plain rounds that followed a plain round; each has committed one token."""
+        if rounds := self._plain_rounds:
+            self.credit.wait(rounds, rounds)
+            self.lookup_credit.wait(rounds, rounds)
+            self._plain_rounds = 0
 
     def follow(self, rule: TreeRule) -> TreeRule | None:
         """The growth rule of the next round, if the round follows the latest decision; None if it needs a decision.
@@ -95,6 +117,7 @@ class TreeSizeController:
             behind: Number of latest tokens that the draft model has not read yet; None without a draft model.
             guess: Lookup guesses after the text; None if lookup has no guesses.
         """
+        self._until_probe, self.pauses.price = 0, self.credit.price
         if guess is not None and self._pays_alone(behind, guess):
             return "lookup"
         if behind is not None and self.drafts(behind):
@@ -109,6 +132,7 @@ class TreeSizeController:
         called at most once per round.
         """
         missed = behind - self._skipped
+        self._until_probe = self.credit.patience - missed - 1
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
             # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`;
@@ -157,7 +181,6 @@ class TreeSizeController:
     def _begin(self, credit: LossLimit) -> None:
         """Begins a round whose gain or loss will change `credit`."""
         costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
-        self.pauses.price = price
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
             [self._repeats.here],
@@ -293,6 +316,8 @@ class TreeSizeController:
     def learn(self, burst: Sequence[int]) -> None:
         """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
         self._unread += burst
+        if self._plain_rounds:
+            return
         if self._following.current:
             self._following.learn(len(burst))
             return
@@ -311,6 +336,8 @@ class TreeSizeController:
         else:
             self.credit.wait(len(burst))
             self.lookup_credit.wait(len(burst))
+            if self.pauses.paused and not self.credit.may_pay:
+                self._plain_left = min(MOST_FOLLOWING, self._until_probe)
 
     def _learn_followed(self) -> None:
         """Updates credit and costs with the rounds that followed the decision before this one."""
@@ -360,6 +387,8 @@ class TreeSizeController:
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Updates the costs with the round's times, in seconds."""
         drafted, times = self._round, (draft_s, verify_s, round_s)
+        if self._plain_rounds:
+            return
         if followed := self._following.current:
             followed.times_s = times
         elif drafted.calls or drafted.alone:

@@ -23,14 +23,16 @@ class LookupPauses:
         """Price of one second, in tokens."""
         self.gain = first_gain
         """EMA of the tokens that lookups added to a searched round."""
+        self.allowed = True
+        """Whether the method's parameters allow lookups."""
         self._searched = False
         self._unsearched = 0
         """Number of rounds since the last search."""
 
     @property
     def paused(self) -> bool:
-        """Whether lookups draft in few rounds."""
-        return self.gain < SEARCH_S * self.price
+        """Whether lookups draft in few rounds, or in none."""
+        return not self.allowed or self.gain < SEARCH_S * self.price
 
     def next_round(self) -> bool:
         """Whether lookups draft in the next round; must be called once per round."""

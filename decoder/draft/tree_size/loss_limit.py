@@ -106,10 +106,10 @@ class LossLimit:
         """Whether a probe is due, given the number of tokens committed without the draft."""
         return missed >= self.patience
 
-    def wait(self, tokens: int) -> None:
-        """Records the tokens of a plain round."""
+    def wait(self, tokens: int, rounds: int = 1) -> None:
+        """Records the tokens of plain rounds."""
         self._since_plain = 0
-        self._count(tokens, self._costs.plain_s())
+        self._count(tokens, rounds * self._costs.plain_s(), rounds)
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:

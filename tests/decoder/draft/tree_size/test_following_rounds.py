@@ -203,3 +203,50 @@ def test_a_node_is_not_verified(probabilities: list[float], kept: list[int]) -> 
     sizes.costs.verify.scale(3.0)
     path_logprobs = [0.0, *map(math.log, probabilities)]
     assert sizes.worth_verifying(path_logprobs) == kept
+
+
+def hopeless(gain: float = 0.0) -> TreeSizeController:
+    """A text without credit, after its first plain round; the draft has guessed nothing right so far."""
+    sizes = text(credit=0.0, gain=gain)
+    sizes.credit.may_pay = False
+    assert not sizes.stay_plain()
+    assert sizes.source(1, None) == "plain"
+    sizes.learn([7])
+    return sizes
+
+
+def plain(sizes: TreeSizeController) -> int:
+    """Number of plain rounds until a decision is needed."""
+    count = 0
+    while sizes.stay_plain():
+        sizes.learn([7])
+        sizes.record_times(0.0, 1.0, 1.0)
+        count += 1
+    return count
+
+
+def test_plain_rounds_follow_a_plain_round_until_a_probe_is_due() -> None:
+    sizes = hopeless()
+    count = plain(sizes)
+    assert 0 < count < MOST_FOLLOWING
+    assert sizes.source(2 + count, None) == "draft"
+    assert hopeless().source(1 + count, None) == "plain"
+
+
+def test_plain_rounds_that_follow_earn_the_credit_of_plain_rounds() -> None:
+    together, one_by_one = hopeless(), hopeless()
+    for _ in range(plain(together)):
+        one_by_one.credit.wait(1)
+    assert together.credit.tokens == pytest.approx(one_by_one.credit.tokens)
+    assert together.credit.price == pytest.approx(one_by_one.credit.price, rel=0.05)
+
+
+def test_every_plain_round_is_decided_while_lookups_draft() -> None:
+    assert plain(hopeless(gain=0.5)) == 0
+
+
+def test_rounds_follow_where_lookups_are_not_allowed() -> None:
+    sizes = text(gain=0.5)
+    sizes.pauses.allowed = False
+    decide(sizes, [7, 1])
+    assert following(sizes) == MOST_FOLLOWING
