@@ -77,6 +77,7 @@ class TreeSizeController:
             self.pauses.skip_round()
         else:
             self._learn_plain()
+            self._plain_left = 0
         return stays
 
     def _learn_plain(self) -> None:

@@ -245,6 +245,14 @@ def test_every_plain_round_is_decided_while_lookups_draft() -> None:
     assert plain(hopeless(gain=0.5)) == 0
 
 
+def test_a_decision_ends_the_plain_rounds_that_follow() -> None:
+    sizes = hopeless()
+    sizes.pauses.gain = 0.5
+    assert not sizes.stay_plain()
+    sizes.pauses.gain = 0.0
+    assert not sizes.stay_plain()
+
+
 def test_rounds_follow_where_lookups_are_not_allowed() -> None:
     sizes = text(gain=0.5)
     sizes.pauses.allowed = False
