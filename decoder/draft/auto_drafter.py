@@ -137,8 +137,8 @@ def _expected(children: Children, acceptance: AcceptanceModel) -> Children:
     """The draft's guesses after a node, with the logarithms of their acceptance probabilities."""
     if not children.tokens:
         return children
-    chances = acceptance.log_shares(children.logprobs)
-    return Children(children.tokens, chances, children.draft_logprobs or children.logprobs)
+    log_shares = acceptance.log_shares(children.logprobs)
+    return Children(children.tokens, log_shares, children.draft_logprobs or children.logprobs)
 
 
 def _logarithms(probabilities: Sequence[float]) -> list[float]:

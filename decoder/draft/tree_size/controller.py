@@ -317,10 +317,7 @@ class TreeSizeController:
     def learn(self, burst: Sequence[int]) -> None:
         """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
         self._unread += burst
-        if self._plain_rounds:
-            return
-        if self._following.current:
-            self._following.learn(len(burst))
+        if self._plain_rounds or self._following.learn(len(burst)):
             return
         self.pauses.learn(self._learn_guesses(burst))
         costs, drafted = self.costs, self._round

@@ -106,11 +106,13 @@ class FollowingRounds:
         self.current = FollowedRound(calls, rows)
         self._past.append(self.current)
 
-    def learn(self, tokens: int) -> None:
-        """Records the committed tokens of the current round, which follows a decision."""
-        if self.current:
-            self.current.tokens = tokens
-            self._credit += tokens - self._round_tokens
+    def learn(self, tokens: int) -> bool:
+        """Records the committed tokens of the current round; returns whether it follows a decision."""
+        if self.current is None:
+            return False
+        self.current.tokens = tokens
+        self._credit += tokens - self._round_tokens
+        return True
 
     def take(self) -> Sequence[FollowedRound]:
         """The rounds that followed decisions so far, which are then forgotten."""
