@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.head_text import AT_ONCE
-from decoder.forward.dflash.head import Block, BlockHead
 from decoder.forward.layer_states import LayerStates
+from decoder.heads.dflash import Block, BlockHead
 from decoder.tree import TokenTree
 
 PROBED = 3

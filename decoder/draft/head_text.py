@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.layer_states import LayerStates
-from decoder.forward.protocol import GuidedHead
+from decoder.heads.protocol import GuidedHead
 
 AT_ONCE = 512
 """Largest number of text rows in one pass."""

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.head_text import HeadText
-from decoder.forward.eagle3.head import Head
 from decoder.forward.layer_states import LayerStates
+from decoder.heads.eagle3 import Head
 from decoder.tree import TokenTree
 
 

@@ -16,8 +16,10 @@ from torch.nn import functional
 
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_parts import NEVER
 from decoder.forward.protocol import Forward
+
+NEVER = -1e4
+"""Logit of tokens that a draft cannot predict: their probability is 0, but recorded log-probabilities stay finite."""
 
 
 @dataclass(frozen=True)

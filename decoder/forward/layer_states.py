@@ -5,31 +5,10 @@ overwrites the row here.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-
-class StatesReader(Protocol):
-    """A drafting head: a network that drafts from the layer states of one target, in place of a draft model."""
-
-    @property
-    def name(self) -> str:
-        """Hub id or folder name of the head; "mtp" for the target's own MTP layer, as in `--draft mtp`."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the head in words, for example "EAGLE-3 head"."""
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Numbers of the target layers whose inputs the head reads, ascending; see `LayerStates`."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the head's passes."""
 
 
 class LayerStates:

@@ -1,29 +1,30 @@
-"""Reads weights of drafting heads, only from safetensors; each tensor must have a known name and the expected shape.
+"""Reads weights of drafting heads, only from safetensors, into modules that have exactly these weights.
 
-A drafting head is a network that drafts from the layer states of one target. Pickled weights are never opened, and no
-code of a checkpoint is run. An error names the tensor, its shape and the expected shape.
+Pickled weights are never opened, and no code of a checkpoint is run. An error names every missing, unknown and
+misshapen tensor, up to a few.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
+from jaxtyping import Int
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from decoder.errors import ModelError, PairError, first_line
 from decoder.forward.families.architecture import Architecture
+from decoder.heads.parts import OFFSETS, HeadModule
 from decoder.models.known_checkpoint import weight_files
 
 EMBEDDING = "embed_tokens.weight"
-NUMBERS = "d2t", "t2d"
-"""Names of the tensors that contain integers or booleans; all other tensors contain floating-point numbers."""
+NAMED = 4
+"""Largest number of faults in one message."""
 AGAIN = "download the head again, or choose another --draft"
-Sizes = Mapping[str, tuple[int, ...]]
-"""Shapes of weights by name."""
+Filled = TypeVar("Filled", bound=HeadModule)
 
 
 @dataclass(frozen=True)
@@ -79,52 +80,64 @@ def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[in
     return layers
 
 
-def read_weights(
-    name: str, shown: str, kind: str, wanted: Sizes, optional: Sizes, own_name: Callable[[str], str | None]
-) -> dict[str, Tensor]:
-    """All weights of a head, by name.
+def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -> dict[str, Tensor]:
+    """All used tensors of a head's files, by name.
 
     Args:
         name: Hub id or folder.
         shown: Name for messages.
-        kind: Kind of the head, for messages, for example "EAGLE-3 head".
-        wanted: Shapes of required weights, by name.
-        optional: Shapes of optional weights, by name.
-        own_name: Function that turns a weight's name in a file into its name in `wanted` or `optional`; it returns None
-            if the weight is not used.
+        own_name: Function that turns a tensor's name in a file into its name in the head's module; it returns None if
+            the tensor is not used.
 
     Raises:
-        ModelError: The weights cannot be read, or do not have these names and shapes.
+        ModelError: The files cannot be read.
     """
-    known, tensors = {**optional, **wanted}, dict[str, Tensor]()
     files = weight_files(name)
     if not files:
         raise ModelError(
             f"{shown} has no weights in safetensors, and pickled weights are not opened; convert them to "
             "safetensors, or choose another --draft"
         )
-    for key, tensor in chain.from_iterable(weights_in(path, shown, own_name) for path in files):
-        _check(shown, kind, key, tensor, known.get(key))
-        tensors[key] = tensor
-    if lacking := [key for key in wanted if key not in tensors]:
-        key = lacking[0]
-        raise ModelError(f"{shown} lacks the weight {key} of shape {written(wanted[key])}; {AGAIN}")
-    return tensors
+    return dict(chain.from_iterable(weights_in(path, shown, own_name) for path in files))
 
 
-def _check(shown: str, kind: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -> None:
-    """Raises ModelError for a weight with an unknown name, or with an unexpected shape or dtype."""
-    if size is None:
-        raise ModelError(
-            f"{shown} has a weight {key} of shape {written(tensor.shape)}, but a {kind} with its configuration has no "
-            f"such weight; {AGAIN}"
+def filled(head: Filled, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Filled:
+    """The head, built on the meta device, with these weights, moved to `device` and converted to `dtype`.
+
+    Raises:
+        ModelError: The head has other weights than these, or weights of other shapes.
+    """
+    wanted, given = head.state_dict(), dict(tensors)
+    words = head.embed_tokens.num_embeddings
+    if len(wanted[OFFSETS]) == words:
+        given.setdefault(OFFSETS, torch.zeros(words, dtype=torch.long))
+    faults = [
+        *(f"lacks the weight {key} of shape {written(wanted[key].shape)}" for key in wanted if key not in given),
+        *(fault for key, tensor in given.items() if (fault := _fault(head.kind, key, tensor, wanted.get(key)))),
+    ]
+    if faults:
+        more = f", and {len(faults) - NAMED} more faults" if len(faults) > NAMED else ""
+        raise ModelError(f"{head.name} {', and '.join(faults[:NAMED])}{more}; {AGAIN}")
+    tokens = _token_ids(head.name, given[OFFSETS], words)
+    weights = {key: tensor.to(device, None if key == OFFSETS else dtype) for key, tensor in given.items()}
+    head.requires_grad_(requires_grad=False).load_state_dict(weights, assign=True)
+    head.tokens, head.frequencies = None if tokens is None else tokens.to(device), head.frequencies.to(device)
+    return head
+
+
+def _fault(kind: str, key: str, tensor: Tensor, wanted: Tensor | None) -> str:
+    """What is wrong with a weight of a file, in words; empty if nothing is."""
+    if wanted is None:
+        return (
+            f"has a weight {key} of shape {written(tensor.shape)}, but a {kind} with its configuration has no such "
+            "weight"
         )
-    if tensor.is_floating_point() == (key in NUMBERS):
-        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not supported; {AGAIN}")
-    if tuple(tensor.shape) != size:
-        raise ModelError(
-            f"{key} of {shown} has shape {written(tensor.shape)}, but its configuration says {written(size)}; {AGAIN}"
-        )
+    if tensor.is_floating_point() == (key == OFFSETS):
+        return f"has a weight {key} of dtype {tensor.dtype}, which is not supported"
+    if tensor.shape != wanted.shape:
+        shapes = f"{written(tensor.shape)}, but its configuration says {written(wanted.shape)}"
+        return f"has a weight {key} of shape {shapes}"
+    return ""
 
 
 def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
@@ -142,18 +155,16 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
         raise ModelError(f"cannot read {path.name} of {shown}: {first_line(error)}; {AGAIN}") from error
 
 
-def token_ids(shown: str, tensors: Mapping[str, Tensor], words: int) -> Tensor | None:
-    """For each of the head's token ids, the target's id of the same token, which must be below `words`; computed from
-    the differences in `d2t`, shape (D,). None if there is no `d2t`; head and target then have the same ids.
+def _token_ids(shown: str, offsets: Int[Tensor, "D"], words: int) -> Int[Tensor, "D"] | None:
+    """For each of the head's token ids, the target's id of the same token, which must be below `words`; `offsets` are
+    the differences of both. None if head and target have the same ids.
     """
-    if (offsets := tensors.get("d2t")) is None:
-        return None
     tokens = offsets.long() + torch.arange(len(offsets))
     if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
         raise ModelError(
-            f"d2t of {shown} does not map its {len(tokens)} tokens to distinct token ids below {words}; {AGAIN}"
+            f"{OFFSETS} of {shown} does not map its {len(tokens)} tokens to distinct token ids below {words}; {AGAIN}"
         )
-    return tokens
+    return tokens if len(tokens) < words or offsets.any() else None
 
 
 def written(shape: tuple[int, ...]) -> str:

@@ -5,10 +5,10 @@ Chooses the reader of each kind of published checkpoint; knows nothing of drafti
 
 import torch
 
-from decoder.forward.dflash.shape import BlockShape
-from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_states import StatesReader
+from decoder.heads.dflash_shape import BlockShape
+from decoder.heads.eagle3 import HeadShape
+from decoder.heads.protocol import StatesReader
 from decoder.models.dflash.checkpoint import load_block_head
 from decoder.models.dflash.config import block_shape
 from decoder.models.eagle3.checkpoint import load_head as load_eagle3

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from decoder.errors import ConfigError, require
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.protocol import GuidedHead
 from decoder.forward.tapped import Tappable
 from decoder.forward.windows import FULL
+from decoder.heads.protocol import GuidedHead
 from decoder.models.checkpoints import display_name
 from decoder.models.head_weights import weights_in
 from decoder.models.known_checkpoint import weight_files, weight_names
@@ -150,9 +150,9 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
         )
     body = body.to(target.device)
     form = imported("decoder.forward.hf").ModuleForward(body)
-    head: GuidedHead = imported("decoder.forward.mtp").MtpHead(
+    head: GuidedHead = imported("decoder.heads.mtp").MtpHead(
         name=MTP,
-        layers=(target.layers,),
+        target_layers=(target.layers,),
         layer=form,
         embed=module.get_input_embeddings(),
         embedding_norm=_norm(body.norm, tensors[layout.embedding_norm]),

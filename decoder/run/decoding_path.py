@@ -65,7 +65,7 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, f"{forms}; {TRANSLATED}" if pair.translation else forms)
     if pair.translation:
         return DecodingPath(HOST, TRANSLATED)
-    from decoder.forward.static.head import only_on_host, static_head
+    from decoder.heads.static import only_on_host, static_head
 
     if only_on_host(pair.head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)
@@ -91,8 +91,8 @@ def _computing(model: LanguageModel) -> str:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
-    from decoder.forward.static.head import StaticHead
     from decoder.forward.static.layers import NativeStatic
+    from decoder.heads.static import StaticHead
     from decoder.session.cuda_graph.compiled import Compiled
 
     kinds = {role: "compiled" if isinstance(form, Compiled) else "native model" for role, form in forms.items()}
@@ -122,7 +122,7 @@ def expected_path(
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
-    from decoder.forward.static.head import UNTAPPED, has_static_form
+    from decoder.heads.static import UNTAPPED, has_static_form
 
     if head is not None and not has_static_form(head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)

@@ -24,10 +24,10 @@ from decoder.draft.parallel_passes import ParallelPasses
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.forward.dflash.head import BlockHead
-from decoder.forward.eagle3.head import Head
-from decoder.forward.layer_states import LayerStates, StatesReader
-from decoder.forward.protocol import GuidedHead
+from decoder.forward.layer_states import LayerStates
+from decoder.heads.dflash import BlockHead
+from decoder.heads.eagle3 import Head
+from decoder.heads.protocol import GuidedHead, StatesReader
 from decoder.models.pair import Pair
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
@@ -48,7 +48,7 @@ def with_drafter(
     """
     model: LevelDrafter | None = None
     if head := pair.head:
-        states = LayerStates(head.layers)
+        states = LayerStates(head.target_layers)
         pair = replace(pair, target=pair.target.tapped(states))
         model = ModelDrafter(passes_of(head, longest, states), probabilities)
     elif pair.draft and pair.translation:

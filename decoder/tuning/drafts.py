@@ -25,7 +25,8 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_states import LayerStates, StatesReader
+from decoder.forward.layer_states import LayerStates
+from decoder.heads.protocol import StatesReader
 from decoder.methods.linear import Linear
 from decoder.models.chat import encode_prompts
 from decoder.models.compatibility import tokenizers_of
@@ -131,7 +132,7 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
     """See `_guesses`; here the target also reads the text, since the head needs the target's states."""
-    whole, states, best = [*prompt, *text], LayerStates(head.layers), list[int]()
+    whole, states, best = [*prompt, *text], LayerStates(head.target_layers), list[int]()
     tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
     cache = tapped.new_cache(len(whole))
     if len(prompt) > 1:
@@ -149,7 +150,7 @@ def guesses_at_once(pair: Pair) -> int | None:
     """Largest number of levels that the draft computes in one pass; None if each level takes a pass of its own."""
     if pair.head is None:
         return None
-    deepest = passes_of(pair.head, 1, LayerStates(pair.head.layers)).deepest
+    deepest = passes_of(pair.head, 1, LayerStates(pair.head.target_layers)).deepest
     return None if deepest == sys.maxsize else deepest
 
 

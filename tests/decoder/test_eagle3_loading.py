@@ -12,7 +12,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError
 from decoder.events import Run
-from decoder.forward.eagle3.head import Head
+from decoder.heads.eagle3 import Head
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.run.decoding_path import decoding_path
@@ -161,7 +161,7 @@ def test_a_head_is_no_target(tiny_models: TinyModels) -> None:
 def test_a_target_of_a_wider_head_matrix_is_read_with_its_own_embedding(tiny_models: TinyModels) -> None:
     head = tiny_models.loaded(tiny_models.pair(name("llama", "nested, of another width")), "float32").pair.head
     assert isinstance(head, Head)
-    assert head.embedding.shape == (288, LAYOUTS["nested, of another width"].width)
+    assert head.embed_tokens.weight.shape == (288, LAYOUTS["nested, of another width"].width)
     assert head.tokens is not None
     assert head.tokens.dtype is torch.int64
     assert len(head.tokens) == len(FAVOURITES)

@@ -4,10 +4,10 @@ import copy
 from dataclasses import replace
 
 from decoder.engine import Engine
-from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
+from decoder.heads.eagle3 import Head
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.fake_cuda.tensors import CUDA
 
@@ -26,9 +26,7 @@ def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
 
 
 def _moved_head(head: Head) -> Head:
-    weights = {name: weight.to(CUDA) for name, weight in head.weights.items()}
-    tokens = None if head.tokens is None else head.tokens.to(CUDA)
-    return replace(head, weights=weights, embedding=head.embedding.to(CUDA), tokens=tokens)
+    return copy.deepcopy(head).to(CUDA)
 
 
 def _moved(model: LanguageModel) -> LanguageModel:

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
-from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.shape import HeadShape, shapes
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
+from decoder.heads.eagle3 import Head, HeadShape
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 from decoder.session.cuda_graph.device_state import LARGEST, LEVEL, LOGPROB, OUTCOME, OWN_LOGPROB, PARENT, REPORT, TOKEN
@@ -112,10 +111,15 @@ def _head(target: str, dtype: torch.dtype) -> Head:
     """A head with the sizes of those that are published for Llama 3.1."""
     layer = Architecture.of(_config(target))
     layout = HeadShape(layer, draft_vocabulary=32000, target_width=layer.hidden_size)
-    weights = {name: torch.empty(size, dtype=dtype, device=CUDA) for name, size in shapes(layout).items()}
-    embedding = torch.empty((layer.vocab_size, layer.hidden_size), dtype=dtype, device=CUDA)
-    tokens = torch.arange(layout.draft_vocabulary, device=CUDA)
-    return Head("head", layout, layout.layers_of(layer.num_hidden_layers), weights, embedding, tokens)
+    with torch.device("meta"):
+        head = Head("head", layout, layout.layers_of(layer.num_hidden_layers))
+    weights = {
+        name: torch.empty(weight.shape, dtype=dtype if weight.is_floating_point() else weight.dtype, device=CUDA)
+        for name, weight in head.state_dict().items()
+    }
+    head.requires_grad_(requires_grad=False).load_state_dict(weights, assign=True)
+    head.tokens, head.frequencies = torch.arange(layout.draft_vocabulary, device=CUDA), head.frequencies.to(CUDA)
+    return head
 
 
 def _with_kernels(form: NativeStatic) -> NativeStatic:

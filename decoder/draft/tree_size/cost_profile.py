@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
 from decoder.forward.protocol import Forward
-from decoder.forward.unguided_heads import unguided
+from decoder.heads.timed import timed
 from decoder.models.pair import Pair
 from decoder.system.computing_clock import ComputingClock
 
@@ -53,7 +53,7 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or ComputingClock(pair.target.device)
     target = _Calls(pair.target, rows, clock)
-    drafting = unguided(pair.head) if pair.head else pair.draft
+    drafting = timed(pair.head) if pair.head else pair.draft
     room = pair.draft.context - max(VERIFIED_ROWS) if pair.draft else rows
     draft = _Calls(drafting, max(0, min(rows, room)), clock) if drafting else None
     started = clock.now()

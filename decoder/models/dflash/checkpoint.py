@@ -9,18 +9,20 @@ import torch
 from torch import Tensor
 
 from decoder.errors import ModelError, PairError
-from decoder.forward.dflash.head import BlockHead
-from decoder.forward.dflash.shape import BlockShape, optional_shapes, shapes
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.dflash import BlockHead
+from decoder.heads.dflash_shape import BlockShape
 from decoder.models.checkpoints import display_name
 from decoder.models.head_config import REMEDY
-from decoder.models.head_weights import EMBEDDING, TargetSizes, fitting_layers, read_weights, token_ids
+from decoder.models.head_weights import EMBEDDING, TargetSizes, filled, fitting_layers, read_tensors
 from decoder.models.known_checkpoint import content_of
 
 OUTPUT = "lm_head.weight"
 PREDICTED_MASK = "mask_embedding.pt"
 """A pickled file with the embedding of the mask token."""
-UNUSED = re.compile(r"^(verifier_(norm|lm_head)\.weight|confidence_head\.proj\.(weight|bias)|rotary_emb\.inv_freq)$")
+UNUSED = re.compile(
+    r"^(verifier_(norm|lm_head)\.weight|confidence_head\.proj\.(weight|bias)|t2d|rotary_emb\.inv_freq)$"
+)
 """Pattern of the names of unused tensors in published files; trees grow by probabilities, so no confidence head is
 needed.
 """
@@ -38,18 +40,13 @@ def load_block_head(name: str, shape: BlockShape, target: LanguageModel, dtype: 
     layers = fitting_layers(shown, shape, sizes)
     if content_of(name, PREDICTED_MASK) is not None:
         raise ModelError(f"{shown} has a file {PREDICTED_MASK}, but pickled files are not opened; {REMEDY}")
-    tensors = read_weights(name, shown, shape.kind, shapes(shape), optional_shapes(shape), _own_name)
-    tokens = token_ids(shown, tensors, shape.layer.vocab_size)
-    embedding, output = tensors.pop(EMBEDDING, None), tensors.pop(OUTPUT, None)
-    return BlockHead(
-        name=shown,
-        shape=shape,
-        layers=layers,
-        weights={key: rows.to(target.device, dtype) for key, rows in tensors.items() if rows.is_floating_point()},
-        embedding=(target.embedding if embedding is None else embedding).to(target.device, dtype),
-        output=(_output_of(shown, target) if output is None else output).to(target.device, dtype),
-        tokens=None if tokens is None else tokens.to(target.device),
-    )
+    tensors = read_tensors(name, shown, _own_name)
+    tensors.setdefault(EMBEDDING, target.embedding)
+    if OUTPUT not in tensors and shape.draft_vocabulary == shape.layer.vocab_size:
+        tensors[OUTPUT] = _output_of(shown, target)
+    with torch.device("meta"):
+        head = BlockHead(shown, shape, layers)
+    return filled(head, tensors, target.device, dtype)
 
 
 def _output_of(shown: str, target: LanguageModel) -> Tensor:

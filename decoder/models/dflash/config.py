@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from decoder.errors import ModelError, quoted
-from decoder.forward.dflash.shape import BlockShape, Convolution, Correction, Markov, Selector, Swiglu
 from decoder.forward.windows import FULL, SLIDING
+from decoder.heads.dflash_shape import BlockShape, Convolution, Correction, Markov, Selector, Swiglu
 from decoder.models.checkpoints import display_name
 from decoder.models.head_config import QWEN3_HEAD, REMEDY, Kind, LayerFields, architecture_of, fields_of, kind_of
 from decoder.models.known_checkpoint import content_of
@@ -258,7 +258,7 @@ def _check_sizes(name: str, shape: BlockShape) -> None:
             f"draft_vocab_size {words}, which is more than the {shape.layer.vocab_size} tokens of the target",
         ),
         (
-            isinstance(correction, Selector) and shape.maps_tokens,
+            isinstance(correction, Selector) and words < shape.layer.vocab_size,
             f"a selector for only {words} of the target's {shape.layer.vocab_size} tokens",
         ),
         (

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from decoder.errors import ModelError, quoted
-from decoder.forward.eagle3.shape import KIND, HeadShape
+from decoder.heads.eagle3 import KIND, HeadShape
 from decoder.models.checkpoints import display_name
 from decoder.models.head_config import QWEN3_HEAD, REMEDY, LayerFields, architecture_of, fields_of, kind_of
 from decoder.models.known_checkpoint import content_of
@@ -82,9 +82,17 @@ def head_shape(name: str) -> HeadShape | None:
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
         return None
+    return shape_of(shown, content)
+
+
+def shape_of(shown: str, content: bytes) -> HeadShape:
+    """Configuration of an EAGLE-3 head from its config.json; `shown` is the head's name for messages.
+
+    Raises:
+        ModelError: The configuration is invalid.
+    """
     fields = fields_of(shown, KIND, content, Fields)
-    layer = fields.transformer_layer_config or fields_of(shown, KIND, content, Layer)
-    return _shape(shown, fields, layer)
+    return _shape(shown, fields, fields.transformer_layer_config or fields_of(shown, KIND, content, Layer))
 
 
 def _is_head(content: bytes) -> bool:

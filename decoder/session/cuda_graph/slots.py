@@ -18,9 +18,9 @@ from torch import Tensor
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.head import UNTAPPED, StaticHead, static_head
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
+from decoder.heads.static import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
@@ -279,7 +279,7 @@ def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart |
         return Side(target, store, *sizes), side_of(pair.draft_model, draft, drafting, pair)
     if not isinstance(target, NativeStatic):
         raise PairError(UNTAPPED)
-    tapped = TappedTarget(target, store, *sizes, draft.head.layers)
+    tapped = TappedTarget(target, store, *sizes, draft.head.target_layers)
     return tapped, HeadPart(draft, drafting, *sizes, tapped.states)
 
 

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from decoder.errors import ModelError, PairError
-from decoder.forward.dflash.head import BlockHead
-from decoder.forward.dflash.shape import BlockShape, Convolution, Markov, Selector, Swiglu, shapes, usual_layers
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.dflash import BlockHead
+from decoder.heads.dflash_shape import BlockShape, Convolution, Markov, Selector, Swiglu, usual_layers
 from decoder.models.checkpoints import EMBEDDED_DRAFT, load_model
 from decoder.models.dflash.checkpoint import load_block_head
 from decoder.models.dflash.config import block_shape
@@ -48,13 +48,13 @@ def test_every_layout_is_read(tmp_path: Path, llama: LanguageModel, layout: str)
     given = LAYOUTS[layout]
     head, held = load(save_head(tmp_path / "head", given), llama), weights(given)
     body = "model." if given.swiglu else ""
-    assert torch.equal(head.weights["fc.weight"], held[f"{body}fc.weight"])
-    assert torch.equal(head.weights["layers.1.mlp.up_proj.weight"], held[f"{body}layers.1.mlp.up_proj.weight"])
-    assert torch.equal(head.embedding, held.get("embed_tokens.weight", llama.embedding))
-    assert torch.equal(head.output, held.get("lm_head.weight", llama.output_head))
+    assert torch.equal(head.state_dict()["fc.weight"], held[f"{body}fc.weight"])
+    assert torch.equal(head.state_dict()["layers.1.mlp.up_proj.weight"], held[f"{body}layers.1.mlp.up_proj.weight"])
+    assert torch.equal(head.embed_tokens.weight, held.get("embed_tokens.weight", llama.embedding))
+    assert torch.equal(head.lm_head.weight, held.get("lm_head.weight", llama.output_head))
     assert (head.tokens is None) == (not given.maps_tokens)
     assert head.shape.mask_token == MASK
-    assert not any("confidence" in name for name in head.weights)
+    assert not any("confidence" in name for name in head.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_layout_says_what_its_publisher_means(
     tmp_path: Path, llama: LanguageModel, layout: str, expected: dict[str, Any]
 ) -> None:
     head = load(save_head(tmp_path / "head", LAYOUTS[layout]), llama)
-    found = {field: head.layers if field == "layers" else getattr(head.shape, field) for field in expected}
+    found = {field: head.target_layers if field == "layers" else getattr(head.shape, field) for field in expected}
     assert found == expected
 
 
@@ -134,10 +134,11 @@ def test_a_published_configuration_is_read(tmp_path: Path) -> None:
     assert (shape.block_size, shape.guesses, shape.mask_token, shape.softcap) == (16, 15, 201818, 20.0)
     assert (shape.correction, shape.convolution) == (Selector(256, 16), Convolution(2, 16))
     assert (shape.target_layers, shape.causal, shape.window(4)) == ((2, 14, 26, 38, 50), (False,) * 5, 2048)
-    weights_of = shapes(shape)
-    assert weights_of["fc.weight"] == (6656, 33280)
-    assert weights_of["layers.4.attention_conv.kernel_projection.weight"] == (1664, 6656)
-    assert weights_of["candidate_selector.predecessor_codebook"] == (202048, 256)
+    with torch.device("meta"):
+        weights_of = BlockHead("head", shape, shape.layers_of(52)).state_dict()
+    assert weights_of["fc.weight"].shape == (6656, 33280)
+    assert weights_of["layers.4.attention_conv.kernel_projection.weight"].shape == (1664, 6656)
+    assert weights_of["candidate_selector.predecessor_codebook"].shape == (202048, 256)
 
 
 def test_defaults_are_those_of_the_publishers(tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_codebooks_may_be_saved_as_embeddings(tmp_path: Path, llama: LanguageMod
     folder = save_head(tmp_path / "head", LAYOUTS["DFlash2"])
     held, name = load_file(folder / "model.safetensors"), "candidate_selector.successor_codebook"
     rewrite(folder, {name: None, f"{name}.weight": held[name]})
-    assert torch.equal(load(folder, llama).weights[name], held[name])
+    assert torch.equal(load(folder, llama).state_dict()[name], held[name])
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -338,7 +339,7 @@ def test_a_quantised_output_head_of_the_target_is_refused(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_all_weights_have_the_dtype_that_is_asked_for(folder: Path, llama: LanguageModel, dtype: torch.dtype) -> None:
     head = load(folder, llama, dtype)
-    assert {tensor.dtype for tensor in head.weights.values()} == {dtype} == {head.embedding.dtype, head.output.dtype}
+    assert {weight.dtype for weight in head.parameters()} == {dtype} == {head.dtype}
 
 
 def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel) -> None:
@@ -346,7 +347,7 @@ def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel
     path = folder / "model.safetensors"
     path.write_bytes(bytes(len(path.read_bytes())))
     shutil.rmtree(folder)
-    assert torch.equal(head.weights["fc.weight"], before)
+    assert torch.equal(head.state_dict()["fc.weight"], before)
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
@@ -364,5 +365,5 @@ def test_a_tied_output_head_is_held_once(tmp_path: Path) -> None:
     model = load_model(str(saved), torch.device("cpu"), torch.float32, lambda _: None)
     assert model.runs_without_module
     head = load(save_head(tmp_path / "head", LAYOUTS["z-lab"]), model)
-    assert head.output.data_ptr() == head.embedding.data_ptr() == model.embedding.data_ptr()
-    assert torch.equal(head.output, module.get_output_embeddings().weight)
+    assert head.lm_head.weight.data_ptr() == head.embed_tokens.weight.data_ptr() == model.embedding.data_ptr()
+    assert torch.equal(head.lm_head.weight, module.get_output_embeddings().weight)

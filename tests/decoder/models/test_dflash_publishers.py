@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config
 
-from decoder.forward.dflash.head import BlockHead
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.dflash import BlockHead
 from decoder.models.heads import head_shape, load_head
 from tests import tiny
 from tests.dflash_checkpoints import LAYOUTS, MASK, RANK, save_head

@@ -4,7 +4,7 @@ import pytest
 
 from decoder import Linear, RunConfig, decode, load_pair
 from decoder.engine import Engine
-from decoder.forward.eagle3.shape import HeadShape
+from decoder.heads.eagle3 import HeadShape
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_TARGET
 from decoder.models.heads import head_shape
 from decoder.sampling.settings import SAMPLING, Sampling

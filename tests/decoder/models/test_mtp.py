@@ -51,7 +51,7 @@ def test_every_layout_is_read(tiny_models: TinyModels, family: str) -> None:
     assert torch.equal(head.state_norm.weight, state_norm)
     assert torch.equal(head.projection, projection)
     assert torch.equal(head.layer._module.norm.weight, norm)
-    assert (head.name, head.layers, head.kind) == ("mtp", (2,), "MTP layer")
+    assert (head.name, head.target_layers, head.kind) == ("mtp", (2,), "MTP layer")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

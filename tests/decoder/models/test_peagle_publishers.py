@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig
 
-from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.eagle3 import Head
 from decoder.models.heads import head_shape, load_head
 from tests import tiny
 

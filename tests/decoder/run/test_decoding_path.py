@@ -17,10 +17,10 @@ from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
 from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.head import UNTAPPED
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.forward.windows import SHAPED
+from decoder.heads.static import UNTAPPED
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.heads import head_shape
 from decoder.run.decoding_path import (

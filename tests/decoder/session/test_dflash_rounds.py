@@ -17,8 +17,8 @@ from decoder.draft.block_passes import PROBED, BlockPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.events import Round
-from decoder.forward.dflash.head import BlockHead
 from decoder.forward.layer_states import LayerStates
+from decoder.heads.dflash import BlockHead
 from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.sampling.settings import SAMPLING, Sampling
@@ -204,7 +204,7 @@ def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModel
     for _ in range(7):
         moved += session.step(()).accepted not in ([], [1])
         passes.after_text(session.text)
-        states = LayerStates(head.layers)
+        states = LayerStates(head.target_layers)
         reader = target.tapped(states)
         reader.read(reader.new_cache(len(session.text)), session.text[:-1])
         fresh = BlockPasses(head, len(session.text), states)
@@ -269,7 +269,7 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
 
     def after(read: int, missed: int) -> BlockPasses:
         """Passes of a head that has read `read` tokens, while the target has read `missed` tokens more."""
-        states = LayerStates(head.layers)
+        states = LayerStates(head.target_layers)
         reader = engine.pair.target.tapped(states)
         cache, passes = reader.new_cache(len(text)), BlockPasses(head, len(text), states)
         reader.read(cache, text[:read])

@@ -3,6 +3,7 @@
 `test_eagle3_rounds` compares the trees of P-EAGLE heads with the reference.
 """
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,8 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.parallel_passes import ParallelPasses
 from decoder.engine import Engine
 from decoder.events import Round
-from decoder.forward.eagle3.head import Head
 from decoder.forward.layer_states import LayerStates
+from decoder.heads.eagle3 import Head
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.tree import TokenTree
 from tests import tiny
@@ -75,7 +76,8 @@ def test_a_tree_is_no_deeper_than_a_pass_guesses(tiny_models: TinyModels) -> Non
 def test_a_head_of_one_guess_drafts_one_level(tiny_models: TinyModels) -> None:
     engine = engine_of(tiny_models, "llama")
     head: Any = engine.pair.head
-    single = replace(head, shape=replace(head.shape, guesses=1))
+    single = copy.copy(head)
+    single.shape = replace(head.shape, guesses=1)
     engine = replace(engine, pair=replace(engine.pair, head=single))
     session = host_session(engine, prompt_of(tiny_models, "llama"), 40, Linear(20))
     session.prefill()
@@ -117,7 +119,7 @@ def test_a_text_read_in_parts_gives_the_guesses_of_one_pass(
     found = []
     for at_once in (512, 3):
         monkeypatch.setattr(head_text, "AT_ONCE", at_once)
-        states = LayerStates(pair.head.layers)
+        states = LayerStates(pair.head.target_layers)
         target, passes = pair.target.tapped(states), ParallelPasses(pair.head, len(text), states)
         cache = target.new_cache(len(text))
         target.read(cache, text[:1])

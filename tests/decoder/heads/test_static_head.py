@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.head import StaticHead, static_head
+from decoder.heads.eagle3 import Head
+from decoder.heads.static import StaticHead, static_head
 from decoder.models.heads import head_shape, load_head
 from tests.eagle3_checkpoints import LAYOUTS, save_head, target
 

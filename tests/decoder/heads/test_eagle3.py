@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.unguided import Unguided
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.eagle3 import Head
+from decoder.heads.timed import timed
 from decoder.models.eagle3.checkpoint import load_head
 from decoder.models.eagle3.config import head_shape
 from tests import tiny
@@ -40,7 +40,7 @@ def test_the_rows_of_a_text_are_the_reference_s(tmp_path: Path, llama: LanguageM
     head, checkpoint = loaded(tmp_path, llama, layout, torch.float64)
     seen = states(head)
     hidden = checkpoint.fused(np.split(seen.numpy(), head.shape.states, -1))
-    expected = checkpoint.outputs(head.embedding.numpy()[TOKENS], hidden)
+    expected = checkpoint.outputs(head.embed_tokens.weight.numpy()[TOKENS], hidden)
     cache, outputs = head.new_cache(len(TOKENS)), []
     for part in (slice(0, 4), slice(4, 6)):  # the second part continues in the cache of the first
         positions = range(len(TOKENS))[part]
@@ -94,7 +94,7 @@ def test_half_precision_is_near_the_reference(tmp_path: Path, llama: LanguageMod
 
 def test_without_a_target_a_head_runs_as_a_model_does(tmp_path: Path, llama: LanguageModel) -> None:
     head, _ = loaded(tmp_path, llama, "EAGLE-3.1", torch.float32)
-    model = Unguided(head)
+    model = timed(head)
     cache = model.new_cache(8)
     assert model.read(cache, [1, 2, 3]).shape == (tiny.VOCABULARY,)
     assert (cache.length, cache.used) == (3, 3)

@@ -7,11 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.shape import HeadShape
-from decoder.forward.layer_parts import turns
-from decoder.forward.layer_states import StatesReader
 from decoder.forward.static.layers import write
+from decoder.heads.eagle3 import Head, HeadShape
+from decoder.heads.parts import Rotation
+from decoder.heads.protocol import StatesReader
 
 UNTAPPED = "a drafting head reads layer inputs, which only native models store in CUDA graphs"
 """Reason why rounds with a target that runs as a Hugging Face module are not captured as CUDA graphs."""
@@ -29,7 +28,7 @@ class StaticHead:
 
     def rotation(self, positions: Int[Tensor, "N"]) -> Float[Tensor, "2 N R"]:
         """Rotations to these positions, to pass to `outputs`."""
-        return torch.stack(turns(positions, self.head.frequencies, self.head.dtype))
+        return torch.stack(self.head.rotation(positions))
 
     def outputs(
         self,
@@ -45,7 +44,7 @@ class StaticHead:
         `tokens` and `hidden` are those of `GuidedHead.forward`.
         """
 
-        def attended(number: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        def attend(number: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             write(store, number, slots, torch.stack((keys, values)))
             # Each group of query heads is one batch, which reads its shared keys from the store without a copy.
             asking = queries.unflatten(0, (len(keys), -1))
@@ -55,7 +54,7 @@ class StaticHead:
                 asking, seen[0].expand(shared), seen[1].expand(shared), bias
             ).flatten(0, 1)
 
-        return self.head.through(tokens, hidden, (rotation[0], rotation[1]), attended)
+        return self.head.through(tokens, hidden, Rotation(rotation[0], rotation[1]), attend)
 
 
 def static_head(head: StatesReader | None) -> StaticHead | None:

@@ -1,18 +1,13 @@
-"""Configuration of a DFlash head: sizes, options, and the shape of every weight.
+"""Configuration of a DFlash head: sizes and options. Sources: the code of z-lab, speculators, DeepSpec and TreeFlash.
 
-Names of weights are those of published checkpoints. Sources: the code of z-lab, speculators, DeepSpec and TreeFlash.
 Knows no files.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.windows import SLIDING
-
-Sizes = Mapping[str, tuple[int, ...]]
-"""Shapes of weights by name."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +97,6 @@ class BlockShape:
         """Number of target states that are combined into one hidden row."""
         return self.layer.num_hidden_layers if self.target_layers is None else len(self.target_layers)
 
-    @property
-    def maps_tokens(self) -> bool:
-        """Whether the head's token ids differ from the target's."""
-        return self.draft_vocabulary != self.layer.vocab_size
-
     def window(self, layer: int) -> int | None:
         """Sliding window of a layer, in tokens; None if the layer attends to the whole text."""
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
@@ -124,84 +114,3 @@ def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
     if layers == 1:
         return (target_layers // 2 + 1,)
     return tuple(round(1 + place * (target_layers - 4) / (layers - 1)) + 1 for place in range(layers))
-
-
-def shapes(shape: BlockShape) -> Sizes:
-    """Shapes of all weights that a checkpoint must have, by name."""
-    arch, width = shape.layer, (shape.layer.hidden_size,)
-    weights: dict[str, tuple[int, ...]] = {
-        "fc.weight": (*width, shape.states * shape.target_width),
-        "hidden_norm.weight": width,
-        "norm.weight": width,
-    }
-    for number in range(arch.num_hidden_layers):
-        weights |= {f"layers.{number}.{name}": size for name, size in _layer_shapes(shape).items()}
-    if shape.maps_tokens:
-        weights |= {"lm_head.weight": (shape.draft_vocabulary, *width), "d2t": (shape.draft_vocabulary,)}
-    return {**weights, **_correction_shapes(shape)}
-
-
-def optional_shapes(shape: BlockShape) -> Sizes:
-    """Shapes of optional weights, by name: embedding, output head, and maps between the head's and the target's token
-    ids.
-    """
-    words, width = shape.layer.vocab_size, shape.layer.hidden_size
-    return {
-        "embed_tokens.weight": (words, width),
-        "lm_head.weight": (shape.draft_vocabulary, width),
-        "t2d": (words,),
-        "d2t": (shape.draft_vocabulary,),
-    }
-
-
-def _layer_shapes(shape: BlockShape) -> Sizes:
-    arch = shape.layer
-    width, inner = arch.hidden_size, arch.intermediate_size
-    queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
-    projections = {"q": (queries, width), "k": (keys, width), "v": (keys, width), "o": (width, queries)}
-    sizes: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (width,),
-        "post_attention_layernorm.weight": (width,),
-        "self_attn.q_norm.weight": (arch.head_dim,),
-        "self_attn.k_norm.weight": (arch.head_dim,),
-        "mlp.gate_proj.weight": (inner, width),
-        "mlp.up_proj.weight": (inner, width),
-        "mlp.down_proj.weight": (width, inner),
-    }
-    sizes |= {f"self_attn.{part}_proj.weight": size for part, size in projections.items()}
-    if arch.attention_bias:
-        sizes |= {f"self_attn.{part}_proj.bias": size[:1] for part, size in projections.items()}
-    if convolution := shape.convolution:
-        dynamic = 2 * convolution.taps * width // convolution.group
-        for part in ("attention_conv", "mlp_conv"):
-            sizes[f"{part}.base_kernel"] = (2, convolution.taps, width)
-            sizes[f"{part}.kernel_projection.weight"] = (dynamic, width)
-    return sizes
-
-
-def _correction_shapes(shape: BlockShape) -> Sizes:
-    words, own, width = shape.layer.vocab_size, shape.draft_vocabulary, shape.layer.hidden_size
-    match shape.correction:
-        case Markov(rank, kind):
-            inner = {"gated": ("gate_proj", rank, width + rank), "rnn": ("joint_proj", 3 * rank, width + 2 * rank)}
-            sizes: dict[str, tuple[int, ...]] = {"markov_w1.weight": (words, rank), "markov_w2.weight": (own, rank)}
-            if kind in inner:
-                name, rows, columns = inner[kind]
-                sizes |= {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
-            return {f"markov_head.{name}": size for name, size in sizes.items()}
-        case Selector(rank):
-            return {
-                "candidate_selector.predecessor_codebook": (words, rank),
-                "candidate_selector.successor_codebook": (words, rank),
-                "candidate_selector.hidden_projection.weight": (rank, width),
-            }
-        case Swiglu():
-            inner_width = shape.layer.intermediate_size
-            return {
-                "ar_approximation.ug.weight": (2 * inner_width, 2 * width),
-                "ar_approximation.ug.bias": (2 * inner_width,),
-                "ar_approximation.d.weight": (width, inner_width),
-                "ar_approximation.norm.weight": (width,),
-            }
-        case None:
-            return {}

@@ -32,7 +32,7 @@ class MtpHead:
 
     name: str
     """The word "mtp", as in `--draft mtp`."""
-    layers: tuple[int, ...]
+    target_layers: tuple[int, ...]
     """One number: how many layers the target has. It stands for the target's state after its final norm; see
     `LayerStates`.
     """

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.dflash.head import Block, BlockHead
-from decoder.forward.dflash.unguided import UnguidedBlocks
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.dflash import Block, BlockHead
+from decoder.heads.timed import timed
 from decoder.models.dflash.checkpoint import load_block_head
 from decoder.models.dflash.config import block_shape
 from tests import tiny
@@ -148,7 +148,7 @@ def test_half_precision_is_near_the_reference(tmp_path: Path, module: Any, llama
 
 def test_without_a_target_a_head_runs_as_a_model_does(tmp_path: Path, llama: LanguageModel) -> None:
     head = loaded(save_head(tmp_path / "head", LAYOUTS["DeepSpec, rnn"]), llama, torch.float32)
-    model = UnguidedBlocks(head)
+    model = timed(head)
     cache = model.new_cache(8)
     assert model.read(cache, [1, 2, 3]).shape == (tiny.VOCABULARY,)
     assert (cache.length, cache.used) == (3, 3)
@@ -178,9 +178,10 @@ def test_the_network_is_that_of_transformers(tmp_path: Path, llama: LanguageMode
     network = muse.MuseGlimmerAssistantModel(config).eval().double()
     head = loaded(save_head(tmp_path / "head", layout), llama, torch.float64)
     renamed = {"fc.weight": "encoder.fc.weight", "hidden_norm.weight": "encoder.output_norm_enc.weight"}
-    network.load_state_dict({renamed.get(name, name): rows for name, rows in head.weights.items()})
+    mine = head.state_dict().keys() - {"embed_tokens.weight", "lm_head.weight", "d2t"}
+    network.load_state_dict({renamed.get(name, name): rows for name, rows in head.state_dict().items() if name in mine})
     seen, cache = drawn_states(layout), head.new_cache(TEXT)
-    noise = head.embedding[torch.tensor([[7] + [MASK] * 4])]
+    noise = head.embed_tokens.weight[torch.tensor([[7] + [MASK] * 4])]
     for start, end in ((0, 4), (4, 5), (5, TEXT)):
         head.read(cache, seen[start:end])
         found = torch.stack([row.hidden for row in head.blocks(cache, [7])[0].rows])

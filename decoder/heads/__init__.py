@@ -1,0 +1,1 @@
+"""Drafting heads: small networks that draft from the hidden states of one target."""

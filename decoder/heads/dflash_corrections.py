@@ -1,0 +1,143 @@
+"""Corrections of a DFlash head: after the block's pass, a row's logits are corrected for the token before the row.
+
+A pass computes all rows of a block at once, so no row depends on the tokens that are chosen for the rows before it. A
+correction computes a row's logits for each token that may come before the row, at the cost of small matrix products.
+Parameters have the names of published checkpoints. Knows neither trees nor texts.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from decoder.forward.fitted import NEVER
+from decoder.heads.dflash_shape import BlockShape, Markov, Selector, Swiglu
+from decoder.heads.parts import RmsNorm
+
+SWIGLU_EPS = 1e-6
+"""Epsilon of the norm within TreeFlash's correction; configurations have no field for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """Results of a pass for one row of a block; the row predicts one token."""
+
+    output: Float[Tensor, "X"]
+    """Output of the last layer."""
+    hidden: Float[Tensor, "X"]
+    """The output after the final norm."""
+    logits: Float[Tensor, "D"]
+    """Uncorrected logits, over the head's own token ids."""
+
+
+class Outer(Protocol):
+    """Parts of the head that a correction uses."""
+
+    @property
+    def embed_tokens(self) -> nn.Embedding:
+        """Embedding of the target's token ids."""
+
+    def own_logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
+        """Logits of outputs of the last layer, over the head's own token ids."""
+
+
+Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
+"""A row's logits after each of N tokens that may come before the row, and memory of the N paths for the next row."""
+
+
+class Correction(nn.Module):
+    """A correction: (head, row, N tokens that may come before the row, memory of the N paths before these tokens) ->
+    logits and new memory. The memory is a recurrent state.
+    """
+
+    memory_width = 0
+    """Width of the memory that is kept for each path."""
+
+
+class MarkovHead(Correction):
+    """DSpark's correction; see `Markov`."""
+
+    def __init__(self, shape: BlockShape, markov: Markov) -> None:
+        super().__init__()
+        rank, width = markov.rank, shape.layer.hidden_size
+        self.kind, self.memory_width = markov.kind, rank if markov.kind == "rnn" else 0
+        self.markov_w1 = nn.Embedding(shape.layer.vocab_size, rank)
+        self.markov_w2 = nn.Linear(rank, shape.draft_vocabulary, bias=False)
+        if self.kind == "gated":
+            self.gate_proj = nn.Linear(width + rank, rank)
+        if self.kind == "rnn":
+            self.joint_proj = nn.Linear(width + 2 * rank, 3 * rank)
+
+    def forward(
+        self,
+        head: Outer,  # noqa: ARG002 - the signature of all corrections
+        row: Row,
+        tokens: Int[Tensor, "N"],
+        memory: Float[Tensor, "N R"],
+    ) -> Corrected:
+        """Adds a bias to the row's logits."""
+        factor, hidden = self.markov_w1(tokens), row.hidden.expand(len(tokens), -1)
+        if self.kind == "gated":
+            factor = self.gate_proj(torch.cat([hidden, factor], -1)).sigmoid() * factor
+        if self.kind == "rnn":
+            gate, new, out = self.joint_proj(torch.cat([memory, factor, hidden], -1)).chunk(3, -1)
+            kept, factor = gate.sigmoid(), out.tanh()
+            memory = kept * memory + (1 - kept) * new.tanh()
+        return row.logits + self.markov_w2(factor), memory
+
+
+class CandidateSelector(Correction):
+    """DFlash2's correction; see `Selector`."""
+
+    def __init__(self, shape: BlockShape, selector: Selector) -> None:
+        super().__init__()
+        self.candidates, size = selector.candidates, (shape.layer.vocab_size, selector.rank)
+        self.predecessor_codebook, self.successor_codebook = (nn.Parameter(torch.empty(size)) for _ in range(2))
+        self.hidden_projection = nn.Linear(shape.layer.hidden_size, selector.rank, bias=False)
+
+    def forward(
+        self,
+        head: Outer,  # noqa: ARG002 - the signature of all corrections
+        row: Row,
+        tokens: Int[Tensor, "N"],
+        memory: Float[Tensor, "N R"],
+    ) -> Corrected:
+        """Scores the row's best candidates again; all other tokens lose their probability."""
+        base, candidates = row.logits.topk(self.candidates)
+        context = self.predecessor_codebook[tokens] * self.hidden_projection(row.hidden[None])
+        scores = base + context @ self.successor_codebook[candidates].T
+        logits = scores.new_full((len(tokens), len(row.logits)), NEVER)
+        return logits.index_copy_(1, candidates, scores), memory
+
+
+class ArApproximation(Correction):
+    """TreeFlash's correction; see `Swiglu`."""
+
+    def __init__(self, shape: BlockShape, _: Swiglu) -> None:
+        super().__init__()
+        width, inner = shape.layer.hidden_size, shape.layer.intermediate_size
+        self.norm = RmsNorm(width, SWIGLU_EPS)
+        self.ug = nn.Linear(2 * width, 2 * inner)
+        self.d = nn.Linear(inner, width, bias=False)
+
+    def forward(self, head: Outer, row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+        """Adds a SwiGLU of the tokens' embeddings and the row to the output of the last layer."""
+        given = torch.cat([self.norm(head.embed_tokens(tokens)), row.hidden.expand(len(tokens), -1)], -1)
+        up, gate = self.ug(given).chunk(2, -1)
+        return head.own_logits(row.output + self.d(functional.silu(gate) * up)), memory
+
+
+def correction_of(shape: BlockShape) -> tuple[str, Correction] | None:
+    """The correction of a head and the prefix of its weights' names; None if the head has no correction."""
+    match shape.correction:
+        case Markov() as markov:
+            return "markov_head", MarkovHead(shape, markov)
+        case Selector() as selector:
+            return "candidate_selector", CandidateSelector(shape, selector)
+        case Swiglu() as swiglu:
+            return "ar_approximation", ArApproximation(shape, swiglu)
+        case None:
+            return None

@@ -1,0 +1,226 @@
+"""Network of EAGLE-3 and P-EAGLE heads: one or a few layers that predict tokens from the target's hidden states.
+
+A row combines a token with the hidden state at the position before it: the target's state for tokens of the text, the
+head's own output for drafted tokens. As in other models, rows of the text and of the tree are stored in one KV cache
+and masked in the same way. Sources: EAGLE-3 (arXiv 2503.01840), section 3; some options are from EAGLE-3.1, and mask
+rows from P-EAGLE (arXiv 2602.01469). Knows no files, texts or trees.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.output_head import product
+from decoder.heads.parts import HeadModule, Mlp, RmsNorm, Rotation, SelfAttention
+
+KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
+USUAL_STATES = 3
+"""Number of target layers whose inputs a head reads if its configuration does not list any."""
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(number of the layer, queries, keys, values) -> attended values; shapes (..., H, N, D). There may be fewer heads of
+keys and values than of queries. The function also stores the keys and values.
+"""
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    """Configuration of an EAGLE-3 or P-EAGLE head."""
+
+    layer: Architecture
+    """Architecture of the head's layers; `vocab_size` is the target's."""
+    draft_vocabulary: int
+    """Size of the head's own vocabulary, the tokens that it can predict."""
+    target_width: int
+    """Width of a hidden row of the target."""
+    target_layers: tuple[int, ...] | None = None
+    """Numbers of the target layers whose inputs the head reads, ascending; if None, `usual_layers` chooses them."""
+    norm_before_residual: bool = False
+    """Whether the residual starts from the normalised hidden row; otherwise it starts from the hidden row itself."""
+    norm_before_fc: bool = False
+    """Whether the concatenated target states are normalised before the first linear layer."""
+    fc_norm: bool = False
+    """Whether each target state is normalised separately."""
+    norm_output: bool = False
+    """Whether the hidden input of a drafted row is its parent's normalised output; if not, it is the raw output."""
+    normed_heads: bool = False
+    """Whether queries and keys are normalised head by head, as in Qwen3."""
+    layers: int = 1
+    """Number of the head's layers; all but the first are plain layers of Llama or Qwen3."""
+    guesses: int = 1
+    """Number of levels that a pass over the text predicts: 1, and one more for each of P-EAGLE's mask rows."""
+    mask_token: int | None = None
+    """Token of P-EAGLE's mask rows; None in an EAGLE-3 head, which has no mask rows."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the head in words."""
+        return PARALLEL_KIND if self.parallel else KIND
+
+    @property
+    def parallel(self) -> bool:
+        """Whether one pass over the text predicts all levels of a tree, as in P-EAGLE."""
+        return self.mask_token is not None
+
+    @property
+    def states(self) -> int:
+        """Number of target states that are combined into one hidden row."""
+        return USUAL_STATES if self.target_layers is None else len(self.target_layers)
+
+    def layers_of(self, target_layers: int) -> tuple[int, ...]:
+        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
+        return self.target_layers or usual_layers(target_layers)
+
+
+def usual_layers(layers: int) -> tuple[int, ...]:
+    """Target layers whose inputs a head reads if its configuration lists none: a low, a middle and a high layer."""
+    return 2, layers // 2, layers - 3
+
+
+class Layer(nn.Module):
+    """A layer of Llama or Qwen3; the first one reads the embedded token and the hidden row side by side."""
+
+    def __init__(self, shape: HeadShape, *, first: bool) -> None:
+        super().__init__()
+        arch = shape.layer
+        width, eps = arch.hidden_size, arch.norm_eps
+        self.input_layernorm, self.post_attention_layernorm = (RmsNorm(width, eps) for _ in range(2))
+        self.hidden_norm = RmsNorm(width, eps) if first else nn.Identity()
+        self.self_attn = SelfAttention(arch, 2 * width if first else width, normed=shape.normed_heads)
+        self.mlp = Mlp(arch)
+
+    def forward(
+        self,
+        rows: Float[Tensor, "*B N X"],
+        given: Float[Tensor, "*B N Z"],
+        rotation: Rotation,
+        attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+    ) -> Float[Tensor, "*B N X"]:
+        """Rows after attention and MLP; attention reads `given`."""
+        queries = self.self_attn.queries(given, rotation)
+        attended = attend(queries, *self.self_attn.keys_and_values(given, rotation))
+        rows = rows + self.self_attn.merged(attended)
+        output: Tensor = rows + self.mlp(self.post_attention_layernorm(rows))
+        return output
+
+
+class Head(HeadModule):
+    """An EAGLE-3 or P-EAGLE head; see `GuidedHead`."""
+
+    def __init__(self, name: str, shape: HeadShape, target_layers: Sequence[int]) -> None:
+        """A head of random weights; `target_layers` are the target layers whose inputs it reads."""
+        states, eps = shape.states * shape.target_width, shape.layer.norm_eps
+        super().__init__(name, shape.layer, shape.draft_vocabulary, states)
+        self.shape, self.target_layers = shape, tuple(target_layers)
+        if shape.norm_before_fc:
+            self.input_norm = RmsNorm(states, eps)
+        if shape.fc_norm:
+            self.fc_norm = nn.ModuleList(RmsNorm(shape.target_width, eps) for _ in range(shape.states))
+        self.layers = nn.ModuleList(Layer(shape, first=not number) for number in range(shape.layers))
+        if shape.parallel:
+            self.mask_hidden = nn.Parameter(torch.zeros(1, 1, states))
+
+    @property
+    def kind(self) -> str:
+        """See `StatesReader`."""
+        return self.shape.kind
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """An empty KV cache of `capacity` rows."""
+        arch = self.shape.layer
+        size = (self.shape.layers, 2, arch.num_key_value_heads, capacity, arch.head_dim)
+        return KvCache(torch.zeros(size, dtype=self.dtype, device=self.device))
+
+    def no_states(self, count: int) -> Float[Tensor, "N Y"]:
+        """See `GuidedHead`."""
+        return self.fc.weight.new_zeros((count, self.fc.in_features))
+
+    def no_hidden(self, count: int) -> Float[Tensor, "N X"]:
+        """See `GuidedHead`."""
+        return self.fc.weight.new_zeros((count, self.fc.out_features))
+
+    def fused(self, states: Float[Tensor, "*B N Y"]) -> Float[Tensor, "*B N X"]:
+        """See `GuidedHead`."""
+        states = states.to(self.fc.weight)
+        if self.shape.fc_norm:
+            parts = zip(self.fc_norm, states.chunk(self.shape.states, -1), strict=True)
+            states = torch.cat([norm(part) for norm, part in parts], -1)
+        fused: Tensor = self.fc(self.input_norm(states) if self.shape.norm_before_fc else states)
+        return fused
+
+    def forward(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        hidden: Float[Tensor, "N X"],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+    ) -> Float[Tensor, "N X"]:
+        """See `GuidedHead`."""
+        first, end = cache.used, cache.used + len(tokens)
+        seen = _seen(visible, end).to(self.device)
+
+        def attend(number: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            rows_kv = cache.store[number]
+            rows_kv[0, :, first:end] = keys
+            rows_kv[1, :, first:end] = values
+            return functional.scaled_dot_product_attention(
+                queries[None], rows_kv[0, None, :, :end], rows_kv[1, None, :, :end], attn_mask=seen, enable_gqa=True
+            )[0]
+
+        rotation = self.rotation(torch.tensor(positions, device=self.device))
+        rows = self.through(torch.tensor(tokens, device=self.device), hidden, rotation, attend)
+        cache.used = end
+        return rows
+
+    def through(
+        self, tokens: Int[Tensor, "*B N"], hidden: Float[Tensor, "*B N X"], rotation: Rotation, attend: Attend
+    ) -> Float[Tensor, "*B N X"]:
+        """Outputs of N rows; see `GuidedHead.forward`.
+
+        Args:
+            tokens: Token ids of the rows.
+            hidden: Hidden state at the position before each token.
+            rotation: Rotation to the rows' positions.
+            attend: Stores the keys and values of the rows, and computes the rows' attention.
+        """
+        first, *others = (layer for layer in self.layers if isinstance(layer, Layer))
+        normed = first.hidden_norm(hidden)
+        given = torch.cat([first.input_layernorm(self.embed_tokens(tokens)), normed], -1)
+        residual = normed if self.shape.norm_before_residual else hidden
+        rows: Tensor = first(residual, given, rotation, lambda *parts: attend(0, *parts))
+        for number, layer in enumerate(others, 1):
+            rows = layer(rows, layer.input_layernorm(rows), rotation, lambda *parts, at=number: attend(at, *parts))
+        return rows
+
+    @cached_property
+    def masks(self) -> tuple[list[int], Float[Tensor, "N X"]]:
+        """Token ids and hidden states of P-EAGLE's mask rows: one row for each level after the first."""
+        count, token = self.shape.guesses - 1, self.shape.mask_token
+        if token is None:
+            return [], self.no_hidden(0)
+        return [token] * count, self.fused(self.mask_hidden.flatten(0, 1)).expand(count, -1)
+
+    def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        """See `GuidedHead`."""
+        return self.norm(outputs) if self.shape.norm_output else outputs
+
+    def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
+        """See `GuidedHead`."""
+        return self.over_target_ids(product(self.norm(outputs), self.lm_head.weight, None))
+
+
+def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
+    """Extends a mask of the last M rows, shape (N, M), to all S rows, shape (N, S): earlier rows are visible."""
+    rows, recent = visible.shape
+    seen = torch.ones((rows, width), dtype=torch.bool)
+    seen[:, width - recent :] = torch.from_numpy(visible)
+    return seen
