@@ -19,14 +19,15 @@ from decoder.forward.batch_invariant.pass_sizes import exactly
 from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.weights import compiled_model
+from decoder.forward.cpu.linear import HALF
 from decoder.forward.families.architecture import Traits
-from decoder.forward.families.model import NativeModel
-from decoder.forward.families.registry import Arithmetic, native_model, only_compiled
+from decoder.forward.families.registry import native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.observed import Observed
 from decoder.forward.protocol import Forward, TensorParallelGroup
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.tapped import tapped
 from decoder.system.deferred import imported
@@ -64,6 +65,7 @@ class LanguageModel:
         self.ranks: TensorParallelGroup | None = None
         """The tensor-parallel processes that run the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
+        self._rotary = traits.source.frequencies if self._native and traits.source else None
         self.architecture = traits.source.architecture if traits.source else None
         """Architecture of a model of a native family; None for all other models."""
         self.runs_by: Forward = self._native or OnDemand(hf)
@@ -262,8 +264,8 @@ class LanguageModel:
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
         """Rotary frequencies; None if the model's positions are not rotary."""
-        if self._native:
-            return self._native.rotation.frequencies
+        if self._rotary is not None:
+            return self._rotary
         loaded, frequencies = self.hf.loaded, self.hf.frequencies
         if loaded is None:
             self.slim()  # the frequencies were read from the module, which is dropped unless passes need it
@@ -280,7 +282,7 @@ class LanguageModel:
         return self.runs_by.width if isinstance(self.runs_by, Observed) else 0
 
 
-def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
+def native_on_cpu(traits: Traits) -> NativeStatic | CompiledModel | None:
     """The native form of a model on a CPU, compiled if there is a library for the CPU and its arithmetic suffices; None
     on another device, or if the model's family is not native.
     """
@@ -291,7 +293,9 @@ def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
         return compiled_model(source, found)
     if only_compiled(source.architecture):
         return None
-    return native_model(source, Arithmetic.of(traits.dtype))
+    # A CPU's arithmetic in half precision takes more time than the smaller weights save.
+    dtype = torch.float32 if traits.dtype in HALF else traits.dtype
+    return NativeStatic(native_model(source, dtype), traits.context)
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")

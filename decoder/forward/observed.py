@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.compiled.model import CompiledModel
-from decoder.forward.families.model import NativeModel
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.static.layers import NativeStatic
 
 
 class Observed:
     """A `Forward` that keeps the hidden rows of its latest pass."""
 
-    def __init__(self, model: NativeModel | CompiledModel) -> None:
+    def __init__(self, model: NativeStatic | CompiledModel) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
         """Hidden rows of the latest pass, after all layers and before the last norm.
 
@@ -39,13 +39,13 @@ class Observed:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
-        self.latest, logits = self._model.computed(cache, tokens, positions, visible)
+        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible)
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         visible = np.tri(len(tokens), dtype=np.bool_)
-        self.latest, logits = self._model.computed(cache, tokens, positions, visible, len(tokens) - 1)
+        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible, len(tokens) - 1)
         cache.keep(positions)
         return logits[0]

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import Exact
-from decoder.forward.compiled.model import CompiledModel
-from decoder.forward.families.model import NativeModel, Note
+from decoder.forward.families.model import Note
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.protocol import Forward
@@ -38,8 +37,6 @@ def tapped(forward: Forward, states: LayerStates) -> Forward:
     if isinstance(forward, Exact):
         # The inner form also writes padding rows; the next pass overwrites them.
         return replace(forward, inner=tapped(forward.inner, states))
-    if isinstance(forward, NativeModel | CompiledModel):
-        return TappedNative(forward, states)
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(

@@ -16,7 +16,7 @@ import torch
 from decoder.engine import Engine
 from decoder.events import TRANSLATED
 from decoder.forward.compiled.library import library
-from decoder.forward.cpu.linear import products_pay_in_bfloat16
+from decoder.forward.cpu.linear import HALF, products_pay_in_bfloat16
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
@@ -146,24 +146,29 @@ def expected_path(
 
 
 def bfloat16_pays(config: Any) -> bool:
-    """Whether a model with this configuration is faster on this CPU in bfloat16 than in float32. Compiled passes never
-    are: their arithmetic is float32, and they store weights in half precision wherever it is exact.
+    """Whether a model with this configuration is faster on this CPU in bfloat16 than in float32. Native models never
+    are: see `arithmetic_dtype`.
     """
-    return not compiles(config, torch.device("cpu"), torch.float32) and products_pay_in_bfloat16()
+    return _expected(config, torch.device("cpu")) != NATIVE and products_pay_in_bfloat16()
 
 
-def compiles(config: Any, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether compiled passes compute a model with this configuration."""
-    possible = device.type == "cpu" and dtype is not torch.float64 and library() is not None
-    return possible and _expected(config, device) == NATIVE
+def arithmetic_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Dtype in which a model of this dtype computes, and stores keys and values: native models on a CPU compute half
+    precision in float32.
+    """
+    native = device.type == "cpu" and _expected(config, device) == NATIVE
+    return torch.float32 if native and dtype in HALF else dtype
 
 
 def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Dtype in which a model's matrices are stored: `dtype`, or for compiled passes the checkpoint's if it is narrower,
-    since they store weights in the narrowest dtype that holds them exactly.
+    """Dtype in which a model's matrices are stored: that of its arithmetic, or for compiled passes `dtype` or the
+    checkpoint's if it is narrower, since they store weights in the narrowest dtype that holds them exactly.
     """
     own: torch.dtype = getattr(config, "dtype", None) or dtype
-    return own if own.itemsize < dtype.itemsize and compiles(config, device, dtype) else dtype
+    possible = device.type == "cpu" and dtype is not torch.float64 and library() is not None
+    if possible and _expected(config, device) == NATIVE:
+        return own if own.itemsize < dtype.itemsize else dtype
+    return arithmetic_dtype(config, device, dtype)
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:

@@ -300,19 +300,17 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
     `stored_bytes` is the size of the weight files, or 0 if unknown; packed quantised weights take as much memory as
     their files.
     """
-    import torch  # noqa: PLC0415 - takes a second
-
     from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
-    from decoder.run.decoding_path import compiles, stored_dtype  # noqa: PLC0415 - imports torch
+    from decoder.run.decoding_path import arithmetic_dtype, stored_dtype  # noqa: PLC0415 - imports torch
     from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 
     device = choose_device(case.models.device)
     dtype, quantised = loaded_form(case, role, config)
     free, stored = _free_bytes(device), dtype if quantised else stored_dtype(config, device, dtype)
-    memory = memory_of(config, stored, quantised)
-    if compiles(config, device, dtype):
-        # Keys and values are float32, whatever the weights are.
-        memory = replace(memory_of(config, torch.float32, quantised), weights_bytes=memory.weights_bytes)
+    memory = replace(
+        memory_of(config, arithmetic_dtype(config, device, dtype), quantised),
+        weights_bytes=memory_of(config, stored, quantised).weights_bytes,
+    )
     if quantised and quantised.packed and stored_bytes:
         memory = replace(memory, weights_bytes=stored_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")

@@ -7,9 +7,8 @@ import torch
 from transformers import MistralConfig, Qwen2Config, Qwen3Config
 
 from decoder.forward.families import registry
-from decoder.forward.families.model import NativeModel
-from decoder.forward.families.registry import Arithmetic
 from decoder.forward.hf import source_of
+from decoder.forward.static.layers import NativeStatic
 from tests import tiny
 
 LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -94,8 +93,9 @@ def laid_out_anew(module: Any) -> Any:
     return module
 
 
-def native_of(module: Any) -> NativeModel:
-    """The native model of a module, as it runs on a CPU."""
+def native_of(module: Any) -> NativeStatic:
+    """The native model of a module in torch, as it runs on a CPU without compiled passes."""
     source = source_of(module)
     assert source is not None
-    return registry.native_model(source, Arithmetic.of(module.dtype))
+    dtype = module.dtype if module.dtype.itemsize > 2 else torch.float32
+    return NativeStatic(registry.native_model(source, dtype), module.config.max_position_embeddings)

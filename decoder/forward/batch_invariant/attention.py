@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from decoder.errors import PairError
-from decoder.forward.families.attention import gathered
+from decoder.forward.families.attention import attend
 from decoder.forward.hf import ModuleForward
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
@@ -97,10 +97,10 @@ def _of_module(
     heads, rows = query.shape[1:3]
     kept = key.shape[1]
     scaled = query[0].double() * (query.shape[3] ** -0.5 if scaling is None else scaling)
-    attended = gathered(
-        scaled.reshape(kept, -1, query.shape[3]),
-        key[0].double().transpose(1, 2),
+    attended = attend(
+        scaled.unflatten(0, (kept, heads // kept)),
+        key[0].double(),
         value[0].double(),
-        attention_mask[0, 0].double().repeat(heads // kept, 1),
+        attention_mask[0, 0].double(),
     )
     return attended.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

@@ -20,6 +20,9 @@ from decoder.forward.compiled.team import Team
 from decoder.forward.families.attention import Rotation
 from decoder.forward.families.model import Heads, Note
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
+from decoder.forward.protocol import Forward
+from decoder.forward.tapped import TappedNative
 from decoder.forward.windows import Windows
 
 SHARED_FROM = 1 << 23
@@ -78,7 +81,7 @@ class Workspace:
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """A native model as a `Forward`; see `NativeModel`."""
+    """A native model as a `Forward`."""
 
     library: Library
     embedding: Float[Tensor, "V X"]
@@ -105,6 +108,10 @@ class CompiledModel:
         """See `NativeModel.noting`; the notes are called after the pass."""
         return replace(self, notes=notes, spaces=[])
 
+    def tapped(self, states: LayerStates) -> Forward:
+        """See `decoder.forward.tapped.Tappable`."""
+        return TappedNative(self, states)
+
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""
         cache = KvCache(torch.zeros(self.layers, 2, self.heads.heads, capacity, self.heads.width))
@@ -126,7 +133,7 @@ class CompiledModel:
         cache.keep(positions)
         return logits[0]
 
-    def computed(
+    def with_hidden(
         self,
         cache: KvCache,
         tokens: Sequence[int],
@@ -134,7 +141,7 @@ class CompiledModel:
         visible: NDArray[np.bool_],
         first_logits: int = 0,
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """See `NativeModel.computed`."""
+        """See `NativeStatic.with_hidden`."""
         space, logits = self._run(cache, tokens, positions, visible, first_logits)
         hidden = space.hidden[: len(tokens), : self.embedding.shape[1]].clone()
         self.spaces.append(space)

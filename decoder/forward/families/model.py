@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.linear import Linear
-from decoder.forward.families.attention import Pass, Rotation, attend, prepare, prepare_windowed
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.families.attention import Pass, Rotation, attend
 from decoder.forward.windows import Windows
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
@@ -107,7 +104,7 @@ class Heads:
         return self.groups * self.heads * self.width
 
 
-Attended = Callable[[Tensor, int, torch.dtype, Heads, Pass, int], None]
+Attended = Callable[[Tensor, int, Heads, Pass, int], None]
 """Attention of a layer; see `attended`."""
 
 
@@ -140,7 +137,7 @@ class Parallel:
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
         product = self.normed(rows, self.norm, self.inward, None)
-        self.attended(product, self.inner, rows.dtype, self.heads, given, index)
+        self.attended(product, self.inner, self.heads, given, index)
         self.activation.in_place(product.narrow(1, 0, self.inner))
         return self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))
 
@@ -162,14 +159,12 @@ class Sequential:
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
         product = self.normed(rows, self.norm, self.inward, None)
-        self.attended(product, 0, rows.dtype, self.heads, given, index)
+        self.attended(product, 0, self.heads, given, index)
         rows = self.outward.added_to(rows, product.narrow(1, 0, self.heads.queries))
         return self.down.added_to(rows, self.normed(rows, self.norm, self.up, self.activation))
 
 
-def attended(
-    product: Float[Tensor, "N Y"], first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
-) -> None:
+def attended(product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pass, index: int) -> None:
     """Computes attention for the columns [queries | keys | values], which begin at column `first`; the output replaces
     the queries.
 
@@ -177,14 +172,12 @@ def attended(
     small model.
     """
     head = step = heads.width
-    same = product.dtype is dtype and given.turns is None
+    rows, start = product, first
     if given.turns is not None:
         # Queries and keys are read from the first half of each product, values from the second half: with values in the
         # same tensor, keys and values are stored by one operation.
         both = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.turns.matrices)
         rows, start, step = both.flatten(1), 0, 2 * head
-    else:
-        rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
     count, width = rows.shape
     if heads.rotated and given.turns is None:
         turned = (count, 1, (heads.groups + 1) * heads.heads, heads.rotated // 2, 2)
@@ -193,9 +186,9 @@ def attended(
     first_key = start + heads.groups * heads.heads * step
     kept = rows.as_strided((2, heads.heads, count, head), (columns, step, width, 1), first_key)
     given.new[index].copy_(kept)
-    queries = _queries(rows, start, step, heads)
-    result = attend(queries, given, index)
-    (queries if same else _queries(product, first, head, heads)).copy_(result.view(queries.shape))
+    result = attend(_queries(rows, start, step, heads), given.keys[index], given.values[index], given.biases[index])
+    queries = _queries(product, first, head, heads)
+    queries.copy_(result.view(queries.shape))
 
 
 def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads) -> Tensor:
@@ -211,7 +204,7 @@ def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads)
 
 @dataclass(frozen=True)
 class NativeModel:
-    """A model of a native family, with all its weights on one device."""
+    """A model of a native family, with all its weights on one device and in one dtype."""
 
     embedding: Float[Tensor, "V X"]
     layers: Sequence[Layer]
@@ -219,8 +212,6 @@ class NativeModel:
     """The last norm without its affine part, which is folded into the output head."""
     head: Linear
     rotation: Rotation
-    rows: torch.dtype
-    """Dtype of residual, norms, rotations and attention."""
     heads: Heads
     windows: Windows
 
@@ -233,63 +224,16 @@ class NativeModel:
             layers[number] = _noted(note, layers[number])
         return replace(self, layers=layers)
 
-    def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache of `capacity` rows."""
-        cache = KvCache(self.store(capacity, self.rows))
-        return cache.with_positions() if self.windows.sizes else cache
-
-    def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
+    def store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """Tensor of zeros for the keys and values of `capacity` rows."""
-        shape = (len(self.layers), 2, self.heads.heads, capacity, self.heads.width)
-        return torch.zeros(shape, dtype=dtype, device=self.embedding.device)
+        return self.embedding.new_zeros((len(self.layers), 2, self.heads.heads, capacity, self.heads.width))
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
-        """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
-        return self.computed(cache, tokens, positions, visible)[1]
-
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Appends and commits plain text, and returns the logits after its last token."""
-        positions = range(cache.length, cache.length + len(tokens))
-        _, logits = self.computed(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
-        cache.keep(positions)
-        return logits[0]
-
-    def computed(
-        self,
-        cache: KvCache,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
-        first_logits: int = 0,
-    ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """Hidden rows of the new tokens, after all layers and before the last norm, and logits of the rows from
-        `first_logits` on; see `LanguageModel.forward`.
-        """
-        rows = self.hidden(cache, tokens, positions, visible)
-        return rows, self.logits(rows[first_logits:])
-
-    def hidden(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N X"]:
-        """Hidden rows of the new tokens, after all layers and before the last norm; see `LanguageModel.forward`."""
-        if self.windows.sizes:
-            given = prepare_windowed(cache, self.rotation, positions, visible, self.heads.groups, self.windows)
-        else:
-            given = prepare(cache, self.rotation, positions, visible, self.heads.groups)
-        return self.through(torch.tensor(tokens), given, self.rows)
-
-    def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:
-        """Hidden rows of the tokens after all layers, in `dtype`."""
-        rows = self.embedding.index_select(0, tokens).to(dtype)
+    def through(self, tokens: Int[Tensor, "N"], given: Pass) -> Float[Tensor, "N X"]:
+        """Hidden rows of the tokens after all layers."""
+        rows = self.embedding.index_select(0, tokens)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)
         return rows
-
-    def logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """Logits of hidden rows that the last norm has not yet normalised."""
-        return self.head(self.normalise(rows)).to(self.rows)
 
 
 def _noted(note: Note, layer: Layer) -> Layer:

@@ -37,6 +37,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Names of the norms before attention and before the MLP, the same in all families."""
+ALIGNED = 8
+"""Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
+precision are fastest if the columns of each matrix begin at such multiples.
+"""
 FIXED = 16.0
 """A number that every kind of GELU maps to itself exactly, in every dtype, and by which products are scaled exactly."""
 COPIES = 3
@@ -137,27 +141,6 @@ def only_compiled(arch: Architecture) -> bool:
 
 
 @dataclass(frozen=True)
-class Arithmetic:
-    """Dtypes of a model's passes."""
-
-    rows: torch.dtype
-    """Dtype of residual, norms, rotations, attention, keys and values."""
-    weights: torch.dtype
-    """Dtype of matrices."""
-    constants: int = 0
-    """Number of constant columns that are added to the MLP's hidden rows in layers with parallel residual. The first of
-    them carries the bias of the layer's second product, so that one operation adds product, bias and residual.
-    """
-
-    @classmethod
-    def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """Dtypes on a CPU for a model of this dtype; of a bfloat16 model, only the weights are in bfloat16. A CPU's
-        arithmetic in float16 takes more time than the smaller weights save, so that of float16 models is in float32.
-        """
-        return cls(torch.float32 if dtype in HALF else dtype, torch.float32 if dtype is torch.float16 else dtype)
-
-
-@dataclass(frozen=True)
 class Matrix:
     """Weight and bias of a linear layer that may be part of another one, in the rows' dtype."""
 
@@ -193,9 +176,9 @@ class Matrix:
         """The same linear layer with reordered output columns: column i is the old column `order[i]`."""
         return Matrix(self.weight[order], self.bias[order])
 
-    def made(self, arithmetic: Arithmetic) -> Linear:
-        """The linear layer."""
-        return Linear(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
+    def made(self, dtype: torch.dtype) -> Linear:
+        """The linear layer, in `dtype`."""
+        return Linear(self.weight, self.bias if bool(self.bias.any()) else None, dtype)
 
 
 def stacked(*parts: Matrix) -> Matrix:
@@ -209,24 +192,27 @@ def summed(*parts: Matrix) -> Matrix:
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
-def _carried(bias: Float[Tensor, "X"], count: int) -> tuple[Matrix, Matrix]:
-    """The two products of an MLP that adds `bias` to every row by `count` hidden columns, without a bias in the second
-    product: the first hidden column is `FIXED`, the others are 0.
+def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
+    """The two products of an MLP that adds `bias` to every row by `ALIGNED` hidden columns, without a bias in the
+    second product: the first hidden column is `FIXED`, the others are 0. One operation then adds product, bias and
+    residual.
     """
-    column = FIXED * torch.eye(1, count, dtype=bias.dtype, device=bias.device)
-    up = Matrix(bias.new_zeros(count, len(bias)), column[0])
+    column = FIXED * torch.eye(1, ALIGNED, dtype=bias.dtype, device=bias.device)
+    up = Matrix(bias.new_zeros(ALIGNED, len(bias)), column[0])
     return up, Matrix(bias[:, None] * column / FIXED**2, torch.zeros_like(bias))
 
 
-def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
-    """Builds the native model from the weights of `source`, which are read layer by layer."""
+def native_model(source: Source, dtype: torch.dtype) -> NativeModel:
+    """Builds the native model, in `dtype`, from the weights of `source`, which are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
-    rotation = Rotation(source.frequencies, arithmetic.rows)
+    # Norms are folded into matrices in float32 or wider.
+    folded = torch.float32 if dtype in HALF else dtype
+    rotation = Rotation(source.frequencies, folded)
     heads = heads_of(arch, rotation)
     norm, activation = family.norm((arch.hidden_size,), arch.norm_eps), family.activations[arch.hidden_act]
 
     def read(name: str, before: str | None = None) -> Matrix:
-        return Matrix.read(source.weights, name, arithmetic.rows, before)
+        return Matrix.read(source.weights, name, folded, before)
 
     def layer(at: str) -> Layer:
         def behind(norm: str, names: tuple[str, ...]) -> list[Matrix]:
@@ -236,22 +222,19 @@ def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
         back = read(f"{at}.{family.outward}")
         up, down = stacked(*behind(NORMS[1], family.up)), read(f"{at}.{family.down}")
         if arch.use_parallel_residual:
-            inward, outward = [up], [down, back]
-            if arithmetic.constants:
-                constant, carrier = _carried(down.bias + back.bias, arithmetic.constants)
-                inward, outward = [up, constant], [down.unbiased, carrier, back.unbiased]
-            first, second = stacked(*inward, attention).made(arithmetic), summed(*outward).made(arithmetic)
-            return Parallel(norm, heads, activation, arch.intermediate_size + arithmetic.constants, first, second)
-        first, second, third, fourth = (part.made(arithmetic) for part in (attention, back, up, down))
+            constant, carrier = _carried(down.bias + back.bias)
+            first = stacked(up, constant, attention).made(dtype)
+            second = summed(down.unbiased, carrier, back.unbiased).made(dtype)
+            return Parallel(norm, heads, activation, arch.intermediate_size + ALIGNED, first, second)
+        first, second, third, fourth = (part.made(dtype) for part in (attention, back, up, down))
         return Sequential(norm, heads, activation, first, second, third, fourth)
 
     return NativeModel(
-        embedding=source.weights[f"{family.embedding}.weight"].detach().to(arithmetic.weights),
+        embedding=source.weights[f"{family.embedding}.weight"].detach().to(dtype),
         layers=source.layers(f"{family.body}.layers", layer),
         normalise=norm,
-        head=read("lm_head", family.last_norm).made(arithmetic),
+        head=read("lm_head", family.last_norm).made(dtype),
         rotation=rotation,
-        rows=arithmetic.rows,
         heads=heads,
         windows=windows_of(arch),
     )

@@ -10,19 +10,15 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.attention import Pass, attend, fused_by_head
+from decoder.forward.families.attention import Pass, attend
 from decoder.forward.families.model import Heads, Layer, NativeModel, Note, Parallel, Sequential
+from decoder.forward.families.registry import ALIGNED
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.output_head import product
 from decoder.forward.protocol import Forward
 from decoder.forward.tapped import TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
-
-ALIGNED = 8
-"""Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
-precision are fastest if the columns of each matrix begin at such multiples.
-"""
 
 
 class LayerSlots:
@@ -101,9 +97,14 @@ class NativeStatic:
         return self._model.embedding.device
 
     @property
+    def embedding(self) -> Float[Tensor, "V X"]:
+        """Input embedding: one row per token id."""
+        return self._model.embedding
+
+    @property
     def width(self) -> int:
         """Width of the layers' input rows."""
-        return self._model.embedding.shape[1]
+        return self.embedding.shape[1]
 
     def noting(self, notes: Mapping[int, Note]) -> "NativeStatic":
         """See `NativeModel.noting`."""
@@ -117,7 +118,7 @@ class NativeStatic:
         """See `StaticForward`."""
         if capacity not in self._rotations:
             self._rotations[capacity] = self._table(min(capacity, self._context))
-        return self._model.store(capacity, self._model.embedding.dtype)
+        return self._model.store(capacity)
 
     def _table(self, positions: int) -> Complex[Tensor, "P 1 1 R"]:
         rotations = self._model.rotation.at(range(positions))
@@ -152,30 +153,64 @@ class NativeStatic:
         slots: Int[Tensor, "N"],
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N V"]:
-        """Logits of N rows; `biases` has, for each layer type, the bias on the scores of the first M slots."""
-        model, turning = self._model, self._turning
+        return self._output(self._hidden(store, tokens, rotation, slots, biases))
+
+    def _hidden(
+        self,
+        store: Float[Tensor, "L 2 H S D"],
+        tokens: Int[Tensor, "N"],
+        rotation: Complex[Tensor, "N 1 1 R"],
+        slots: Int[Tensor, "N"],
+        biases: Mapping[str, Float[Tensor, "N M"]],
+    ) -> Float[Tensor, "N X"]:
+        """Hidden rows after all layers; `biases` has, for each layer type, the bias on the scores of the first M
+        slots.
+        """
+        turning = self._turning
         visible = next(iter(biases.values())).shape[1]
         given = Pass(
             rotation=rotation,
             new=[LayerSlots(store, layer, slots) for layer in range(len(store))],
-            keys=store[:, 0, :, :visible].transpose(2, 3).unbind(0),
+            keys=store[:, 0, :, :visible].unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
-            biases=[biases[kind] for kind in model.windows.layers],
-            attention=fused_by_head,
+            biases=[biases[kind] for kind in self.windows.layers],
             turns=TurnedRows(turning, rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
         )
-        rows = model.normalise(model.through(tokens, given, model.embedding.dtype))
-        return product(rows, model.head.weight, model.head.bias)
+        return self._model.through(tokens, given)
+
+    def _output(self, hidden: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
+        head = self._model.head
+        return product(self._model.normalise(hidden), head.weight, head.bias)
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        cache = KvCache(self._model.store(aligned(capacity), self._model.embedding.dtype))
+        cache = KvCache(self._model.store(aligned(capacity)))
         return cache.with_positions() if self.windows.sizes else cache
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
+        return self.with_hidden(cache, tokens, positions, visible)[1]
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        positions = range(cache.length, cache.length + len(tokens))
+        _, logits = self.with_hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
+        cache.keep(positions)
+        return logits[0]
+
+    def with_hidden(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+        first_logits: int = 0,
+    ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
+        """Hidden rows of the new tokens, after all layers and before the last norm, and logits of the rows from
+        `first_logits` on; see `Forward.forward`.
+        """
         store, first, rows = cache.store, cache.used, len(tokens)
         end = first + rows
         bias = torch.zeros((rows, min(aligned(end), store.shape[3])), dtype=store.dtype)
@@ -191,14 +226,8 @@ class NativeStatic:
         given = torch.tensor(tokens, device=store.device)
         cache.used = end
         on_device = {kind: each.to(store.device) for kind, each in biases.items()}
-        return self._logits(store, given, rotation, slots, on_device)
-
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
-        positions = range(cache.length, cache.length + len(tokens))
-        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
-        cache.keep(positions)
-        return logits
+        after = self._hidden(store, given, rotation, slots, on_device)
+        return after, self._output(after[first_logits:])
 
 
 class Turning:
@@ -320,7 +349,7 @@ class Fused:
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
         given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
         queries = turned(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
-        attended = attend(queries, given, index).flatten(0, 1)
+        attended = attend(queries, given.keys[index], given.values[index], given.biases[index]).flatten(0, 1)
         return attended.transpose(0, 1).reshape(count, -1)
 
 

@@ -12,16 +12,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.cpu.linear import HALF
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.registry import (
-    Arithmetic,
     native_model,
     only_compiled,
     reading_bytes,
     weight_bytes,
 )
-from decoder.forward.static.layers import ALIGNED, NativeStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.whole_paths.families import UNCAPTURED
 from decoder.forward.windows import Windows
 from decoder.system.device import has_room, without_gradients
@@ -119,9 +117,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 
 @without_gradients()
 def _read(model: "LanguageModel", source: Source) -> NativeStatic:
-    # Norms are folded into matrices in float32; matrix products keep the model's dtype.
-    folded = torch.float32 if model.dtype in HALF else model.dtype
-    return NativeStatic(native_model(source, Arithmetic(folded, model.dtype, ALIGNED)), model.context)
+    return NativeStatic(native_model(source, model.dtype), model.context)
 
 
 def visibility(

@@ -297,12 +297,19 @@ def test_an_exact_pair_on_a_cpu_has_native_kernels_too(tiny_models: TinyModels) 
     assert decoding_path(pair) == DecodingPath("host", NATIVE)
 
 
-@pytest.mark.parametrize("found", [object(), None], ids=["a library", "no library"])
-def test_bfloat16_never_pays_where_passes_are_compiled(monkeypatch: pytest.MonkeyPatch, found: object) -> None:
-    monkeypatch.setattr("decoder.run.decoding_path.library", lambda: found)
+def test_bfloat16_never_pays_where_a_native_model_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.run.decoding_path.products_pay_in_bfloat16", lambda: True)
-    assert bfloat16_pays(load_config(str(EMBEDDED_TARGET))) == (found is None)
+    assert not bfloat16_pays(load_config(str(EMBEDDED_TARGET)))
     assert bfloat16_pays(Gemma3TextConfig(**SMALL))
+
+
+def test_without_compiled_passes_a_native_model_stores_half_precision_in_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("decoder.run.decoding_path.library", lambda: None)
+    config = load_config(str(EMBEDDED_TARGET))
+    assert stored_dtype(config, CPU, torch.bfloat16) is torch.float32
+    assert stored_dtype(Gemma3TextConfig(**SMALL), CPU, torch.bfloat16) is torch.bfloat16
 
 
 def test_weights_are_stored_in_the_checkpoint_s_dtype_where_passes_are_compiled(

@@ -357,10 +357,7 @@ def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pyte
     assert "ok: draft books-1m: gpt_neox, weights of " in text
 
 
-def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("decoder.run.decoding_path.library", lambda: None)
+def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Path) -> None:
     config = {
         "model_type": "mistral", "sliding_window": 4096, "max_position_embeddings": 32768, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "intermediate_size": 14336,
@@ -368,9 +365,9 @@ def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     text = said(found("models", models=Models(target=str(tmp_path), draft="lookup", dtype="bfloat16")))
-    assert "KV cache: 128 KiB per token, 4.0 GiB for a full context of 32768 tokens" in text
+    assert "KV cache: 256 KiB per token, 8.0 GiB for a full context of 32768 tokens" in text
     windows = "target attends to windows of 4,096 tokens, and keeps all keys and values"
-    assert f"ok: {windows}; ring buffers would take 512 MiB; " in text
+    assert f"ok: {windows}; ring buffers would take 1.0 GiB; " in text
 
 
 @pytest.mark.parametrize(

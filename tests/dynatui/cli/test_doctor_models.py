@@ -125,7 +125,8 @@ def test_a_configuration_alone_tells_the_memory(hub: Path) -> None:
         "ok: target in float32: 60 MiB of weights; KV cache: 24 KiB per token, 48 MiB for a full context of 2048 tokens"
         in text
     )
-    assert "30 MiB of weights; KV cache: 12 KiB per token" in said(found("owner/big", dtype="bfloat16"))
+    in_half = said(found("owner/big", dtype="bfloat16"))
+    assert "target in bfloat16: 60 MiB of weights in float32; KV cache: 24 KiB per token" in in_half
 
 
 def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:

@@ -304,7 +304,7 @@ def attend(
     Every row must see a slot. A slot that a row sees must be one of the pass's own or come before all of these, which
     is so in texts, drafts and trees: a row sees only what was written before it or with it.
     """
-    place, bias = cast(LayerSlots, given.new[index]), cast(Tensor, given.biases[index])
+    place, bias = cast(LayerSlots, given.new[index]), given.biases[index]
     # If all rows have one position, there is one rotation for all of them.
     store, turns = place.rows, torch.view_as_real(given.rotation.expand(len(product), -1, -1, -1))
     count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
@@ -369,12 +369,12 @@ class TreeAttention:
     """Approximation of the GELU that is applied to the MLP's columns too; None: no activation."""
     processors: Multiprocessors
 
-    def __call__(self, product: Tensor, first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int) -> None:
+    def __call__(self, product: Tensor, first: int, heads: Heads, given: Pass, index: int) -> None:
         """See `decoder.forward.families.model.attended`."""
         if len(product) <= MOST_ROWS:
             attend(product, first, heads, given, index, self.approximate, self.processors)
             return
-        attended(product, first, dtype, heads, given, index)
+        attended(product, first, heads, given, index)
         if self.approximate is not None:
             gelu(product.narrow(1, 0, first), self.approximate)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decoder.engine import Engine
 from decoder.errors import PairError
-from decoder.forward.families.attention import gathered
+from decoder.forward.families.attention import attend
 from tests.decoder.makers import TinyModels
 
 
@@ -26,8 +26,8 @@ def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def doubled(*parts: Any) -> Tensor:
-        return 2 * gathered(*parts)
+        return 2 * attend(*parts)
 
-    monkeypatch.setattr("decoder.forward.batch_invariant.attention.gathered", doubled)
+    monkeypatch.setattr("decoder.forward.batch_invariant.attention.attend", doubled)
     with pytest.raises(PairError, match="computes different logits for a draft tree"):
         tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").batch_invariant()

@@ -212,8 +212,8 @@ def test_hidden_rows_and_layer_inputs_are_those_of_the_torch_form() -> None:
     def noted(into: dict[int, Tensor]) -> Any:
         return {number: lambda rows, _, at: into.update({at: rows.clone()}) for number in (0, 1)}
 
-    hidden, logits = model.computed(after_text(model), tree.tokens, tree.positions, tree.visible, 3)
-    rows, _ = right.computed(after_text(right), tree.tokens, tree.positions, tree.visible)
+    hidden, logits = model.with_hidden(after_text(model), tree.tokens, tree.positions, tree.visible, 3)
+    rows, _ = right.with_hidden(after_text(right), tree.tokens, tree.positions, tree.visible)
     torch.testing.assert_close(hidden, rows, rtol=1e-4, atol=1e-4)
     assert torch.equal(logits, logits_of(model, tree)[3:])
     assert torch.equal(logits_of(model.noting(noted(found)), tree), logits_of(model, tree))

@@ -1,4 +1,4 @@
-"""Native families with attention windows: tree nodes have the logits of plain text; earlier rows are not read."""
+"""Native families with attention windows: tree nodes have the logits of plain text."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import torch
 from transformers import MistralConfig
 
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.model import NativeModel
 from tests.decoder.family_models import like_llama, made, native_of
 from tests.decoder.random_trees import path
 
@@ -37,23 +36,6 @@ def test_nodes_have_the_logits_of_plain_text_round_by_round(name: str) -> None:
             torch.testing.assert_close(logits, right, rtol=0, atol=1e-10)
         cache.keep([cache.length + node for node in kept])
         text += [tokens[node] for node in kept]
-
-
-@torch.inference_mode()
-def unread(model: NativeModel, layer: int, rows: int) -> bool:
-    """Whether a tree's pass after `TEXT` reads none of the layer's first rows."""
-    cache = model.new_cache(len(TEXT) + len(PARENTS))
-    model.read(cache, TEXT)
-    cache.store[layer, :, :, :rows] = torch.nan
-    positions = [len(TEXT) + len(nodes) - 1 for nodes in PATHS]
-    return bool(model.forward(cache, TEXT[: len(PARENTS)], positions, VISIBLE).isfinite().all())
-
-
-def test_rows_before_all_windows_of_a_pass_are_not_read() -> None:
-    first = len(TEXT) - WINDOW + 1
-    in_all, in_half = (native_of(made(name)) for name in WINDOWED)
-    assert [unread(in_all, 0, first), unread(in_all, 0, first + 1)] == [True, False]
-    assert [unread(in_half, 1, first), unread(in_half, 0, 1)] == [True, False]
 
 
 @pytest.mark.parametrize(("window", "kind"), [(191, "sliding_attention"), (192, "full_attention")])

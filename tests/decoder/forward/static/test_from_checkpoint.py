@@ -135,7 +135,7 @@ def test_a_model_that_overflows_on_its_device_is_refused(tmp_path: Path) -> None
 def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = NativeStatic._logits
+    right = NativeStatic._hidden
 
     def blind(
         form: NativeStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, biases: Mapping[str, Tensor]
@@ -145,7 +145,7 @@ def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
         return right(form, store, tokens, rotation, slots, seeing)
 
     probe(pair.target)
-    monkeypatch.setattr(NativeStatic, "_logits", blind)
+    monkeypatch.setattr(NativeStatic, "_hidden", blind)
     with pytest.raises(
         Exception, match="target computes different logits for a draft tree of 34 nodes than for plain text"
     ):

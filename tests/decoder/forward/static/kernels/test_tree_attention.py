@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from triton.runtime.interpreter import InterpreterBuilder
 
-from decoder.forward.families.attention import Pass, fused_by_head
+from decoder.forward.families.attention import Pass
 from decoder.forward.families.model import Heads, attended, gelu
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
@@ -50,13 +50,12 @@ class Inputs:
         """The state of a pass that writes to `store`."""
         read = store[0, :, :, : self.bias.shape[1]]
         places = [LayerSlots(store, 0, self.slots)]
-        keys, values, biases = read[0].transpose(1, 2), read[1], self.bias
-        return Pass(self.rotation[:, None, None], places, (keys,), (values,), [biases], fused_by_head)
+        return Pass(self.rotation[:, None, None], places, (read[0],), (read[1],), [self.bias])
 
     def plain(self) -> tuple[Tensor, Tensor]:
         """Activated columns and attention, and the store, by the plain functions."""
         product, store = self.product.clone(), self.store.clone()
-        attended(product, self.inner, product.dtype, self.heads, self.given(store), 0)
+        attended(product, self.inner, self.heads, self.given(store), 0)
         if self.approximate is not None:
             gelu(product.narrow(1, 0, self.inner), self.approximate)
         return product[:, : self.inner + self.heads.queries], store
@@ -248,7 +247,7 @@ def test_a_prompt_s_rows_are_computed_by_the_plain_functions(
     right, _ = inputs.plain()
     product = inputs.product.clone()
     layer_attention = tree_attention.TreeAttention(approximate, H200)
-    layer_attention(product, inputs.inner, product.dtype, inputs.heads, inputs.given(inputs.store.clone()), 0)
+    layer_attention(product, inputs.inner, inputs.heads, inputs.given(inputs.store.clone()), 0)
     assert torch.equal(product[:, : right.shape[1]], right)
 
 
