@@ -116,7 +116,7 @@ class Engine:
         by_host = self.exact or not self.draft_knows_noise or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
-        from decoder.heads.static import only_on_host
+        from decoder.heads.eagle3 import only_on_host
         from decoder.session.cuda_graph.lookup_session import runs_on_device
 
         if only_on_host(self.pair.head):

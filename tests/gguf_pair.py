@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gguf_files import write
 from decoder.engine import Engine
-from decoder.forward.llama_cpp.layouts import PACKAGE
+from decoder.forward.llama_cpp.library import PACKAGE
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from tests.gguf_states import write_states
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.head_text import AT_ONCE
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import Block, BlockHead
 from decoder.tree import TokenTree
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS
 from decoder.draft.head_text import HeadText
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.protocol import GuidedHead
 from decoder.tree import TokenTree, visibility
 

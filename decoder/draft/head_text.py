@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.protocol import GuidedHead
 
 AT_ONCE = 512

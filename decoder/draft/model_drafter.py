@@ -15,8 +15,7 @@ from torch import Tensor
 
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.forward.compiled.best import best_tokens, in_rows
-from decoder.forward.compiled.library import library
+from decoder.forward.compiled.library import best_tokens, in_rows, library
 from decoder.forward.kv_cache import KvCache
 from decoder.sampling.draft_probabilities import DraftProbabilities, Estimate
 from decoder.tree import TokenTree

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.head_text import HeadText
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.eagle3 import Head
 from decoder.tree import TokenTree
 

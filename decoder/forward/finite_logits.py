@@ -16,8 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import LogitsError
-from decoder.forward.compiled.best import chosen_tokens, in_rows
-from decoder.forward.compiled.library import library
+from decoder.forward.compiled.library import chosen_tokens, in_rows, library
 from decoder.sampling.noise import Offsets
 
 

@@ -24,9 +24,8 @@ from transformers.cache_utils import Cache
 from decoder.forward.families.architecture import Architecture, Source, Traits
 from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.kv_cache import KEYS, VALUES, KvCache
-from decoder.forward.layer_states import LayerStates
-from decoder.forward.text_length import longest_text
-from decoder.forward.windows import FULL, first_seen, whole_mask, windows_of
+from decoder.forward.taps import LayerStates
+from decoder.forward.windows import FULL, first_seen, longest_text, whole_mask, windows_of
 from decoder.system.device import DTYPES
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})

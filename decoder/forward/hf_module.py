@@ -17,10 +17,9 @@ from torch import Tensor
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.families.registry import HEAD
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_kinds import keeps_states, takes_paths
 from decoder.forward.output_head import widen
 from decoder.forward.protocol import Forward
-from decoder.forward.recurrent.layer_kinds import keeps_states
-from decoder.forward.whole_paths.families import takes_paths
 from decoder.system.deferred import imported
 
 Load = Callable[[torch.device], Any]
@@ -203,5 +202,5 @@ _hf = functools.partial(imported, "decoder.forward.hf")
 """Imports the module `decoder.forward.hf`, which needs transformers."""
 _recurrent = functools.partial(imported, "decoder.forward.recurrent.forward")
 """Imports the module `decoder.forward.recurrent.forward`, which needs transformers too."""
-_whole_paths = functools.partial(imported, "decoder.forward.whole_paths.forward")
-"""Imports the module `decoder.forward.whole_paths.forward`, which needs transformers too."""
+_whole_paths = functools.partial(imported, "decoder.forward.whole_paths")
+"""Imports the module `decoder.forward.whole_paths`, which needs transformers too."""

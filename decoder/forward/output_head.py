@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from decoder.forward.cpu.linear import HALF
+from decoder.forward.linear import HALF
 
 
 def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Tensor | None) -> Float[Tensor, "*N V"]:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.cpu.linear import HALF
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward
 
 SLACK = 64

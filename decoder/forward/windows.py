@@ -1,4 +1,4 @@
-"""Attention windows by position: which keys a query attends to in the layers of each type.
+"""Longest text of a model, and attention windows by position: which keys a query attends to in the layers of each type.
 
 A window depends on positions, not on rows of the cache, since nodes of a draft tree at one depth have the same position
 and thus the same window. All keys stay in the cache, and a mask hides the keys outside a window. Pure functions of
@@ -15,9 +15,11 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.text_length import longest_text
-
 T = TypeVar("T")
+NO_LIMIT = 1 << 20
+"""Context length, in tokens, that is assumed if a model's configuration states none."""
+LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
+"""Configuration fields that may contain the context length; the first field present is used."""
 FULL, SLIDING = "full_attention", "sliding_attention"
 ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": SLIDING}
 """Type of the attention in layer types that both attend to cached keys and keep a state."""
@@ -158,3 +160,17 @@ def by_layers(config: Any, field: str) -> list[Any]:
     except RuntimeError:  # transformers raises it where the layers have different values
         return [getattr(layer, field, None) for layer in config.per_layer_config]
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def longest_text(config: Any) -> int:
+    """Length of the longest text, in tokens, for which rotary frequencies stay the same.
+
+    For texts beyond the original context length, longrope uses other frequencies at all positions, but cached keys keep
+    the old frequencies; the generated text would then depend on the number of rows in each pass.
+    """
+    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
+    original = getattr(config, "original_max_position_embeddings", None)
+    rotary = getattr(config, "rope_parameters", None) or {}
+    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
+    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
+    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])

@@ -14,7 +14,7 @@ from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.text_length import longest_text
+from decoder.forward.windows import longest_text
 from decoder.models.adapters import adapter_of, base_of
 from decoder.models.config_ranges import check_ranges
 from decoder.models.gguf.file import gguf_file, is_gguf

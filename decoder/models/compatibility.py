@@ -17,10 +17,8 @@ from decoder.errors import DeviceError, PairError, first_line, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.recurrent.layer_kinds import NO_MEMORY, STATES
-from decoder.forward.text_length import longest_text
-from decoder.forward.whole_paths.families import takes_paths
-from decoder.forward.windows import FULL, LIMITS, attention_types, by_layers, window_sizes
+from decoder.forward.layer_kinds import NO_MEMORY, STATES, takes_paths
+from decoder.forward.windows import FULL, LIMITS, attention_types, by_layers, longest_text, window_sizes
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.config_ranges import LARGEST

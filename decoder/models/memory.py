@@ -10,8 +10,7 @@ from torch import Tensor
 from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import weight_bytes
-from decoder.forward.text_length import longest_text
-from decoder.forward.windows import windows_of
+from decoder.forward.windows import longest_text, windows_of
 from decoder.models.quantisation import Quantisation
 from decoder.system.deferred import imported
 

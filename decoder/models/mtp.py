@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from decoder.errors import ConfigError, require
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.tapped import Tappable
+from decoder.forward.taps import Tappable
 from decoder.forward.windows import FULL
 from decoder.heads.protocol import GuidedHead
 from decoder.models.checkpoints import display_name

@@ -16,12 +16,11 @@ import torch
 from decoder.engine import Engine
 from decoder.events import TRANSLATED
 from decoder.forward.compiled.library import library
-from decoder.forward.cpu.linear import HALF, products_pay_in_bfloat16
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
-from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
+from decoder.forward.layer_kinds import HOST_ROUNDS, UNCAPTURED, keeps_states, takes_paths
+from decoder.forward.linear import HALF, products_pay_in_bfloat16
 from decoder.forward.windows import SHAPED, windows_of
 from decoder.models.gguf.file import BY_PATHS, GgufFile
 from decoder.models.quantisation import quantisation_of
@@ -65,7 +64,7 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, f"{forms}; {TRANSLATED}" if pair.translation else forms)
     if pair.translation:
         return DecodingPath(HOST, TRANSLATED)
-    from decoder.heads.static import only_on_host, static_head
+    from decoder.heads.eagle3 import only_on_host, static_head
 
     if only_on_host(pair.head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)
@@ -92,7 +91,7 @@ def _computing(model: LanguageModel) -> str:
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
     from decoder.forward.static.layers import NativeStatic
-    from decoder.heads.static import StaticHead
+    from decoder.heads.eagle3 import StaticHead
     from decoder.session.cuda_graph.compiled import Compiled
 
     kinds = {role: "compiled" if isinstance(form, Compiled) else "native model" for role, form in forms.items()}
@@ -122,7 +121,7 @@ def expected_path(
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
-    from decoder.heads.static import UNTAPPED, has_static_form
+    from decoder.heads.eagle3 import UNTAPPED, has_static_form
 
     if head is not None and not has_static_form(head):
         return DecodingPath(HOST, UNCAPTURED_HEAD)

@@ -12,7 +12,6 @@ import torch
 
 from decoder.analysis.roofline import DeviceSpeed, PassWork, expected_times
 from decoder.events import Expected
-from decoder.forward.cpu.speed import flops_per_s, read_bytes_per_s
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.models.gguf.file import GgufFile
@@ -20,6 +19,7 @@ from decoder.models.pair import Pair
 from decoder.models.quantisation import Quantisation
 from decoder.run.pass_work import work_of_architecture, work_of_gguf, work_of_module
 from decoder.system.computing_clock import ComputingClock
+from decoder.system.cpu_speed import flops_per_s, read_bytes_per_s
 from decoder.system.deferred import imported
 
 

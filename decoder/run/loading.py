@@ -269,7 +269,7 @@ def _captures(device: torch.device, shape: AnyShape) -> bool:
     """Whether rounds with a head of this shape are tried in CUDA graphs; their self-test chooses the target's form."""
     if not has_graphs(device):
         return False
-    from decoder.heads.static import has_static_form
+    from decoder.heads.eagle3 import has_static_form
 
     return has_static_form(shape)
 
@@ -367,7 +367,7 @@ def make_engine(
     slots = None
     by_torch = not any(model.computed_by for model in pair.models.values())
     if by_torch and not pair.translation and has_graphs(pair.target.device) and not pair.target.ranks:
-        from decoder.heads.static import only_on_host
+        from decoder.heads.eagle3 import only_on_host
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = None if only_on_host(pair.head) else GraphSlots(kernels=kernels, kernels_later=kernels_later)

@@ -24,7 +24,7 @@ from decoder.draft.parallel_passes import ParallelPasses
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
 from decoder.heads.protocol import GuidedHead, StatesReader

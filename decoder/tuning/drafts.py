@@ -25,7 +25,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.protocol import StatesReader
 from decoder.methods.linear import Linear
 from decoder.models.chat import encode_prompts

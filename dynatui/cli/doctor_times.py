@@ -83,7 +83,7 @@ def _model(case: Case, role: str, name: str) -> "_Model | str":
 
 
 def _context(config: Any) -> int:
-    from decoder.forward.text_length import longest_text  # noqa: PLC0415 - imports torch
+    from decoder.forward.windows import longest_text  # noqa: PLC0415 - imports torch
 
     if isinstance(config, GgufFile):
         return config.size("context_length") or 0

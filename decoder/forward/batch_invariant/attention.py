@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from decoder.errors import PairError
-from decoder.forward.families.attention import attend
+from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 
 NAME = "dynatui_float64"
 """Name of the float64 attention function in transformers' registry."""

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import ConfigError, PairError
-from decoder.forward.cpu.linear import HALF
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64

@@ -1,4 +1,4 @@
-"""A model of a native family whose passes the compiled library computes.
+"""A model of a native family whose passes the compiled library computes, with the threads that compute them.
 
 Arithmetic is float32. A row's bits do not depend on the other rows of its pass, so plain decoding and the verification
 of a tree give the same logits, bit for bit. `weights` makes such a model; this module knows no checkpoints.
@@ -6,6 +6,9 @@ of a tree give the same logits, bit for bit. `weights` makes such a model; this 
 
 import ctypes
 import functools
+import os
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,14 +19,79 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.compiled.library import Library, Model, Pass
-from decoder.forward.compiled.team import Team
-from decoder.forward.families.attention import Rotation
-from decoder.forward.families.model import Heads, Note
+from decoder.forward.families.model import Heads, Note, Rotation
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.layer_states import LayerStates
 from decoder.forward.protocol import Forward
-from decoder.forward.tapped import TappedNative
+from decoder.forward.taps import LayerStates, TappedNative
 from decoder.forward.windows import Windows
+
+
+@dataclass(eq=False)
+class Helper:
+    """One thread of a team."""
+
+    functions: ctypes.CDLL
+    number: int
+    """Number of the thread in the team; the caller's thread is number 0."""
+    job: Pass = field(default_factory=Pass)
+    caller_cpu: int = -1
+    """CPU on which the pass was begun; -1 if unknown."""
+    asleep: bool = False
+    wakeup: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        """Starts the thread, which sleeps until it is woken."""
+        self.wakeup.acquire()
+        threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
+
+    def wake(self, job: Pass, caller_cpu: int) -> None:
+        """Lets the thread help with a pass, unless it is still busy."""
+        if self.asleep:
+            self.asleep, self.job, self.caller_cpu = False, job, caller_cpu
+            self.wakeup.release()
+
+    def _work(self) -> None:
+        while True:
+            self.asleep = True
+            self.wakeup.acquire()
+            if self.functions.dynatui_cpu() == self.caller_cpu >= 0:
+                leave_cpu(self.caller_cpu)
+            self.functions.dynatui_help(ctypes.addressof(self.job), self.number)
+
+
+def leave_cpu(cpu: int) -> None:
+    """Moves this thread to another CPU if the process may use one. Some kernels, mostly of virtual machines, wake a
+    thread on the CPU of the thread that wakes it even if another CPU is idle; both then run at half speed.
+    """
+    if sys.platform == "linux" and (others := os.sched_getaffinity(os.getpid()) - {cpu}):
+        os.sched_setaffinity(0, others)
+
+
+class Team:
+    """Threads that compute one pass at a time."""
+
+    def __init__(self, library: Library) -> None:
+        self._functions = library.functions
+        self._helpers: list[Helper] = []
+        self._busy = threading.Lock()
+
+    def run(self, job: Pass, threads: int) -> None:
+        """Computes a pass with at most `threads` threads; with one if the others compute another pass."""
+        if threads == 1 or not self._busy.acquire(blocking=False):
+            job.counters = None
+            self._functions.dynatui_pass(ctypes.addressof(job))
+            return
+        try:
+            while len(self._helpers) < threads - 1:
+                self._helpers.append(Helper(self._functions, len(self._helpers) + 1))
+                self._helpers[-1].start()
+            cpu = self._functions.dynatui_cpu()
+            for helper in self._helpers[: threads - 1]:
+                helper.wake(job, cpu)
+            self._functions.dynatui_pass(ctypes.addressof(job))
+        finally:
+            self._busy.release()
+
 
 SHARED_FROM = 1 << 23
 """Least number of multiplications of a pass that several threads compute; a smaller pass is over before they wake."""
@@ -109,7 +177,7 @@ class CompiledModel:
         return replace(self, notes=notes, spaces=[])
 
     def tapped(self, states: LayerStates) -> Forward:
-        """See `decoder.forward.tapped.Tappable`."""
+        """See `decoder.forward.taps.Tappable`."""
         return TappedNative(self, states)
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -141,7 +209,7 @@ class CompiledModel:
         visible: NDArray[np.bool_],
         first_logits: int = 0,
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """See `NativeStatic.with_hidden`."""
+        """See `decoder.forward.taps.Native`."""
         space, logits = self._run(cache, tokens, positions, visible, first_logits)
         hidden = space.hidden[: len(tokens), : self.embedding.shape[1]].clone()
         self.spaces.append(space)

@@ -15,8 +15,7 @@ from torch import Tensor
 from decoder.forward.compiled.library import NUMBERS, Layer, Library, Matrix, Model, Norm
 from decoder.forward.compiled.model import CompiledModel, padded
 from decoder.forward.families.architecture import Source
-from decoder.forward.families.attention import Rotation
-from decoder.forward.families.model import Heads
+from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.families.registry import FAMILIES, NORMS, heads_of
 from decoder.forward.windows import windows_of
 

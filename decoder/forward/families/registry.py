@@ -14,9 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.cpu.linear import HALF, Linear
 from decoder.forward.families.architecture import ROTARY, Architecture, Source
-from decoder.forward.families.attention import Rotation
 from decoder.forward.families.model import (
     Activation,
     Heads,
@@ -25,11 +23,13 @@ from decoder.forward.families.model import (
     NativeModel,
     Parallel,
     RmsNorm,
+    Rotation,
     Sequential,
     gated_silu,
     gelu,
 )
 from decoder.forward.kv_cache import side_by_side
+from decoder.forward.linear import HALF, Linear
 from decoder.forward.windows import FULL, SLIDING, windows_of
 
 Shapes = Mapping[str, tuple[int, ...]]

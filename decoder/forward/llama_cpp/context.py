@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.errors import ConfigError, DeviceError, ModelError, shortened
-from decoder.forward.llama_cpp.layouts import (
+from decoder.forward.llama_cpp.library import (
     FLOAT16,
     FLOAT32,
     NO_FLASH_ATTENTION,
@@ -22,8 +22,9 @@ from decoder.forward.llama_cpp.layouts import (
     RELEASE,
     Batch,
     IntPointer,
+    Library,
+    library,
 )
-from decoder.forward.llama_cpp.library import Library, library
 
 MOST_ROWS = 512
 """Largest number of rows in a pass."""

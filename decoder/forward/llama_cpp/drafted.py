@@ -1,7 +1,9 @@
-"""Drafted rows of one text, and the passes of llama.cpp that compute these rows.
+"""Drafted rows of one text, the sequences of llama.cpp that hold them, and the passes that compute them.
 
-Rows are numbered in the order in which they are added; a row's parent comes before it. Pure bookkeeping: knows no
-library.
+Rows are numbered in the order in which they are added; a row's parent comes before it. llama.cpp has no tree mask: a
+row attends to the cached rows of its own sequence. Sequence 0 holds the text. There are few sequences. If they do not
+suffice, the pass is divided, and paths that are not needed are dropped; a dropped row is computed again when a later
+row or the text needs it. Pure bookkeeping: knows no library.
 """
 
 from abc import ABC, abstractmethod
@@ -105,3 +107,172 @@ class DraftedRows(ABC):
         """The rows of `rows` that are not parents of other rows of `rows`."""
         parents = {self.rows[row].parent for row in rows}
         return [row for row in rows if row not in parents]
+
+
+class Sequences(DraftedRows):
+    """Drafted rows of one text, and the sequences that hold them."""
+
+    def __init__(self, count: int, most_rows: int) -> None:
+        """Manages `count` sequences, at least 3, and passes of at most `most_rows` rows."""
+        super().__init__()
+        self._count, self._most_rows = count, most_rows
+        self.restart(0)
+
+    def restart(self, length: int) -> None:
+        """See `DraftedRows`."""
+        super().restart(length)
+        self.holders: dict[int, int] = {}
+        """For each cached row, one sequence that holds this row and all rows above it."""
+        self._ends = {0: TEXT}
+        """Last row of each sequence in use."""
+        self._free = list(range(self._count - 1, 0, -1))
+
+    @property
+    def in_use(self) -> bool:
+        """Whether any drafted row is in the cache."""
+        return self._ends != {0: TEXT}
+
+    @property
+    def branches(self) -> bool:
+        """Whether any sequence other than sequence 0 is in use."""
+        return len(self._ends) > 1
+
+    @property
+    def cells(self) -> int:
+        """See `DraftedRows`."""
+        return len(self.rows)
+
+    def step(self, pending: Sequence[int]) -> Step:
+        """See `DraftedRows`."""
+        step, members = Step(), dict[int, list[int]]()
+        ends = dict[int, int]()
+        for leaf in self.leaves(pending):
+            missing = [row for row in self.above(leaf) if row not in self.holders][: self._most_rows]
+            more = sum(row not in members for row in missing)
+            if len(members) + more > self._most_rows:
+                break
+            sequence = self._sequence(self.rows[missing[0]].parent, step, first=not members)
+            if sequence is None:
+                break
+            ends[sequence] = missing[-1]
+            for row in missing:
+                members.setdefault(row, []).append(sequence)
+        self.holders |= {row: held_by[0] for row, held_by in members.items()}
+        self._ends |= ends
+        step.rows = sorted(members.items())
+        return step
+
+    def _sequence(self, parent: int, step: Step, *, first: bool) -> int | None:
+        """A sequence that ends in `parent`, for one new path; None if the path must wait for the next step."""
+        ready = next((sequence for sequence, end in self._ends.items() if end == parent), None)
+        if ready is None and not self._free:
+            if not first:
+                return None
+            self._make_room(parent, step)
+            ready = next((sequence for sequence, end in self._ends.items() if end == parent), None)
+        if ready is None:
+            ready = self._free.pop()
+            held_by = self.holders[parent] if parent != TEXT else 0
+            end = self.rows[parent].position + 1 if parent != TEXT else self.length
+            step.copies.append(Copy(held_by, ready, end))
+        # This entry marks the sequence as taken: its end is a number that no row has yet. The caller replaces it by the
+        # path's last row.
+        self._ends[ready] = len(self.rows)
+        return ready
+
+    def _make_room(self, parent: int, step: Step) -> None:
+        """Drops all sequences except sequence 0 and the sequence that holds `parent`. Unless sequence 0 holds `parent`,
+        the rows of sequence 0 after the text are dropped too.
+        """
+        kept = self.holders.get(parent) if parent != TEXT else 0
+        step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
+        step.cut = kept != 0 and self._ends[0] != TEXT
+        self._ends = {sequence: end for sequence, end in self._ends.items() if sequence in (0, kept)}
+        self._free = [number for number in range(self._count - 1, 0, -1) if number != kept]
+        if kept != 0:
+            self._ends[0] = TEXT
+        self.holders = {}
+        if kept is not None:
+            self.holders = dict.fromkeys(self.above(self._ends[kept]), kept)
+
+
+STATES = 16
+"""Number of sequences of a context, each with memory for a state: one sequence for the text, one for a snapshot, and
+all others for drafts.
+"""
+
+
+class Paths(DraftedRows):
+    """Drafted rows of one text, and the sequences that hold paths of these rows."""
+
+    def __init__(self, count: int, most_rows: int) -> None:
+        """Manages the sequences 1 to `count`, and passes of at most `most_rows` rows."""
+        super().__init__()
+        self._count, self._most_rows = count, most_rows
+        self.ends: dict[int, int] = {}
+        """Last row of each sequence in use."""
+
+    def restart(self, length: int) -> None:
+        """See `DraftedRows`."""
+        super().restart(length)
+        self.forget()
+
+    def forget(self) -> None:
+        """Notes that no sequence holds a drafted row any longer."""
+        self.ends = {}
+
+    @property
+    def cells(self) -> int:
+        """See `DraftedRows`."""
+        return sum(len(self.above(leaf)) for leaf in self.leaves(range(len(self.rows))))
+
+    def holder(self, path: Sequence[int]) -> tuple[int, int]:
+        """Finds the sequence whose drafted rows are the longest beginning of a path. Returns the number of these rows,
+        and the sequence; (0, 0) if there is no such sequence.
+        """
+        numbers = {row: number for number, row in enumerate(path, 1)}
+        return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
+
+    def step(self, pending: Sequence[int]) -> Step:
+        """See `DraftedRows`."""
+        # llama.cpp computes sequences together only if their numbers are successive. If the longest paths come first,
+        # the sequences that still have rows to compute keep successive numbers for as long as possible.
+        ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)
+        step = Step(dropped=self._unneeded([base for base, *_ in ways]))
+        self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}
+        free = [number for number in range(self._count, 0, -1) if number not in self.ends]
+        sources = {TEXT: 0} | {end: sequence for sequence, end in self.ends.items()}
+        continuing = dict[int, list[int]]()
+        for sequence, end in self.ends.items():
+            continuing.setdefault(end, []).append(sequence)
+        for base, *rest in ways:
+            missing = rest[: self._most_rows]
+            if len(step.rows) + len(missing) > self._most_rows:
+                break
+            if continuing.get(base):
+                sequence = continuing[base].pop()
+            elif free:
+                sequence = free.pop()
+                end = self.rows[base].position + 1 if base != TEXT else self.length
+                step.copies.append(Copy(sources[base], sequence, end))
+            else:
+                continue
+            self.ends[sequence] = missing[-1]
+            step.rows += [(row, [sequence]) for row in missing]
+        step.rows.sort(key=lambda each: (each[1], each[0]))
+        return step
+
+    def _way(self, leaf: int) -> list[int]:
+        """The last row of a leaf's path at which a sequence ends, or `TEXT` if there is none; then all later rows of
+        the path, which must be computed.
+        """
+        path = [TEXT, *self.above(leaf)]
+        ends = {TEXT, *self.ends.values()}
+        return path[max(number for number, row in enumerate(path) if row in ends) :]
+
+    def _unneeded(self, bases: Sequence[int]) -> list[int]:
+        """Sequences to drop before paths are computed below the rows `bases`: none if the free sequences suffice."""
+        copies = len(bases) - len(set(bases) - {TEXT})
+        if len(self.ends) + copies <= self._count:
+            return []
+        return [sequence for sequence, end in self.ends.items() if end not in bases]

@@ -1,6 +1,11 @@
 """llama.cpp as a `Forward`: one pass verifies a tree, and a KV cache is a context of llama.cpp.
 
-Logits are computed and returned in float32. Knows neither files nor tokenizers.
+If all layers attend to cached keys and values, paths share rows, and rows can be dropped. A model with states has a
+sequence for each path, since a state cannot go back: sequence 0 holds the text's state, and each draft path continues a
+copy of it. When a path is kept, the sequence that holds the longest beginning of this path replaces sequence 0. The
+remaining tokens of the path are pending: they are computed at the beginning of the next text or chain, or in a pass of
+their own before any other draft. When a text is cut, its state is computed from the snapshot: a copy of an earlier
+state of the text. Logits are computed and returned in float32. Knows neither files nor tokenizers.
 """
 
 from collections.abc import Sequence
@@ -13,10 +18,169 @@ from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.llama_cpp.cache import Contexts, LlamaCache
-from decoder.forward.llama_cpp.context import Model
-from decoder.forward.llama_cpp.paths import STATES
-from decoder.forward.llama_cpp.row_cache import SEQUENCES, RowCache
-from decoder.forward.llama_cpp.state_cache import StateCache
+from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
+from decoder.forward.llama_cpp.drafted import STATES, TEXT, Paths, Sequences
+
+SEQUENCES = 64
+"""Number of sequences of a context; paths beyond this number are computed in further passes."""
+
+
+class RowCache(LlamaCache):
+    """A cache of keys and values."""
+
+    def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
+        super().__init__(contexts, layers, capacity)
+        self._sequences = Sequences(SEQUENCES, MOST_ROWS)
+
+    @property
+    def _drafted(self) -> Sequences:
+        return self._sequences
+
+    def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """See `LlamaCache`."""
+        self.cut(self.length)
+        self._make_room(len(tokens))
+        logits = self._append(tokens, self.length)
+        self._restart(self.length + len(tokens))
+        return logits
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """See `KvCache`; the rows must be a path that begins at the text."""
+        drafted, path = self._sequences, self._path(rows)
+        cached = [row for row in path if row in drafted.holders]
+        lost = [drafted.rows[row].token for row in path[len(cached) :]]
+        end = self.length + len(cached)
+        if drafted.in_use:
+            context, kept = self._context, drafted.holders[cached[-1]] if cached else 0
+            if drafted.branches:
+                context.keep_only(kept)
+            context.drop(kept, end)
+            if kept:
+                context.copy(kept, 0)
+                context.keep_only(0)
+        self._restart(end)
+        if lost:
+            self.read(lost)
+
+    def cut(self, length: int) -> None:
+        """See `KvCache`."""
+        if self._sequences.in_use or length < self.length:
+            if self._sequences.branches:
+                self._context.keep_only(0)
+            self._context.drop(0, min(length, self.length))
+        self._restart(min(length, self.length))
+
+    def _move(self, small: Context, large: Context) -> None:
+        large.restore(small.state())
+
+
+SNAPSHOT = STATES - 1
+"""Number of the sequence that holds the snapshot, a copy of an earlier state of the text."""
+MOST_PENDING = 16
+"""Largest number of pending tokens (committed, but not yet in the text's state) that are computed in the same pass as a
+drafted chain, which saves a pass.
+"""
+
+
+class StateCache(LlamaCache):
+    """A cache of states, and of the keys and values of layers that attend."""
+
+    def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
+        super().__init__(contexts, layers, capacity)
+        self._paths = Paths(SNAPSHOT - 1, MOST_ROWS)
+        self._text: list[int] = []
+        """Tokens of the text."""
+        self._computed = 0
+        """Number of tokens at the beginning of the text that the state in sequence 0 covers; all later tokens are
+        pending.
+        """
+        self._in_snapshot = 0
+        """Number of tokens at the beginning of the text that the snapshot covers; 0 if there is no snapshot."""
+
+    @property
+    def _drafted(self) -> Paths:
+        return self._paths
+
+    def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """See `LlamaCache`."""
+        self._drop_drafts()
+        self._make_room(len(tokens))
+        self._text += tokens
+        self._restart(len(self._text))
+        return self._settle()
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """See `KvCache`; the rows must be a path that begins at the text."""
+        pending = range(self._paths.length, self.length)
+        path = self._path([*pending, *rows])
+        count, sequence = self._paths.holder(path)
+        if count:
+            # The sequence begins with the text's keys and values, so the whole sequence, its state included, replaces
+            # sequence 0.
+            self._context.copy(sequence, 0)
+            self._computed = self._paths.length + count
+        self._text += [self._paths.rows[row].token for row in path[len(pending) :]]
+        self._drop_drafts()
+        self._restart(len(self._text))
+
+    def cut(self, length: int) -> None:
+        """See `KvCache`; computes a part of the text again if sequence 0 holds the state of a longer text."""
+        self._drop_drafts()
+        del self._text[length:]
+        self._restart(len(self._text))
+        if self._computed > length:
+            self._go_back()
+
+    def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        pending, known = self._text[self._computed :], self._computed
+        if not self._paths.rows and 0 < len(pending) <= MOST_PENDING and _is_chain(visible):
+            self._paths.restart(known)
+            self._paths.add(pending, range(known, self.length), range(TEXT, TEXT + len(pending)))
+        return np.pad(visible, ((0, 0), (self.length - self._paths.length, 0)), constant_values=True)
+
+    def _get_ready(self) -> None:
+        self._settle()
+
+    def _settle(self) -> NDArray[np.float32]:
+        """Computes the pending tokens that are not drafted rows of `_paths`; returns the logits after the last one,
+        shape (V,).
+        """
+        pending = self._text[self._computed : self._paths.length]
+        logits = self._append(pending, self._computed)
+        self._computed += len(pending)
+        return logits
+
+    def _go_back(self) -> None:
+        """Computes the state after the shortened text, and takes a new snapshot. The computation begins with the old
+        snapshot, unless the snapshot covers more tokens than the shortened text has.
+
+        A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
+        """
+        context = self._context
+        context.drop(0)
+        self._computed = self._in_snapshot if self._in_snapshot <= len(self._text) else 0
+        if self._computed:
+            context.copy(SNAPSHOT, 0)
+        self._settle()
+        context.drop(SNAPSHOT)
+        if self._text:
+            context.copy(0, SNAPSHOT)
+        self._in_snapshot = len(self._text)
+
+    def _drop_drafts(self) -> None:
+        for sequence in self._paths.ends:
+            self._context.drop(sequence)
+        self._paths.forget()
+
+    def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - the whole text is computed again
+        self._paths.forget()
+        self._computed = self._in_snapshot = 0
+
+
+def _is_chain(visible: NDArray[np.bool_]) -> bool:
+    """Whether new rows follow the text one after the other, according to the mask that `Forward.forward` takes."""
+    count = len(visible)
+    return np.array_equal(visible[:, visible.shape[1] - count :], np.tri(count, dtype=np.bool_))
 
 
 class LlamaForward:

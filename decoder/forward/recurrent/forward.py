@@ -1,29 +1,203 @@
 """A Hugging Face module with states as a `Forward`: its parts with states compute whole paths, all other parts compute
 one row per node.
+
+In a pass, each path begins with the states after the committed text. The module gets copies of these states through
+transformers' cache interface, because it updates some of them in place if it computes a single token.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers.cache_utils import Cache
 
 from decoder.forward.hf import Call, Layers, ModuleForward
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.layer_states import LayerStates
-from decoder.forward.recurrent.chunks import Chunks, at_most, chunks_of
-from decoder.forward.recurrent.layer_kinds import MASKED
-from decoder.forward.recurrent.layers import CONVOLUTION, StateLayers, layers_of
-from decoder.forward.recurrent.owners import TRIED, Owner, find_owners
-from decoder.forward.recurrent.path_hooks import by_paths, computed_again
-from decoder.forward.recurrent.paths import path_batch, with_parents
-from decoder.forward.recurrent.states import Drafted, StateCache, States
+from decoder.forward.layer_kinds import MASKED
+from decoder.forward.recurrent.owners import (
+    TRIED,
+    Chunks,
+    Owner,
+    at_most,
+    by_paths,
+    chunks_of,
+    computed_again,
+    find_owners,
+)
+from decoder.forward.recurrent.states import Drafted, State, StateCache, States, path_batch, with_parents
+from decoder.forward.taps import LayerStates
 from decoder.forward.windows import FULL, attention_types
+
+CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
+INDEXED_AXES = 3
+"""Number of positions that an indexer has for each row: time, height and width; in text, all three are equal."""
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """A sequence that makes an item from its index when the item is read; iteration yields the first `count` items."""
+
+    item: Callable[[int], Any]
+    count: int = 0
+
+    def __getitem__(self, index: int) -> Any:
+        return self.item(index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.item, range(self.count))
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class StateLayers(Cache):
+    """Cache of one pass: keys and values go to `rows`, and the states of all paths start from the states `before`."""
+
+    def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
+        """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
+        Cache.__init__(self, layers=[])
+        self._rows, self._before, self._paths = rows, before, paths
+        self._stored = stored or (lambda: None)
+        self._current: dict[State, Tensor] = {}
+        # Modules of transformers 5.17 read states as attributes of the cache's layers. The layers have a weak reference
+        # to this cache, since a cycle would keep the states of a pass in memory.
+        layers: Any = _Lookup(partial(_layer, weakref.proxy(self)), len(rows.starts))
+        self.layers = layers
+
+    @property
+    def after(self) -> States:
+        """States after all tokens that the pass has computed so far."""
+        return self._current
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """See `Layers`."""
+        if len(key_states) > 1:
+            raise ValueError(
+                f"the keys of layer {layer_idx} cannot be read here: the module that owns the layer's state caches "
+                "them itself"
+            )
+        return self._rows.update(key_states, value_states, layer_idx)
+
+    def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
+        """See `Layers`."""
+        return self._rows.update_indexer(indexer_key_states, layer_idx)
+
+    def get_seq_length(self, layer_idx: int | None = None) -> Any:
+        """See `Layers`."""
+        return self._rows.get_seq_length(layer_idx)
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
+        """Number of rows that a layer's attention reads, and each row's position minus the row's index.
+
+        Layers that bias scores by distance (Inkling) add each row's index to this difference, which gives the row's
+        position.
+        """
+        start = self._rows.starts.get(layer_idx, 0)
+        end = self._rows.get_seq_length() + query_length
+        keys = self._rows.positions(start, end)
+        return end - start, start if keys is None else keys - torch.arange(end - start, device=keys.device)
+
+    def is_narrowed(self, layer: int) -> bool:
+        """Whether the attention of a layer reads only rows of its window."""
+        return self._rows.starts.get(layer, 0) > 0
+
+    @property
+    def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
+        """Positions of cached rows on each axis of an indexer; None if there are no rows, or no known positions."""
+        known = self._rows.positions(0, self._rows.get_seq_length())
+        return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
+
+    def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
+        """Whether a layer has a state from before the pass; without `layer_idx`, whether any layer has one."""
+        return any(layer_idx in (None, layer) for _, layer, _ in self._before)
+
+    def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers
+        """True, so that modules call `update_conv_state` for single tokens too."""
+        return True
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
+        """Latest inputs of a convolution."""
+        return self._state((CONVOLUTION, layer_idx, state_idx))
+
+    def update_conv_state(
+        self,
+        conv_states: Float[Tensor, "B C T"],
+        layer_idx: int,
+        state_idx: int = 0,
+        conv_kernel_size: int | None = None,
+        **_: Any,
+    ) -> Float[Tensor, "B C W"]:
+        """Stores the latest inputs of a convolution; returns the inputs stored before, followed by the new inputs."""
+        key = CONVOLUTION, layer_idx, state_idx
+        before = self._state(key)
+        known = conv_states if before is None else torch.cat([before.to(conv_states.dtype), conv_states], -1)
+        size = conv_kernel_size or (known if before is None else before).shape[-1]
+        if known.shape[-1] < size:
+            known = torch.nn.functional.pad(known, (size - known.shape[-1], 0))
+        self._store(key, known[..., -size:])
+        return known
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
+        """State of a recurrence."""
+        return self._state((RECURRENCE, layer_idx, state_idx))
+
+    def update_recurrent_state(
+        self, recurrent_states: Float[Tensor, "B ..."], layer_idx: int, state_idx: int = 0, **_: Any
+    ) -> Float[Tensor, "B ..."]:
+        """Stores the state of a recurrence, and returns it."""
+        self._store((RECURRENCE, layer_idx, state_idx), recurrent_states)
+        return recurrent_states
+
+    def get_linear_cache(self, layer_idx: int) -> Float[Tensor, "B ..."] | None:
+        """State of a linear attention."""
+        return self._state((LINEAR, layer_idx, 0))
+
+    def set_linear_cache(self, layer_idx: int, linear_cache: Float[Tensor, "B ..."]) -> None:
+        """Stores the state of a linear attention."""
+        self._store((LINEAR, layer_idx, 0), linear_cache)
+
+    def _store(self, key: State, state: Tensor) -> None:
+        self._current[key] = state
+        self._stored()
+
+    def _state(self, key: State) -> Tensor | None:
+        if key not in self._current and key in self._before:
+            before = self._before[key]
+            self._current[key] = before.repeat(self._paths, *[1] * (before.dim() - 1))
+        return self._current.get(key)
+
+
+def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
+    """A layer of the cache, with the attributes that modules read."""
+    return SimpleNamespace(
+        record_past=True,
+        is_sliding=cache.is_narrowed(number),
+        indexer_position_ids=cache.indexer_position_ids,
+        conv_states=_Lookup(partial(cache.get_conv_state, number)),
+        recurrent_states=_Lookup(partial(cache.get_recurrent_state, number)),
+    )
+
+
+def layers_of(module: Any) -> type[StateLayers]:
+    """`StateLayers` for a module's family. If the family defines a cache class of its own, its modules accept only this
+    class; the result is then a subclass of `StateLayers` and of this class.
+    """
+    home = sys.modules[type(module).__module__]
+    own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
+    caches = [each for each in own if issubclass(each, Cache)]
+    return type(StateLayers.__name__, (StateLayers, *caches), {}) if caches else StateLayers
 
 
 def _ignore() -> None:

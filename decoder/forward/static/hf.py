@@ -8,7 +8,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.hf import Layers, ModuleForward
-from decoder.forward.recurrent.layer_kinds import HOST_ROUNDS, keeps_states
+from decoder.forward.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.static.layers import windowed_by_slot, write
 from decoder.forward.windows import FULL, SHAPED, Windows
 from decoder.system.device import without_gradients

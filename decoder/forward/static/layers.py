@@ -10,14 +10,12 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.attention import Pass, attend
-from decoder.forward.families.model import Heads, Layer, NativeModel, Note, Parallel, Sequential
+from decoder.forward.families.model import Heads, Layer, NativeModel, Note, Parallel, Pass, Sequential, attend
 from decoder.forward.families.registry import ALIGNED
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.layer_states import LayerStates
 from decoder.forward.output_head import product
 from decoder.forward.protocol import Forward
-from decoder.forward.tapped import TappedNative
+from decoder.forward.taps import LayerStates, TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
 
 
@@ -34,7 +32,7 @@ class LayerSlots:
         return self._store[self._layer]
 
     def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
-        """See `decoder.forward.families.attention.Place`."""
+        """See `decoder.forward.families.model.Place`."""
         write(self._store, self._layer, self.slots, src)
 
 
@@ -111,7 +109,7 @@ class NativeStatic:
         return NativeStatic(self._model.noting(notes), self._context)
 
     def tapped(self, states: LayerStates) -> Forward:
-        """See `decoder.forward.tapped.Tappable`."""
+        """See `decoder.forward.taps.Tappable`."""
         return TappedNative(self, states)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
@@ -208,9 +206,7 @@ class NativeStatic:
         visible: NDArray[np.bool_],
         first_logits: int = 0,
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """Hidden rows of the new tokens, after all layers and before the last norm, and logits of the rows from
-        `first_logits` on; see `Forward.forward`.
-        """
+        """See `decoder.forward.taps.Native`."""
         store, first, rows = cache.store, cache.used, len(tokens)
         end = first + rows
         bias = torch.zeros((rows, min(aligned(end), store.shape[3])), dtype=store.dtype)
@@ -245,7 +241,7 @@ class Turning:
         self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
 
     def matrices(self, rotation: Complex[Tensor, "N 1 1 R"]) -> Float[Tensor, "N D 2D"]:
-        """See `decoder.forward.families.attention.Turns`."""
+        """See `decoder.forward.families.model.Turns`."""
         numbers = torch.view_as_real(rotation).flatten(1).to(self._same.dtype)
         return torch.addmm(self._same.flatten(), numbers, self._signs.flatten(1)).view(-1, *self._same.shape)
 
@@ -259,7 +255,7 @@ class TurnedRows:
 
     @cached_property
     def matrices(self) -> Float[Tensor, "N D 2D"]:
-        """See `decoder.forward.families.attention.Turns`."""
+        """See `decoder.forward.families.model.Turns`."""
         return self.turning.matrices(self.rotation)
 
 

@@ -19,8 +19,8 @@ from decoder.forward.families.registry import (
     reading_bytes,
     weight_bytes,
 )
+from decoder.forward.layer_kinds import UNCAPTURED
 from decoder.forward.static.layers import NativeStatic
-from decoder.forward.whole_paths.families import UNCAPTURED
 from decoder.forward.windows import Windows
 from decoder.system.device import has_room, without_gradients
 

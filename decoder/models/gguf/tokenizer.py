@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from decoder.forward.llama_cpp.context import Model
-from decoder.forward.llama_cpp.layouts import IntPointer
+from decoder.forward.llama_cpp.library import IntPointer
 from decoder.models.gguf.file import GgufFile
 from decoder.models.tokenizer import Encoded
 from decoder.system.deferred import imported

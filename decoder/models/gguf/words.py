@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from decoder.forward.llama_cpp.paths import STATES
+from decoder.forward.llama_cpp.drafted import STATES
 from decoder.models.gguf.file import BY_PATHS, GgufFile, gguf_file
 from decoder.models.gguf.limits import check_gguf
 

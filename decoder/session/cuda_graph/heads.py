@@ -10,9 +10,9 @@ from functools import partial
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.forward.families.attention import Pass
+from decoder.forward.families.model import Pass
 from decoder.forward.static.layers import LayerSlots, NativeStatic
-from decoder.heads.static import StaticHead
+from decoder.heads.eagle3 import StaticHead
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import LevelPasses, Part, Side
 from decoder.session.cuda_graph.static_shapes import HEAD_ROWS

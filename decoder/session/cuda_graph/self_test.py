@@ -21,9 +21,9 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import LostDeviceError, first_line
-from decoder.forward.cpu.linear import HALF
 from decoder.forward.fitted import fitted
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.linear import HALF
 from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair

@@ -20,7 +20,7 @@ from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
-from decoder.heads.static import UNTAPPED, StaticHead, static_head
+from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, Phi3Config
 from decoder import RunConfig, decode, load_pair
 from decoder.errors import PromptError
 from decoder.events import Round
-from decoder.forward.text_length import NO_LIMIT, longest_text
+from decoder.forward.windows import NO_LIMIT, longest_text
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels
 

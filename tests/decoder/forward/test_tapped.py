@@ -10,7 +10,7 @@ import torch
 
 from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from tests import tiny
 from tests.eagle3_checkpoints import target
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from decoder.forward.language_model import LanguageModel
-from decoder.heads.eagle3 import Head
-from decoder.heads.static import StaticHead, static_head
+from decoder.heads.eagle3 import Head, StaticHead, static_head
 from decoder.models.heads import head_shape, load_head
 from tests.eagle3_checkpoints import LAYOUTS, save_head, target
 

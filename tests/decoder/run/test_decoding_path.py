@@ -20,7 +20,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.forward.windows import SHAPED
-from decoder.heads.static import UNTAPPED
+from decoder.heads.eagle3 import UNTAPPED
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.heads import head_shape
 from decoder.run.decoding_path import (

@@ -9,7 +9,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import PairError
 from decoder.events import Round, Summary
-from decoder.forward.llama_cpp.state_cache import StateCache
+from decoder.forward.llama_cpp.forward import StateCache
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
 from decoder.run.decoding_path import decoding_path

@@ -17,7 +17,7 @@ from decoder.draft.block_passes import PROBED, BlockPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.events import Round
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead
 from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst

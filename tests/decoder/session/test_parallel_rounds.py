@@ -16,7 +16,7 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.parallel_passes import ParallelPasses
 from decoder.engine import Engine
 from decoder.events import Round
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.heads.eagle3 import Head
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.tree import TokenTree

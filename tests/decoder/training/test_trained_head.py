@@ -9,7 +9,7 @@ import torch
 
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_states import LayerStates
+from decoder.forward.taps import LayerStates
 from decoder.models.eagle3.checkpoint import load_head
 from decoder.models.eagle3.config import head_shape
 from decoder.training import corpus, loop, recipe

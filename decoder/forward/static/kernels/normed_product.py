@@ -19,7 +19,6 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.cpu.linear import Linear
 from decoder.forward.families.model import (
     Activation,
     Layer,
@@ -31,6 +30,7 @@ from decoder.forward.families.model import (
     gated_silu,
     normed,
 )
+from decoder.forward.linear import Linear
 from decoder.forward.static.layers import NativeStatic
 from decoder.system.device import multiprocessors_of
 

@@ -24,8 +24,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.families.attention import Pass
-from decoder.forward.families.model import Heads, Layer, Parallel, Sequential, attended, gelu
+from decoder.forward.families.model import Heads, Layer, Parallel, Pass, Sequential, attended, gelu
 from decoder.forward.static.layers import LayerSlots, NativeStatic
 from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 

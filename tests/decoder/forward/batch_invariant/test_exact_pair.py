@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decoder.engine import Engine
 from decoder.errors import PairError
-from decoder.forward.families.attention import attend
+from decoder.forward.families.model import attend
 from tests.decoder.makers import TinyModels
 
 

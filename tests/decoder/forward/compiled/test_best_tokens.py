@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.forward.compiled.best import best_tokens, chosen_tokens
-from decoder.forward.compiled.library import Library, library
+from decoder.forward.compiled.library import Library, best_tokens, chosen_tokens, library
 from decoder.sampling.draft_probabilities import Estimate
 
 NUMBERS = st.one_of(st.sampled_from([-math.inf, -2.0, 0.0, 1.0, 1.0]), st.floats(-40, 40, width=32))

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled.library import library
-from decoder.forward.compiled.model import CompiledModel
-from decoder.forward.compiled.team import Helper, Team
+from decoder.forward.compiled.model import CompiledModel, Helper, Team
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from decoder.forward.compiled import team
+from decoder.forward.compiled import model as team
 from decoder.forward.compiled.library import Pass, library
-from decoder.forward.compiled.team import Helper, leave_cpu
+from decoder.forward.compiled.model import Helper, leave_cpu
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread choose its CPUs")
 

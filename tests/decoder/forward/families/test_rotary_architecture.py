@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.attention import Rotation
+from decoder.forward.families.model import Rotation
 from decoder.forward.families.registry import reading_bytes, shapes, weight_bytes
 from tests import tiny
 from tests.decoder.family_models import LLAMA3, MODELS, SCALED

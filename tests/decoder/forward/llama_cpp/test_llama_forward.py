@@ -14,11 +14,9 @@ from decoder.errors import ConfigError, ModelError
 from decoder.forward.llama_cpp import library as loading
 from decoder.forward.llama_cpp.cache import TIMED_ROWS, parents_of
 from decoder.forward.llama_cpp.context import Model
-from decoder.forward.llama_cpp.drafted import TEXT
-from decoder.forward.llama_cpp.forward import LlamaForward
-from decoder.forward.llama_cpp.layouts import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
-from decoder.forward.llama_cpp.row_cache import SEQUENCES
-from decoder.forward.llama_cpp.sequences import Sequences
+from decoder.forward.llama_cpp.drafted import TEXT, Sequences
+from decoder.forward.llama_cpp.forward import SEQUENCES, LlamaForward
+from decoder.forward.llama_cpp.library import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
 from tests.decoder.llama_cpp_trees import SIXTEEN, path_to, plain, tree
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.forward.llama_cpp.drafted import TEXT, Step
-from decoder.forward.llama_cpp.sequences import Sequences
+from decoder.forward.llama_cpp.drafted import TEXT, Sequences, Step
 from tests.decoder.llama_cpp_trees import LENGTH, grown, trees
 from tests.decoder.property_settings import examples
 

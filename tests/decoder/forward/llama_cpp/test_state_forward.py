@@ -12,8 +12,8 @@ from torch import Tensor
 
 from decoder.forward.llama_cpp.cache import LlamaCache
 from decoder.forward.llama_cpp.context import Context, Model
+from decoder.forward.llama_cpp.drafted import STATES
 from decoder.forward.llama_cpp.forward import LlamaForward
-from decoder.forward.llama_cpp.paths import STATES
 from tests.decoder.llama_cpp_trees import SIXTEEN, path_to, plain, tree
 from tests.gguf_pair import GgufStates, needs_llama_cpp
 from tests.gguf_states import LAYERS

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.forward.llama_cpp.drafted import Step
-from decoder.forward.llama_cpp.paths import Paths
+from decoder.forward.llama_cpp.drafted import Paths, Step
 from tests.decoder.llama_cpp_trees import LENGTH, grown, trees
 from tests.decoder.property_settings import examples
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.forward.recurrent.chunks import FIELD, at_most
 from decoder.forward.recurrent.forward import RecurrentForward
+from decoder.forward.recurrent.owners import FIELD, at_most
 from tests.decoder.any_family import CONTEXT, PROMPT
 from tests.decoder.recurrent_families import target_of
 

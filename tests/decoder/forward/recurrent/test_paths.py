@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from decoder.forward.recurrent.paths import NO_PARENT, path_batch, path_to, with_parents
+from decoder.forward.recurrent.states import NO_PARENT, path_batch, path_to, with_parents
 from decoder.tree import visibility
 
 PARENTS = [NO_PARENT, 0, 0, 1, 1, 2, 5, 3]

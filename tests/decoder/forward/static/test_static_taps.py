@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_states import LayerStates
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
+from decoder.forward.taps import LayerStates
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.heads import TappedTarget
 from decoder.session.cuda_graph.slots import BEYOND, read

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, MistralConfig
 
-from decoder.forward.whole_paths.module_cache import in_batch, keeps_all, nbytes, one_of, record, shortened
+from decoder.forward.whole_paths import in_batch, keeps_all, nbytes, one_of, record, shortened
 
 WINDOW = 4
 ROWS = torch.randn(3, 2, 16, 8, generator=torch.Generator().manual_seed(1))

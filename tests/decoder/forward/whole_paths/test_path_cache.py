@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from decoder.draft.tree_size.cost_profile import measure_costs
-from decoder.forward.whole_paths.forward import PathForward
-from decoder.forward.whole_paths.path_cache import PathCache
+from decoder.forward.whole_paths import PathCache, PathForward
 from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
 from tests.decoder.fixed_tree import plain
 from tests.decoder.path_families import STATEFUL

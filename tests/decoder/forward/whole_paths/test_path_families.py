@@ -9,11 +9,11 @@ import torch
 from decoder import RunConfig
 from decoder.errors import ConfigError, PairError
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_kinds import FAMILIES as KNOWN
+from decoder.forward.layer_kinds import UNCAPTURED, takes_paths
 from decoder.forward.near_tie import Judge
 from decoder.forward.static.static_forward import static_forward
-from decoder.forward.whole_paths.families import FAMILIES as KNOWN
-from decoder.forward.whole_paths.families import UNCAPTURED, takes_paths
-from decoder.forward.whole_paths.forward import PathForward
+from decoder.forward.whole_paths import PathForward
 from decoder.models.compatibility import check_architecture, probe
 from decoder.run import decoding_path
 from decoder.run.decoding_path import PATHS, expected_path

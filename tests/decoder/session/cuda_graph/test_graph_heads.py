@@ -7,7 +7,7 @@ import pytest
 
 from decoder.draft.tree_size.plan import Plan
 from decoder.engine import Engine
-from decoder.heads.static import UNTAPPED
+from decoder.heads.eagle3 import UNTAPPED
 from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree

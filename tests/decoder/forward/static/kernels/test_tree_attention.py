@@ -12,8 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from triton.runtime.interpreter import InterpreterBuilder
 
-from decoder.forward.families.attention import Pass
-from decoder.forward.families.model import Heads, attended, gelu
+from decoder.forward.families.model import Heads, Pass, attended, gelu
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
 from decoder.forward.static.layers import LayerSlots

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.cpu import linear
-from decoder.forward.cpu.linear import Linear
+from decoder.forward import linear
+from decoder.forward.linear import Linear
 from decoder.system import device
 from decoder.system.device import choose_dtype
 

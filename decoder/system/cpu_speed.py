@@ -7,8 +7,7 @@ processes only lengthen them. On an idle machine a measurement takes less than 0
 from collections.abc import Callable
 
 import torch
-
-from decoder.forward.cpu.linear import Linear
+from torch.nn import functional
 
 LARGEST = 1 << 28
 """Largest number of bytes that are read; more than fit in a processor's caches."""
@@ -32,9 +31,8 @@ def read_bytes_per_s(size: int, clock: Callable[[], float]) -> float:
 @torch.inference_mode()
 def flops_per_s(dtype: torch.dtype, clock: Callable[[], float]) -> float:
     """Floating-point operations per second in products of matrices with weights in `dtype`; `clock` gives seconds."""
-    layer, rows = Linear(torch.full((WIDTH, WIDTH), 0.01, dtype=dtype), None, dtype), torch.ones(ROWS, WIDTH)
-    inputs = rows.to(dtype) if dtype.itemsize > rows.dtype.itemsize else rows
-    return 2 * ROWS * WIDTH**2 / _shortest_s(lambda: layer(inputs), clock)
+    weight, rows = torch.full((WIDTH, WIDTH), 0.01, dtype=dtype), torch.ones(ROWS, WIDTH)
+    return 2 * ROWS * WIDTH**2 / _shortest_s(lambda: functional.linear(rows.to(dtype), weight), clock)
 
 
 def _shortest_s(work: Callable[[], object], clock: Callable[[], float]) -> float:

@@ -6,7 +6,7 @@ from itertools import accumulate, chain, repeat
 import pytest
 import torch
 
-from decoder.forward.cpu import speed
+from decoder.system import cpu_speed as speed
 
 
 def clock_of(*lengths_s: float) -> Callable[[], float]:

@@ -1,1 +1,0 @@
-"""Linear layers by torch, and the speed of this CPU."""

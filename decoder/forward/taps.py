@@ -1,0 +1,174 @@
+"""Hidden rows that passes keep: the inputs of some layers for a drafting head, and the latest rows for predictors of
+acceptance. The bits of logits are unchanged.
+
+Every pass computes these rows anyway, so keeping them costs at most a copy. Does not know which code reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.errors import PairError
+from decoder.forward.batch_invariant.pass_sizes import Exact
+from decoder.forward.families.model import Note
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
+
+
+class LayerStates:
+    """Layer inputs of one text and its tree, without the rows that `take` has already returned."""
+
+    def __init__(self, layers: Sequence[int]) -> None:
+        """Stores inputs of these layers, given as ascending numbers; layer 0's input is the embedded tokens.
+
+        For a model of L layers, number L stands for the input of the output head: the rows after the final norm.
+        """
+        self.layers = tuple(layers)
+        self._taken = 0
+        """Number of rows that `take` has returned, which is the KV cache index of the first row stored here."""
+        self._held: Float[Tensor, "N Y"] | None = None
+
+    def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
+        """Stores the rows of a pass, one tensor per layer. They replace the rows that were stored for cache row `first`
+        and for all later cache rows.
+        """
+        rows = torch.cat([state.detach() for state in states], -1)
+        before = None if self._held is None else self._held[: first - self._taken]
+        self._held = rows if before is None else torch.cat([before, rows])
+
+    def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
+        """Returns the rows with these indices, counted from the first stored row, with layers concatenated. The
+        returned rows now belong to the text; all other stored rows are dropped.
+        """
+        states, self._held = self._held, None
+        assert states is not None, "rows can be taken only after a pass"  # noqa: S101 - a programmer's mistake
+        self._taken += len(rows)
+        return states[torch.tensor(rows, device=states.device)]
+
+
+@runtime_checkable
+class Tappable(Protocol):
+    """A `Forward` that can make a variant of itself; the passes of the variant write layer states."""
+
+    def tapped(self, states: LayerStates) -> Forward:
+        """A variant of this form whose passes write layer inputs to `states`."""
+
+
+def tapped(forward: Forward, states: LayerStates) -> Forward:
+    """A variant of a form whose passes write the inputs of some layers to `states`.
+
+    Raises:
+        PairError: The form gives no access to its layer inputs.
+    """
+    if isinstance(forward, Exact):
+        # The inner form also writes padding rows; the next pass overwrites them.
+        return replace(forward, inner=tapped(forward.inner, states))
+    if isinstance(forward, Tappable):
+        return forward.tapped(states)
+    raise PairError(
+        "the target's forward form gives no access to the layer inputs that a drafting head needs; "
+        "give a whole model as --draft"
+    )
+
+
+class Native(Protocol):
+    """A native model, which gives access to its hidden rows."""
+
+    @property
+    def embedding(self) -> Float[Tensor, "V X"]:
+        """Input embedding: one row per token id."""
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+
+    def with_hidden(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+        first_logits: int = 0,
+    ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
+        """Hidden rows of the new tokens, after all layers and before the last norm, and logits of the rows from
+        `first_logits` on; see `Forward.forward`.
+        """
+
+    def noting(self, notes: Mapping[int, Note]) -> Forward:
+        """See `NativeModel.noting`."""
+
+
+class TappedNative:
+    """A native model as a `Forward` that writes layer states in every pass."""
+
+    def __init__(self, model: Native, states: LayerStates) -> None:
+        self._entered: list[Tensor] = []
+        """Inputs of the tapped layers, collected during the current pass."""
+        self._states = states
+        # Cloned, since a layer may overwrite its input rows.
+        self._model = model.noting(dict.fromkeys(states.layers, lambda rows, *_: self._entered.append(rows.clone())))
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._model.new_cache(capacity)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        first = cache.used
+        logits = self._model.forward(cache, tokens, positions, visible)
+        self._leave(first)
+        return logits
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        first = cache.used
+        logits = self._model.read(cache, tokens)
+        self._leave(first)
+        return logits
+
+    def _leave(self, first: int) -> None:
+        self._states.put(first, self._entered)
+        self._entered.clear()
+
+
+class Observed:
+    """A `Forward` that keeps the hidden rows of its latest pass."""
+
+    def __init__(self, model: Native) -> None:
+        self.latest: Float[Tensor, "N X"] = model.embedding[:0]
+        """Hidden rows of the latest pass, after all layers and before the last norm.
+
+        If plain text was read in chunks, these are only the rows of the last chunk.
+        """
+        self._model = model
+
+    @property
+    def width(self) -> int:
+        """Width of a hidden row."""
+        return self._model.embedding.shape[1]
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._model.new_cache(capacity)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible)
+        return logits
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        positions = range(cache.length, cache.length + len(tokens))
+        visible = np.tri(len(tokens), dtype=np.bool_)
+        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible, len(tokens) - 1)
+        cache.keep(positions)
+        return logits[0]
