@@ -20,12 +20,12 @@ from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.families.architecture import Traits
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.families.registry import native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, TensorParallelGroup
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.taps import LayerStates, Observed, tapped
 from decoder.system.deferred import imported

@@ -4,9 +4,8 @@ acceptance. The bits of logits are unchanged.
 Every pass computes these rows anyway, so keeping them costs at most a copy. Does not know which code reads them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,10 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.batch_invariant.pass_sizes import Exact
-from decoder.forward.families.model import Note
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
+
+Note = Callable[[Tensor, Any, int], object]
+"""Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no state of the pass."""
 
 
 class LayerStates:
@@ -66,9 +66,6 @@ def tapped(forward: Forward, states: LayerStates) -> Forward:
     Raises:
         PairError: The form gives no access to its layer inputs.
     """
-    if isinstance(forward, Exact):
-        # The inner form also writes padding rows; the next pass overwrites them.
-        return replace(forward, inner=tapped(forward.inner, states))
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(

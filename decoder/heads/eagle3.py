@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.native import write
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.output_head import product
-from decoder.forward.static.layers import write
 from decoder.heads.parts import HeadModule, Mlp, RmsNorm, Rotation, SelfAttention
 from decoder.heads.protocol import StatesReader
 

@@ -90,7 +90,7 @@ def _computing(model: LanguageModel) -> str:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
-    from decoder.forward.static.layers import NativeStatic
+    from decoder.forward.families.native import NativeStatic
     from decoder.heads.eagle3 import StaticHead
     from decoder.session.cuda_graph.compiled import Compiled
 

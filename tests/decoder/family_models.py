@@ -7,8 +7,8 @@ import torch
 from transformers import MistralConfig, Qwen2Config, Qwen3Config
 
 from decoder.forward.families import registry
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.hf import source_of
-from decoder.forward.static.layers import NativeStatic
 from tests import tiny
 
 LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}

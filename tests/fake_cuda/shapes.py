@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.heads.eagle3 import Head, HeadShape
 from decoder.models.pair import Pair

@@ -7,7 +7,7 @@ must already be independent of the order of keys (see `attention`).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from decoder.errors import ConfigError, PairError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward
+from decoder.forward.taps import LayerStates, tapped
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
 """Largest number of rows in a pass: on a CPU where passes are not padded, on a CPU where they are padded, and on CUDA.
@@ -32,6 +33,10 @@ class Exact:
     inner: Forward
     sizes: tuple[int, ...]
     """Allowed numbers of rows, ascending; a row has the same bits in passes of all these sizes."""
+
+    def tapped(self, states: LayerStates) -> Forward:
+        """See `Tappable`; the inner form also writes padding rows, which the next pass overwrites."""
+        return replace(self, inner=tapped(self.inner, states))
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.compiled.library import Library, Model, Pass
-from decoder.forward.families.model import Heads, Note, Rotation
+from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
-from decoder.forward.taps import LayerStates, TappedNative
+from decoder.forward.taps import LayerStates, Note, TappedNative
 from decoder.forward.windows import Windows
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.linear import Linear
+from decoder.forward.taps import Note
 from decoder.forward.windows import Windows
 
 
@@ -106,8 +107,6 @@ Layer = Callable[[Tensor, Pass, int], Tensor]
 """(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
 Normalise = Callable[[Tensor], Tensor]
 """A norm without its affine part."""
-Note = Callable[[Tensor, Pass | None, int], object]
-"""Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no `Pass`."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
+from decoder.forward.families.native import windowed_by_slot, write
 from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.layer_kinds import HOST_ROUNDS, keeps_states
-from decoder.forward.static.layers import windowed_by_slot, write
 from decoder.forward.windows import FULL, SHAPED, Windows
 from decoder.system.device import without_gradients
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.families.architecture import Source
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.families.registry import (
     native_model,
     only_compiled,
@@ -20,7 +21,6 @@ from decoder.forward.families.registry import (
     weight_bytes,
 )
 from decoder.forward.layer_kinds import UNCAPTURED
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.windows import Windows
 from decoder.system.device import has_room, without_gradients
 

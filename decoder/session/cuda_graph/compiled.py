@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair

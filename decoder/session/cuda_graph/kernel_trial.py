@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import first_line
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.output_head import has_wide_product
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair

@@ -30,8 +30,8 @@ from decoder.forward.families.model import (
     gated_silu,
     normed,
 )
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.linear import Linear
-from decoder.forward.static.layers import NativeStatic
 from decoder.system.device import multiprocessors_of
 
 MOST_ROWS = 64

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.families.model import Heads, Layer, Parallel, Pass, Sequential, attended, gelu
-from decoder.forward.static.layers import LayerSlots, NativeStatic
+from decoder.forward.families.native import LayerSlots, NativeStatic
 from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 
 MOST_ROWS = 256

@@ -8,8 +8,8 @@ import torch
 
 from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled.model import CompiledModel
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from tests.decoder.family_models import made
 
 

@@ -11,12 +11,12 @@ from transformers import AutoModelForCausalLM
 
 from decoder import load_pair
 from decoder.errors import PairError
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
 from decoder.forward.hf_module import HfModule, OnDemand
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, static_in_place, visibility
 from decoder.models import checkpoints
 from decoder.models.checkpoints import load_model

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from decoder.forward.families.model import Heads
+from decoder.forward.families.native import NativeStatic, Turning, turned
 from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic, Turning, turned
 from decoder.forward.static.static_forward import static_forward
 from tests.decoder.family_models import MODELS, made
 from tests.decoder.random_trees import errors

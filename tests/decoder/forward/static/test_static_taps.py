@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.forward.taps import LayerStates
 from decoder.session.cuda_graph.draft import Side

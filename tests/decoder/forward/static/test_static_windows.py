@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from decoder.engine import Engine
 from decoder.errors import ConfigError
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import compiled as contest

@@ -12,7 +12,7 @@ from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
 from decoder.engine import Engine
-from decoder.forward.static.layers import NativeStatic
+from decoder.forward.families.native import NativeStatic
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear

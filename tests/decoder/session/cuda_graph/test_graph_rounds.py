@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decoder.engine import Engine
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from decoder.knobs import KnobName
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree

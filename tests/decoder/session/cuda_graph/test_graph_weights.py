@@ -17,13 +17,13 @@ from decoder.bench.machine import read_bytes
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.hf import ModuleForward, source_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from decoder.engine import Engine
+from decoder.forward.families.native import NativeStatic, aligned
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
-from decoder.forward.static.layers import NativeStatic, aligned
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.tree_rules import Rules

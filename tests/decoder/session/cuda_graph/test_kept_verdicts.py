@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from decoder.engine import Engine
-from decoder.forward.static.layers import NativeStatic
+from decoder.forward.families.native import NativeStatic
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import kept_verdicts, kernel_trial, pass_comparison, self_test, verify
 from decoder.session.cuda_graph.kept_verdicts import KeptVerdict, VerdictFile

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from decoder.engine import Engine
-from decoder.forward.static.layers import NativeStatic
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear

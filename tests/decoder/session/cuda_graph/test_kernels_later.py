@@ -15,7 +15,7 @@ from decoder import RunConfig, decode
 from decoder.engine import Engine
 from decoder.errors import LostDeviceError
 from decoder.events import Run
-from decoder.forward.static.layers import NativeStatic
+from decoder.forward.families.native import NativeStatic
 from decoder.methods.linear import Linear
 from decoder.run import loading
 from decoder.session.cuda_graph import kept_verdicts, kernel_trial, pass_comparison, self_test

@@ -10,7 +10,7 @@ import torch
 from decoder import RunConfig, methods
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
-from decoder.forward.static.layers import NativeStatic
+from decoder.forward.families.native import NativeStatic
 from decoder.methods.auto import Auto
 from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair

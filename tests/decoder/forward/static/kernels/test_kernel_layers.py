@@ -9,8 +9,8 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward, visibility
 from decoder.session.cuda_graph.kernel_trial import layer_kernels
 from tests.decoder.family_models import made

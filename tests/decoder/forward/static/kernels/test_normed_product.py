@@ -11,10 +11,10 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated_silu, normed
+from decoder.forward.families.native import NativeStatic
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.linear import Linear
 from decoder.forward.static.kernels import normed_product
-from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward
 from tests.decoder.family_models import made
 from tests.triton_tools import Figures, Launch, assert_within, interpreted, recorded

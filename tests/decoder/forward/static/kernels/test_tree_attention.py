@@ -13,9 +13,9 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from triton.runtime.interpreter import InterpreterBuilder
 
 from decoder.forward.families.model import Heads, Pass, attended, gelu
+from decoder.forward.families.native import LayerSlots
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
-from decoder.forward.static.layers import LayerSlots
 from decoder.forward.static.static_forward import visibility
 from decoder.system.device import Multiprocessors
 from tests.triton_tools import SHARED_LIMITS, Figures, Launch, assert_within, interpreted, recorded

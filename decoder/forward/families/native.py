@@ -10,12 +10,12 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.model import Heads, Layer, NativeModel, Note, Parallel, Pass, Sequential, attend
+from decoder.forward.families.model import Heads, Layer, NativeModel, Parallel, Pass, Sequential, attend
 from decoder.forward.families.registry import ALIGNED
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.output_head import product
 from decoder.forward.protocol import Forward
-from decoder.forward.taps import LayerStates, TappedNative
+from decoder.forward.taps import LayerStates, Note, TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
 
 
