@@ -18,7 +18,6 @@ from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.draft.tree_size.lookup_pauses import GREEDY_GAIN, SAMPLED_GAIN, LookupPauses
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
-from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Scorer
 from decoder.models.compatibility import probe
@@ -29,6 +28,7 @@ from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, with_drafter
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
+from decoder.system.cpu_threads import choose_threads
 from decoder.verify.coupled import CoupledVerifier
 
 if TYPE_CHECKING:

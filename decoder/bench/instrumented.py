@@ -60,7 +60,6 @@ class _InstrumentedModel:
         return Work(self.calls, self.rows, self.looks, self.scored)
 
     def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        """See `LanguageModel.forward`."""
         start = time.perf_counter()
         logits = self._model.forward(cache, tokens, *given)
         self._count(cache, len(tokens), scored=len(tokens))
@@ -68,7 +67,6 @@ class _InstrumentedModel:
         return logits
 
     def read(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        """See `LanguageModel.read`."""
         start = time.perf_counter()
         logits = self._model.read(cache, tokens, *given)
         self._count(cache, len(tokens), scored=1)

@@ -44,18 +44,15 @@ class AutoDrafter:
         self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Proposer`."""
         self._past.extend(tokens)
         if self.model:
             self.model.read(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`."""
         if self.model:
             self.model.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`."""
         if self.model:
             self._sizes.pauses.allowed = rule.budget.lookup
             if self._sizes.stay_plain():
@@ -97,18 +94,15 @@ class AutoDrafter:
         return Proposal(tree, model.count - before)
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`."""
         self._sizes.learn(burst)
         if self.model:
             self.model.record_choices(burst)
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`."""
         if self.model:
             self.model.commit(path)
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`."""
         self._sizes.record_times(draft_s, verify_s, round_s)
 
     def _looked_up(self, text: Sequence[int]) -> LookupGuess | None:

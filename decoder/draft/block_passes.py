@@ -49,11 +49,9 @@ class BlockPasses:
         self.cache.reserve(rows + self._head.shape.block_size)
 
     def behind(self, text: Sequence[int]) -> int:
-        """See `Passes`."""
         return len(text) - self.cache.length
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """See `Passes`."""
         return self.after_latest(text, 1)[0]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
@@ -70,7 +68,6 @@ class BlockPasses:
         return torch.cat(rows), [*range(len(text) - count + 1, len(text) + 1)]
 
     def begin_tree(self) -> None:
-        """See `Passes`."""
         self._memory = {node: memory for node, memory in self._memory.items() if node <= 0}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:

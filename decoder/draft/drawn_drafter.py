@@ -44,11 +44,9 @@ class DrawnDrafter:
         self._generator = generator
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Proposer`."""
         self.passes.read(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Proposer`."""
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
@@ -72,7 +70,6 @@ class DrawnDrafter:
         """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`."""
         self.passes.commit(path)
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:

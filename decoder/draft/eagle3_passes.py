@@ -43,7 +43,6 @@ class Eagle3Passes:
         self._text.read(tokens)
 
     def reserve(self, rows: int) -> None:
-        """See `Passes`."""
         self._capacity = max(self._capacity, rows)
         self.cache.reserve(rows)
 
@@ -52,18 +51,15 @@ class Eagle3Passes:
         return self._text.behind(text)
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """See `Passes`."""
         return self.after_latest(text, 1)[0]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`."""
         outputs = self._text.outputs(text, latest)
         self.count += 1
         self._carried[0] = self._head.carried(outputs[-1:])[0]
         return self._head.logits(outputs), [*range(len(text) - len(outputs) + 1, len(text) + 1)]
 
     def begin_tree(self) -> None:
-        """See `Passes`."""
         self._carried = {node: row for node, row in self._carried.items() if node == 0}
         self._visible_rows = {}
 

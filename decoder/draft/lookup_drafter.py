@@ -27,14 +27,12 @@ class LookupDrafter:
         self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Proposer`."""
         self._past.extend(tokens)
 
     def reserve(self, rows: int) -> None:
         """See `Proposer`; does nothing, since lookups have no KV cache."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`."""
         self._past.extend(text[len(self._past) :])
         tree, continuation = TokenTree([text[-1]]), self._past.continuation()
         if continuation is None:

@@ -150,7 +150,6 @@ class ModelDrafter:
         self._probabilities = probabilities
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Proposer`."""
         self.passes.read(tokens)
 
     def reserve(self, rows: int) -> None:
@@ -158,14 +157,12 @@ class ModelDrafter:
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`."""
         return proposed(self, text, rule, room)
 
     def record_choices(self, burst: Sequence[int]) -> None:
         """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`."""
         self.passes.commit(path)
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
@@ -173,35 +170,28 @@ class ModelDrafter:
 
     @property
     def count(self) -> int:
-        """See `LevelDrafter`."""
         return self.passes.count
 
     @property
     def deepest(self) -> int:
-        """See `LevelDrafter`."""
         return self.passes.deepest
 
     def behind(self, text: Sequence[int]) -> int:
-        """See `LevelDrafter`."""
         return self.passes.behind(text)
 
     def begin_tree(self) -> None:
-        """See `LevelDrafter`."""
         self.passes.begin_tree()
 
     def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
-        """See `LevelDrafter`."""
         return self._best(self.passes.after_text(text), [len(text)], growth)[0]
 
     def catch_up_with_guesses(
         self, text: Sequence[int], growth: Growth[float], latest: int
     ) -> tuple[list[Children], list[int]]:
-        """See `LevelDrafter`."""
         guesses = self._best(*self.passes.after_latest(text, latest), growth)
         return guesses, [*text[len(text) - len(guesses) + 1 :]]
 
     def grow(self, tree: TokenTree, rule: TreeRule, children: Children | None, deepest: int) -> TokenTree:
-        """See `grown`."""
         return grown(self, tree, rule, children, deepest)
 
     def keep(self, tree: TokenTree, kept_nodes: Sequence[int]) -> TokenTree:

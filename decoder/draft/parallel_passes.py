@@ -42,11 +42,9 @@ class ParallelPasses:
         return self._text.behind(text)
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        """See `Passes`."""
         return self.after_latest(text, 1)[0]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`."""
         logits = self._head.logits(self._text.outputs(text, latest, self._head.masks))
         self.count += 1
         rows = len(logits) - self.deepest + 1

@@ -118,7 +118,6 @@ class TranslatedDrafter:
         """Logits after the text, if they were computed before the round's first draft token."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Proposer`."""
         self._take(tokens)
         if self._own.tokens and self.passes.has_room(len(self._own.tokens)):
             self.passes.after(self._own.tokens)
@@ -128,11 +127,9 @@ class TranslatedDrafter:
         """See `Proposer`; does nothing, since `rows` counts target tokens, and `OwnPasses` reserves its rows itself."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`."""
         return proposed(self, text, rule, room)
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`."""
         if self._chain:
             self._known += common_prefix(burst, self._chain.tokens)
             self._chain = None
@@ -145,12 +142,10 @@ class TranslatedDrafter:
 
     @property
     def count(self) -> int:
-        """See `LevelDrafter`."""
         return self.passes.count
 
     @property
     def deepest(self) -> int:
-        """See `LevelDrafter`."""
         return sys.maxsize
 
     def behind(self, text: Sequence[int]) -> int:
@@ -187,7 +182,6 @@ class TranslatedDrafter:
         return [self._after(tree, node) for node in nodes]
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """See `LevelDrafter`."""
         return tree if len(kept) == len(tree) else tree.subtree(kept)
 
     def _begun(self, growth: Growth[float]) -> TranslatedChain:

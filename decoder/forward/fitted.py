@@ -72,15 +72,12 @@ class _Fitted:
     conversion: Fit
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self.model.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         return self.conversion.logits(self.model.forward(cache, self.conversion.read(tokens), positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         return self.conversion.logits(self.model.read(cache, self.conversion.read(tokens)))

@@ -189,14 +189,12 @@ class ModuleForward:
         self._device, self._dtype = next(module.parameters()).device, dtype_of(module)
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         cache = unknown_cache(self._layers, capacity)
         return cache.with_positions() if self._windows.sizes else cache
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         logits: Tensor = self.through(cache, tokens, positions, visible, self.output).logits[0]
         return logits
 
@@ -265,14 +263,12 @@ class ModuleForward:
         return bias.masked_fill_(torch.from_numpy(~mask), torch.finfo(self._dtype).min).to(self._device)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
 
     def tapped(self, states: LayerStates) -> "ModuleForward":
-        """See `Tappable`."""
         return ModuleForward(self._module, states)
 
 

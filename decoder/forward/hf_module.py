@@ -184,17 +184,14 @@ class OnDemand:
         return self._hf.forward_form()
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self._form.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         return self._form.forward(cache, tokens, positions, visible)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         return self._form.read(cache, tokens)
 
 

@@ -37,16 +37,8 @@ class KvCache:
         """Rows of each part in the first pass, with the dimension that counts the rows; empty after `settle`."""
         self.positions: Tensor | None = None
         """Position of each row in the text, shape (S,), on the host; None if no forward form reads positions."""
-        self.hold(store)
-
-    def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
-        """Replaces the tensor of keys and values."""
         self.store = store
-        # Views are made once here: making them in each pass would take a notable part of a small model's time.
-        self.keys = store[:, 0].transpose(2, 3)
-        """Keys, shape (L, H, D, S)."""
-        self.values = store[:, 1]
-        """Values, shape (L, H, S, D)."""
+        """Keys and values of all layers."""
 
     @property
     def capacity(self) -> int:
@@ -108,7 +100,7 @@ class KvCache:
             return
         rows, _ = first[alike[0]]
         heads, count, width = rows.shape
-        self.hold(rows.new_zeros((len(self.store), 2, heads, self.capacity, width)))
+        self.store = rows.new_zeros((len(self.store), 2, heads, self.capacity, width))
         for what, layer in alike:
             self.store[layer, int(what == VALUES), :, :count] = first[what, layer][0]
 
@@ -175,7 +167,7 @@ class KvCache:
         if self.positions is not None:
             self.positions = torch.cat([self.positions, torch.arange(self.capacity, capacity)])
         small = self.store
-        self.hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
+        self.store = small.new_zeros((*small.shape[:3], capacity, small.shape[4]))
         self.store[..., : self.used, :] = small[..., : self.used, :]
 
 

@@ -107,7 +107,6 @@ class RollingCache(KvCache):
 
     @property
     def rows(self) -> int:
-        """See `KvCache`."""
         return self.used - self.gone
 
     @contextmanager
@@ -118,12 +117,10 @@ class RollingCache(KvCache):
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored
-        if stored.store is not self.store:
-            self.hold(stored.store)
+        self.store = stored.store
         self.length, self.used = stored.length + self.gone, stored.used + self.gone
 
     def keep(self, rows: Sequence[int]) -> None:
-        """See `KvCache`."""
         with self.held() as stored:
             stored.keep([row - self.gone for row in rows])
             excess = stored.length - self._sinks - self._window
@@ -132,7 +129,6 @@ class RollingCache(KvCache):
                 self.gone += excess
 
     def reserve(self, capacity: int) -> None:
-        """See `KvCache`."""
         with self.held() as stored:
             stored.reserve(min(capacity, self._sinks + self._window + SLACK))
 
@@ -147,14 +143,12 @@ class Streaming:
     window: int
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         most = self.sinks + self.window + SLACK
         return RollingCache(self.inner.new_cache(min(capacity, most)).store, self.sinks, self.window)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         if max(positions) >= cache.length + self.window:
             raise ValueError(f"{max(positions) - cache.length + 1} rows on a path exceed the window of {self.window}")
         lost = [max(0, position + 1 - self.sinks - self.window) for position in positions]
@@ -174,7 +168,6 @@ class Streaming:
             return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         if cache.length + len(tokens) <= self.sinks + self.window:
             with cast("RollingCache", cache).held() as stored:
                 _make_room(stored, len(tokens))

@@ -111,20 +111,17 @@ class TappedNative:
         self._model = model.noting(dict.fromkeys(states.layers, lambda rows, *_: self._entered.append(rows.clone())))
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self._model.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         first = cache.used
         logits = self._model.forward(cache, tokens, positions, visible)
         self._leave(first)
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         first = cache.used
         logits = self._model.read(cache, tokens)
         self._leave(first)
@@ -152,18 +149,15 @@ class Observed:
         return self._model.embedding.shape[1]
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self._model.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible)
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         visible = np.tri(len(tokens), dtype=np.bool_)
         self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible, len(tokens) - 1)

@@ -148,7 +148,6 @@ class PathCache(KvCache):
 
     @property
     def nbytes(self) -> int:
-        """See `KvCache`."""
         return nbytes(self.state) if self.read else 0
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -176,7 +175,6 @@ class PathCache(KvCache):
         self.forget()
 
     def assume(self, length: int) -> None:
-        """See `KvCache`."""
         self.cut(length)
         self.text += [0] * (length - len(self.text))
         self.forget()
@@ -194,7 +192,6 @@ class PathForward:
         self._takes_positions = takes_positions(module)
 
     def new_cache(self, capacity: int) -> PathCache:
-        """See `Forward`."""
         return PathCache(self._layers, capacity, self._catch_up)
 
     def forward(
@@ -204,7 +201,6 @@ class PathForward:
         positions: Sequence[int],  # noqa: ARG002 - found from the paths
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         held = cast("PathCache", cache)
         self._catch_up(held)
         first = held.used - held.length
@@ -220,7 +216,6 @@ class PathForward:
         return logits.flatten(0, 1)[torch.from_numpy(batch.places).to(self._device)]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         held = cast("PathCache", cache)
         held.text += tokens
         held.forget()

@@ -119,7 +119,6 @@ class BlockHead(HeadModule):
 
     @property
     def kind(self) -> str:
-        """See `StatesReader`."""
         return self.shape.kind
 
     @property

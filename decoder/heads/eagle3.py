@@ -132,7 +132,6 @@ class Head(HeadModule):
 
     @property
     def kind(self) -> str:
-        """See `StatesReader`."""
         return self.shape.kind
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -142,15 +141,12 @@ class Head(HeadModule):
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.device))
 
     def no_states(self, count: int) -> Float[Tensor, "N Y"]:
-        """See `GuidedHead`."""
         return self.fc.weight.new_zeros((count, self.fc.in_features))
 
     def no_hidden(self, count: int) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`."""
         return self.fc.weight.new_zeros((count, self.fc.out_features))
 
     def fused(self, states: Float[Tensor, "*B N Y"]) -> Float[Tensor, "*B N X"]:
-        """See `GuidedHead`."""
         states = states.to(self.fc.weight)
         if self.shape.fc_norm:
             parts = zip(self.fc_norm, states.chunk(self.shape.states, -1), strict=True)
@@ -166,7 +162,6 @@ class Head(HeadModule):
         positions: Sequence[int],
         visible: NDArray[np.bool_],
     ) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`."""
         first, end = cache.used, cache.used + len(tokens)
         seen = _seen(visible, end).to(self.device)
 
@@ -212,11 +207,9 @@ class Head(HeadModule):
         return [token] * count, self.fused(self.mask_hidden.flatten(0, 1)).expand(count, -1)
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`."""
         return self.norm(outputs) if self.shape.norm_output else outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """See `GuidedHead`."""
         return self.over_target_ids(product(self.norm(outputs), self.lm_head.weight, None))
 
 
@@ -239,7 +232,6 @@ class StaticHead:
     head: Head
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """See `StaticForward`."""
         return self.head.new_cache(capacity).store
 
     def rotation(self, positions: Int[Tensor, "N"]) -> Float[Tensor, "2 N R"]:

@@ -51,19 +51,15 @@ class MtpHead:
 
     @property
     def dtype(self) -> torch.dtype:
-        """See `GuidedHead`."""
         return self.projection.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `GuidedHead`."""
         return self.layer.new_cache(capacity)
 
     def no_states(self, count: int) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`."""
         return self.projection.new_zeros((count, self.projection.shape[0]))
 
     def no_hidden(self, count: int) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`."""
         return self.no_states(count)
 
     def fused(self, states: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
@@ -86,10 +82,8 @@ class MtpHead:
         return output
 
     def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """See `GuidedHead`."""
         return outputs
 
     def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        """See `GuidedHead`."""
         logits: Tensor = self.output(outputs.to(self.output.weight.dtype))
         return logits

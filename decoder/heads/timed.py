@@ -37,18 +37,15 @@ class _Guided:
     head: GuidedHead
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self.head.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         before = self.head.no_hidden(len(tokens))
         return self.head.logits(self.head.forward(cache, tokens, before, positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         hidden = self.head.fused(self.head.no_states(len(tokens)))
         positions = range(cache.length, cache.length + len(tokens))
         outputs = self.head.forward(cache, tokens, hidden, positions, np.tri(len(tokens), dtype=np.bool_))
@@ -66,15 +63,12 @@ class _Parallel:
     levels: Float[Tensor, "K V"] = field(default_factory=lambda: torch.empty(0))
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self.head.new_cache(capacity + self.head.shape.guesses)
 
     def forward(self, *_: object) -> Float[Tensor, "1 V"]:
-        """See `Forward`."""
         return self.levels[-1:]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         masks, hidden = self.head.masks
         given = torch.cat([self.head.fused(self.head.no_states(len(tokens))), hidden])
         rows = range(cache.length, cache.length + len(given))
@@ -94,19 +88,16 @@ class _Blocks:
     latest: list[Block] = field(default_factory=list)
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self.head.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         del cache, positions, visible
         (block,) = self.latest
         return self.head.logits(block.rows[0], tokens, block.memory.expand(len(tokens), -1))[0]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         self.head.read(cache, self.head.fc.weight.new_zeros((len(tokens), self.head.fc.in_features)))
         self.latest = self.head.blocks(cache, tokens[-1:])
         (block,) = self.latest

@@ -19,7 +19,6 @@ from decoder.analysis.stalls import RECENT, stalled_s
 from decoder.engine import Engine
 from decoder.errors import DeviceError, LogitsError
 from decoder.events import LOST, End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
-from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, chosen, require_knobs, require_model_free, require_shared_tokens
@@ -35,6 +34,7 @@ from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
+from decoder.system.cpu_threads import WarmThreads, quick_switches
 from decoder.system.device import make_current, memory_is_full, peak_bytes, release_memory, require_working
 from decoder.system.waiting import ProcessorWaits
 from decoder.tensor_parallel.check import require_partial_target

@@ -44,19 +44,16 @@ class DeviceTruncation:
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "DeviceTruncation":
-        """See `Truncating`."""
         temperature, ranks, share = settings[:, :, None].unbind(1)
         outside = torch.arange(vocabulary, device=settings.device) >= ranks
         no_bias = torch.zeros_like(temperature)
         return cls(temperature, no_bias.masked_fill(outside, -torch.inf), share.masked_fill(outside[:, 1:], -1.0))
 
     def row(self, index: int) -> "DeviceTruncation":
-        """See `Truncation`."""
         one = slice(index, index + 1)
         return DeviceTruncation(self.temperature[one], self.outside[one], self.limits[one])
 
     def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
-        """See `Truncation`."""
         ranked, order = logits.sort(dim=-1, descending=True, stable=True)
         upto = torch.addcdiv(self.outside, ranked, self.temperature).softmax(-1).cumsum(-1)
         mask = torch.zeros_like(logits, dtype=torch.bool)

@@ -65,11 +65,9 @@ class OwnProbabilities:
         self._schedule = schedule
 
     def greedy_from(self, position: int) -> bool:
-        """See `DraftProbabilities`."""
         return self._schedule.greedy_from(position)
 
     def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Estimate:
-        """See `DraftProbabilities`."""
         settings = [self._schedule.at(position) for position in positions]
         factors = [
             1.0 if sampling.greedy else 1 / max(sampling.temperature, LEAST_TEMPERATURE) for sampling in settings

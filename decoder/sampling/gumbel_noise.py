@@ -104,7 +104,6 @@ class GumbelNoise:
         return Estimate([1.0 if sampling.greedy else SHARPNESS for sampling in settings], offsets)
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """See `DraftProbabilities`."""
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:

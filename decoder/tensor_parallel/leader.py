@@ -43,7 +43,6 @@ class Leader:
         self._fault: LostRankError | None = None
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         own = self._own.new_cache(capacity)
         cache = LeaderCache(own.store, next(self._numbers))
         cache.positions = own.positions
@@ -66,7 +65,6 @@ class Leader:
         return self._together(run)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)

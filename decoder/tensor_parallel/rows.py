@@ -24,7 +24,6 @@ class LeaderCache(KvCache):
         """
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """See `KvCache`."""
         self._origins |= {first + index: self._origins.get(row, row) for index, row in enumerate(rows)}
         super().place(first, rows)
 

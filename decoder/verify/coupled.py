@@ -33,7 +33,6 @@ class CoupledVerifier:
     noise: GumbelNoise
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """See `Verifier`."""
         if self.noise.greedy_from(first):
             return GreedyVerifier().verify(tree, logits, first)
         positions = [first + depth for depth in tree.depths]
@@ -45,7 +44,6 @@ class CoupledVerifier:
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """See `Verifier`."""
         if self.noise.greedy_from(first):
             return None
         nodes = [0, *path][: len(committed)]

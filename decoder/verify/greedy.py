@@ -28,7 +28,6 @@ class GreedyVerifier:
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """See `DeviceVerifier`."""
         del sampling, positions, levels
         return logits.argmax(-1)
 

@@ -148,7 +148,6 @@ class Costs:
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
-        """See `CostModel`."""
         drafts_s = self.host.seconds(1) + self.catch_up.seconds(1)
         for length in count(1):
             yield drafts_s + self.verify.seconds(1 + length)
@@ -198,7 +197,6 @@ class PlanCosts:
         return self._draft.seconds() > 0
 
     def plain_s(self) -> float:
-        """See `CostModel`."""
         return self._plain.seconds() or self._verify.seconds()
 
     def round_s(self, plan: Plan) -> float:
@@ -206,7 +204,6 @@ class PlanCosts:
         return self._draft.seconds(plan.depth) + self._verify.seconds(plan.nodes) + self._host.seconds()
 
     def chains_s(self) -> Iterator[float]:
-        """See `CostModel`."""
         for length in count(1):
             yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
 

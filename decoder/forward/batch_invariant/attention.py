@@ -45,22 +45,18 @@ class ExactModule:
                 )
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self._inner.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         with self._attending():
             return self._inner.forward(cache, tokens, positions, visible)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         return self._inner.read(cache, tokens)
 
     def tapped(self, states: LayerStates) -> "ExactModule":
-        """See `Tappable`."""
         return ExactModule(self._module, states)
 
     @contextmanager

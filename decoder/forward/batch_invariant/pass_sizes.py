@@ -39,13 +39,11 @@ class Exact:
         return replace(self, inner=tapped(self.inner, states))
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         return self.inner.new_cache(capacity + self.sizes[-1])
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         first, before = cache.used, visible.shape[1] - len(tokens)
         logits = []
         for start, stop, size in parts(len(tokens), self.sizes):

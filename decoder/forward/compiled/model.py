@@ -177,7 +177,6 @@ class CompiledModel:
         return replace(self, notes=notes, spaces=[])
 
     def tapped(self, states: LayerStates) -> Forward:
-        """See `decoder.forward.taps.Tappable`."""
         return TappedNative(self, states)
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -209,7 +208,6 @@ class CompiledModel:
         visible: NDArray[np.bool_],
         first_logits: int = 0,
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """See `decoder.forward.taps.Native`."""
         space, logits = self._run(cache, tokens, positions, visible, first_logits)
         hidden = space.hidden[: len(tokens), : self.embedding.shape[1]].clone()
         self.spaces.append(space)

@@ -218,7 +218,6 @@ class Parallel:
     normed: Normed = normed
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        """See `decoder.forward.families.model.Layer`."""
         product = self.normed(rows, self.norm, self.inward, None)
         self.attended(product, self.inner, self.heads, given, index)
         self.activation.in_place(product.narrow(1, 0, self.inner))
@@ -240,7 +239,6 @@ class Sequential:
     normed: Normed = normed
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        """See `decoder.forward.families.model.Layer`."""
         product = self.normed(rows, self.norm, self.inward, None)
         self.attended(product, 0, self.heads, given, index)
         rows = self.outward.added_to(rows, product.narrow(1, 0, self.heads.queries))

@@ -32,7 +32,6 @@ class LayerSlots:
         return self._store[self._layer]
 
     def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
-        """See `decoder.forward.families.model.Place`."""
         write(self._store, self._layer, self.slots, src)
 
 
@@ -57,7 +56,6 @@ class NativeStatic:
 
     @property
     def windows(self) -> Windows:
-        """See `StaticForward`."""
         return self._model.windows
 
     def for_a_compiler(self) -> "NativeStatic":
@@ -105,15 +103,12 @@ class NativeStatic:
         return self.embedding.shape[1]
 
     def noting(self, notes: Mapping[int, Note]) -> "NativeStatic":
-        """See `NativeModel.noting`."""
         return NativeStatic(self._model.noting(notes), self._context)
 
     def tapped(self, states: LayerStates) -> Forward:
-        """See `decoder.forward.taps.Tappable`."""
         return TappedNative(self, states)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """See `StaticForward`."""
         if capacity not in self._rotations:
             self._rotations[capacity] = self._table(min(capacity, self._context))
         return self._model.store(capacity)
@@ -126,7 +121,6 @@ class NativeStatic:
         return torch.cat((rotations, column[:, None, None, None]), 3)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Complex[Tensor, "N 1 1 R"]:
-        """See `StaticForward`."""
         return self._rotations[store.shape[3]].index_select(0, positions)
 
     def computed(
@@ -137,7 +131,6 @@ class NativeStatic:
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """See `StaticForward`."""
         if not self.windows.sizes:
             return self._logits(store, tokens, rotation, slots, {FULL: bias})
         biases = windowed_by_slot(bias, rotation[:, 0, 0, -1].real, self.windows)
@@ -181,18 +174,15 @@ class NativeStatic:
         return product(self._model.normalise(hidden), head.weight, head.bias)
 
     def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
         cache = KvCache(self._model.store(aligned(capacity)))
         return cache.with_positions() if self.windows.sizes else cache
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         return self.with_hidden(cache, tokens, positions, visible)[1]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         _, logits = self.with_hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
         cache.keep(positions)
@@ -206,7 +196,6 @@ class NativeStatic:
         visible: NDArray[np.bool_],
         first_logits: int = 0,
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """See `decoder.forward.taps.Native`."""
         store, first, rows = cache.store, cache.used, len(tokens)
         end = first + rows
         bias = torch.zeros((rows, min(aligned(end), store.shape[3])), dtype=store.dtype)
@@ -241,7 +230,6 @@ class Turning:
         self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
 
     def matrices(self, rotation: Complex[Tensor, "N 1 1 R"]) -> Float[Tensor, "N D 2D"]:
-        """See `decoder.forward.families.model.Turns`."""
         numbers = torch.view_as_real(rotation).flatten(1).to(self._same.dtype)
         return torch.addmm(self._same.flatten(), numbers, self._signs.flatten(1)).view(-1, *self._same.shape)
 
@@ -255,7 +243,6 @@ class TurnedRows:
 
     @cached_property
     def matrices(self) -> Float[Tensor, "N D 2D"]:
-        """See `decoder.forward.families.model.Turns`."""
         return self.turning.matrices(self.rotation)
 
 
@@ -305,7 +292,6 @@ class LayerBySize:
     """
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        """See `decoder.forward.families.model.Layer`."""
         fitting = (form for most, form in self.forms.items() if most >= len(rows))
         return next(fitting, self.last)(rows, given, index)
 
@@ -330,7 +316,6 @@ class Fused:
     layer: Parallel | Sequential
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        """See `decoder.forward.families.model.Layer`."""
         layer, activated = self.layer, self.layer.activation.formula
         product = layer.inward(layer.norm(rows))
         if isinstance(layer, Parallel):

@@ -118,7 +118,6 @@ class LlamaCache(KvCache):
         raise ValueError(f"llama.cpp cannot move rows {list(rows)} to {first}")
 
     def reserve(self, capacity: int) -> None:
-        """See `KvCache`."""
         self._capacity = max(self._capacity, capacity)
         self._make_room(0)
 

@@ -119,7 +119,6 @@ class Sequences(DraftedRows):
         self.restart(0)
 
     def restart(self, length: int) -> None:
-        """See `DraftedRows`."""
         super().restart(length)
         self.holders: dict[int, int] = {}
         """For each cached row, one sequence that holds this row and all rows above it."""
@@ -139,11 +138,9 @@ class Sequences(DraftedRows):
 
     @property
     def cells(self) -> int:
-        """See `DraftedRows`."""
         return len(self.rows)
 
     def step(self, pending: Sequence[int]) -> Step:
-        """See `DraftedRows`."""
         step, members = Step(), dict[int, list[int]]()
         ends = dict[int, int]()
         for leaf in self.leaves(pending):
@@ -213,7 +210,6 @@ class Paths(DraftedRows):
         """Last row of each sequence in use."""
 
     def restart(self, length: int) -> None:
-        """See `DraftedRows`."""
         super().restart(length)
         self.forget()
 
@@ -223,7 +219,6 @@ class Paths(DraftedRows):
 
     @property
     def cells(self) -> int:
-        """See `DraftedRows`."""
         return sum(len(self.above(leaf)) for leaf in self.leaves(range(len(self.rows))))
 
     def holder(self, path: Sequence[int]) -> tuple[int, int]:
@@ -234,7 +229,6 @@ class Paths(DraftedRows):
         return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
 
     def step(self, pending: Sequence[int]) -> Step:
-        """See `DraftedRows`."""
         # llama.cpp computes sequences together only if their numbers are successive. If the longest paths come first,
         # the sequences that still have rows to compute keep successive numbers for as long as possible.
         ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)

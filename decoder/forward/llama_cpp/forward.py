@@ -37,7 +37,6 @@ class RowCache(LlamaCache):
         return self._sequences
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """See `LlamaCache`."""
         self.cut(self.length)
         self._make_room(len(tokens))
         logits = self._append(tokens, self.length)
@@ -63,7 +62,6 @@ class RowCache(LlamaCache):
             self.read(lost)
 
     def cut(self, length: int) -> None:
-        """See `KvCache`."""
         if self._sequences.in_use or length < self.length:
             if self._sequences.branches:
                 self._context.keep_only(0)
@@ -102,7 +100,6 @@ class StateCache(LlamaCache):
         return self._paths
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """See `LlamaCache`."""
         self._drop_drafts()
         self._make_room(len(tokens))
         self._text += tokens
@@ -193,18 +190,15 @@ class LlamaForward:
         self._layers, self._device = layers, device
 
     def new_cache(self, capacity: int) -> LlamaCache:
-        """See `Forward`."""
         return self._form(self._contexts, self._layers, capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         logits = _own(cache).compute(tokens, positions, visible)
         return torch.from_numpy(logits).to(self._device)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         return torch.from_numpy(_own(cache).read(tokens)).to(self._device)
 
 

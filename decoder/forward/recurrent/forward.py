@@ -82,7 +82,6 @@ class StateLayers(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """See `Layers`."""
         if len(key_states) > 1:
             raise ValueError(
                 f"the keys of layer {layer_idx} cannot be read here: the module that owns the layer's state caches "
@@ -91,11 +90,9 @@ class StateLayers(Cache):
         return self._rows.update(key_states, value_states, layer_idx)
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """See `Layers`."""
         return self._rows.update_indexer(indexer_key_states, layer_idx)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """See `Layers`."""
         return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
@@ -224,7 +221,6 @@ class RecurrentForward:
         """
 
     def new_cache(self, capacity: int) -> StateCache:
-        """See `Forward`."""
         rows = self._rows.new_cache(capacity)
         cache = StateCache(rows.store, self._replayed)
         cache.positions = torch.arange(capacity)
@@ -233,7 +229,6 @@ class RecurrentForward:
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
-        """See `Forward`."""
         held = cast("StateCache", cache)
         drafted, first = held.drafted, held.used - held.length
         drafted.parents = with_parents(drafted.parents[:first], visible)
@@ -253,7 +248,6 @@ class RecurrentForward:
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`."""
         held = cast("StateCache", cache)
         if not (held.states and self.stepwise):
             with at_most(len(tokens), self.chunks):
@@ -280,7 +274,6 @@ class RecurrentForward:
         return logits[0, -1]
 
     def tapped(self, states: LayerStates) -> "RecurrentForward":
-        """See `Tappable`."""
         twin = copy.copy(self)
         # Trial passes find `owners`, `chunks` and `stepwise`. The twin takes them from this object, since trial passes
         # of its own would write to `states`.
@@ -324,7 +317,6 @@ class RecurrentForward:
 
     @torch.inference_mode()
     def _replayed(self, cache: StateCache, path: Sequence[int]) -> States:
-        """See `Replay`."""
         states = self._layers(Layers(_no_rows, cache.length), cache.states, 1)
         with at_most(len(path), self.chunks):
             for call in cache.drafted.calls:

@@ -135,7 +135,6 @@ class StateCache(KvCache):
 
     @property
     def nbytes(self) -> int:
-        """See `KvCache`."""
         return super().nbytes + sum(state.nbytes for state in self.states.values())
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -157,7 +156,6 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def assume(self, length: int) -> None:
-        """See `KvCache`."""
         super().assume(length)
         self.drafted = Drafted()
 

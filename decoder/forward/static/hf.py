@@ -32,11 +32,9 @@ class ModuleStatic(ModuleForward):
 
     @property
     def windows(self) -> Windows:
-        """See `StaticForward`."""
         return self._windows
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """See `StaticForward`."""
         *before, _, head = self._shape
         return torch.zeros((*before, capacity, head), dtype=self._dtype, device=self._device)
 
@@ -52,8 +50,6 @@ class ModuleStatic(ModuleForward):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """See `StaticForward`."""
-
         def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             write(store, layer, slots, torch.stack((keys, values)))
             visible = store[layer, :, :, : bias.shape[1]]

@@ -298,16 +298,13 @@ class SearchedTruncation:
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "SearchedTruncation":
-        """See `Truncating`."""
         del vocabulary
         return cls(settings)
 
     def row(self, index: int) -> "SearchedTruncation":
-        """See `Truncation`."""
         return SearchedTruncation(self.settings[index : index + 1])
 
     def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
-        """See `Truncation`."""
         rows, vocabulary = logits.shape
         mask = logits.new_empty((rows, vocabulary), dtype=torch.bool)
         lists = logits.new_empty((rows, BEST * BLOCK))

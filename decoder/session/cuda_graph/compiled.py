@@ -58,15 +58,12 @@ class Compiled:
 
     @property
     def windows(self) -> Windows:
-        """See `StaticForward`."""
         return self.plain.windows
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """See `StaticForward`."""
         return self.plain.new_store(capacity)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """See `StaticForward`."""
         return self.plain.rotation(store, positions)
 
     def computed(
@@ -77,7 +74,6 @@ class Compiled:
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """See `StaticForward`."""
         if len(tokens) not in self._sizes:
             return self.plain.computed(store, tokens, rotation, slots, bias)
         # A pass that would need a recompilation runs uncompiled, so that the round does not wait for the compiler.

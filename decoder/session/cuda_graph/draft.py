@@ -100,7 +100,6 @@ class Side(Part):
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
     ) -> None:
-        """See `Part`."""
         super().__init__(store, vocabulary, context)
         self.forward = forward
 
@@ -121,7 +120,6 @@ class Side(Part):
         return self.forward.computed(self.store, tokens, rotation, slots, bias)
 
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
-        """See `Part`."""
         self.logits(state.text[rows], places, places, bias)
 
     def unread(self, committed: int) -> int:
@@ -134,7 +132,6 @@ class Side(Part):
         self.store.index_copy_(3, places, self.store.index_select(3, sources))
 
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
-        """See `Part`."""
         return _ModelPasses(self, self.rotation(places), slots)
 
 
@@ -144,14 +141,12 @@ class FittedSide(Side):
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int, conversion: Fit
     ) -> None:
-        """See `Part`."""
         super().__init__(forward, store, vocabulary, context)
         self._conversion = conversion
 
     def rotated_logits(
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """See `Side`."""
         read = self._conversion.read_on_device(tokens)
         return self._conversion.logits(super().rotated_logits(read, rotation, slots, bias))
 
@@ -171,14 +166,12 @@ class _ModelPasses:
     slots: Int[Tensor, "R"]
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        """See `LevelPasses`."""
         rows = slice(len(tokens))
         return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)[-1:]
 
     def level(
         self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
     ) -> Float[Tensor, "W V"]:
-        """See `LevelPasses`."""
         del parents
         return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)
 

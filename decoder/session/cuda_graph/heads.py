@@ -79,7 +79,6 @@ class HeadPart(Part):
         self.states = states
 
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
-        """See `Part`."""
         hidden = self.forward.head.fused(self.states[rows])
         tokens = state.text[self.lag :][rows]
         self.forward.outputs(self.store, tokens, hidden, self.forward.rotation(places), places, bias)
@@ -92,7 +91,6 @@ class HeadPart(Part):
         """See `Part`; does nothing, since drafted rows are dropped."""
 
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
-        """See `Part`."""
         return _HeadPasses(self, places, slots)
 
 
@@ -107,13 +105,11 @@ class _HeadPasses:
         """Hidden input of the next rows: of the first rows, or of any child of each row of the latest pass."""
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        """See `LevelPasses`."""
         return self._logits(tokens, self._hidden, slice(len(tokens)), bias, 1)
 
     def level(
         self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
     ) -> Float[Tensor, "W V"]:
-        """See `LevelPasses`."""
         return self._logits(tokens, self._hidden.index_select(0, parents), rows, bias, len(tokens))
 
     def _logits(

@@ -125,7 +125,6 @@ class Table:
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """See `StaticForward`."""
         del store, rotation, slots
         self.biases.append(bias)
         return self.logits.index_select(0, tokens.remainder(len(self.logits)))

@@ -64,5 +64,4 @@ class PhiloxGenerator:
         return int(possible[min(place, len(possible) - 1)])
 
     def integers(self, count: int) -> int:
-        """See `RandomGenerator`."""
         return int(self._generator.integers(count))

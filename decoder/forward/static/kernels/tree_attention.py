@@ -369,7 +369,6 @@ class TreeAttention:
     processors: Multiprocessors
 
     def __call__(self, product: Tensor, first: int, heads: Heads, given: Pass, index: int) -> None:
-        """See `decoder.forward.families.model.attended`."""
         if len(product) <= MOST_ROWS:
             attend(product, first, heads, given, index, self.approximate, self.processors)
             return

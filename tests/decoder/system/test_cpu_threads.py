@@ -11,9 +11,9 @@ import torch
 
 from decoder import RunConfig, decode
 from decoder.engine import Engine
-from decoder.forward import cpu_threads
-from decoder.forward.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
 from decoder.run import race
+from decoder.system import cpu_threads
+from decoder.system.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
 from tests.decoder.makers import TinyModels
 
 
@@ -189,8 +189,8 @@ def test_torch_s_threads_are_woken_before_a_round_after_a_sleep_alone(
 ) -> None:
     """Otherwise the time to wake the threads would count as the round's time."""
     wakes: list[bool] = []
-    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda: wakes.append(True))
-    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", awake_s)
+    monkeypatch.setattr("decoder.system.cpu_threads.warm_threads", lambda: wakes.append(True))
+    monkeypatch.setattr("decoder.system.cpu_threads.AWAKE_S", awake_s)
     list(decode(tiny_models.loaded(tiny_models.pair(pair), dtype), "a b c", RunConfig(("ar",), 4)))
     assert len(wakes) == woken
 
