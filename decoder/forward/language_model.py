@@ -20,7 +20,7 @@ from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.families.architecture import Traits
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
@@ -280,7 +280,7 @@ class LanguageModel:
         return self.runs_by.width if isinstance(self.runs_by, Observed) else 0
 
 
-def native_on_cpu(traits: Traits) -> NativeStatic | CompiledModel | None:
+def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
     """The native form of a model on a CPU, compiled if there is a library for the CPU and its arithmetic suffices; None
     on another device, or if the model's family is not native.
     """
@@ -293,7 +293,7 @@ def native_on_cpu(traits: Traits) -> NativeStatic | CompiledModel | None:
         return None
     # A CPU's arithmetic in half precision takes more time than the smaller weights save.
     dtype = torch.float32 if traits.dtype in HALF else traits.dtype
-    return NativeStatic(native_model(source, dtype), traits.context)
+    return native_model(source, dtype, traits.context)
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")

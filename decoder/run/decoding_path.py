@@ -90,13 +90,13 @@ def _computing(model: LanguageModel) -> str:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
-    from decoder.forward.families.native import NativeStatic
+    from decoder.forward.families.native import NativeModel
     from decoder.heads.eagle3 import StaticHead
     from decoder.session.cuda_graph.compiled import Compiled
 
     kinds = {role: "compiled" if isinstance(form, Compiled) else "native model" for role, form in forms.items()}
     plain: dict[str, Any] = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
-    fast = NativeStatic | StaticHead
+    fast = NativeModel | StaticHead
     slow = [f"{role}: {form.reason}" for role, form in plain.items() if form and not isinstance(form, fast)]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))

@@ -7,7 +7,7 @@ import torch
 from transformers import MistralConfig, Qwen2Config, Qwen3Config
 
 from decoder.forward.families import registry
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import source_of
 from tests import tiny
 
@@ -93,9 +93,9 @@ def laid_out_anew(module: Any) -> Any:
     return module
 
 
-def native_of(module: Any) -> NativeStatic:
+def native_of(module: Any) -> NativeModel:
     """The native model of a module in torch, as it runs on a CPU without compiled passes."""
     source = source_of(module)
     assert source is not None
     dtype = module.dtype if module.dtype.itemsize > 2 else torch.float32
-    return NativeStatic(registry.native_model(source, dtype), module.config.max_position_embeddings)
+    return registry.native_model(source, dtype, module.config.max_position_embeddings)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.forward.families.model import NativeModel
+from decoder.forward.families.native import NativeModel
 from decoder.forward.kv_cache import KvCache, side_by_side
 
 
@@ -17,8 +17,7 @@ def committed(cache: KvCache) -> Tensor:
 
 def keys_values(cache: KvCache, forward: Any) -> Tensor:
     """The committed rows in Hugging Face's order, with the halves of rotated pairs apart; shape as in `committed`."""
-    model = getattr(forward, "_model", forward)
-    rotated = model.rotation.width if isinstance(model, NativeModel) else 0
+    rotated = forward.rotary.width if isinstance(forward, NativeModel) else 0
     keys, values = committed(cache).unbind(1)
     order = [*np.argsort(side_by_side(rotated)).tolist(), *range(rotated, keys.shape[-1])]
     return torch.stack((keys[..., order], values), 1)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.heads.eagle3 import Head, HeadShape
@@ -93,7 +93,7 @@ def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bo
     slots = GraphSlots(operators=replace(PLAIN, **parts))
     for model in models:
         form = static_forward(model)
-        assert isinstance(form, NativeStatic)
+        assert isinstance(form, NativeModel)
         slots.run(model, _with_kernels(form) if kernels else form)
     context = min(model.context for model in models)
     pair = Pair(
@@ -122,7 +122,7 @@ def _head(target: str, dtype: torch.dtype) -> Head:
     return head
 
 
-def _with_kernels(form: NativeStatic) -> NativeStatic:
+def _with_kernels(form: NativeModel) -> NativeModel:
     return reduce(lambda plain, with_kernels: with_kernels(plain), layer_kernels().values(), form)
 
 

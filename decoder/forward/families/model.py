@@ -7,19 +7,17 @@ pair are adjacent here, so that a rotation is one complex product; in Hugging Fa
 Queries and keys have the same order of dimensions, so scores are unchanged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Complex, Float
 from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.linear import Linear
-from decoder.forward.taps import Note
-from decoder.forward.windows import Windows
 
 
 class Rotation:
@@ -281,45 +279,3 @@ def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads)
         return product.as_strided((heads.heads, count, heads.width), (step, width, 1), first)
     size = heads.heads, heads.groups, count, heads.width
     return product.as_strided(size, (heads.groups * step, step, width, 1), first)
-
-
-@dataclass(frozen=True)
-class NativeModel:
-    """A model of a native family, with all its weights on one device and in one dtype."""
-
-    embedding: Float[Tensor, "V X"]
-    layers: Sequence[Layer]
-    normalise: Normalise
-    """The last norm without its affine part, which is folded into the output head."""
-    head: Linear
-    rotation: Rotation
-    heads: Heads
-    windows: Windows
-
-    def noting(self, notes: Mapping[int, Note]) -> "NativeModel":
-        """The same model, whose passes call `notes[number]` before the layer of this number; logits have the same bits.
-        It shares the weights.
-        """
-        layers = list(self.layers)
-        for number, note in notes.items():
-            layers[number] = _noted(note, layers[number])
-        return replace(self, layers=layers)
-
-    def store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """Tensor of zeros for the keys and values of `capacity` rows."""
-        return self.embedding.new_zeros((len(self.layers), 2, self.heads.heads, capacity, self.heads.width))
-
-    def through(self, tokens: Int[Tensor, "N"], given: Pass) -> Float[Tensor, "N X"]:
-        """Hidden rows of the tokens after all layers."""
-        rows = self.embedding.index_select(0, tokens)
-        for index, layer in enumerate(self.layers):
-            rows = layer(rows, given, index)
-        return rows
-
-
-def _noted(note: Note, layer: Layer) -> Layer:
-    def noted(rows: Tensor, given: Pass, index: int) -> Tensor:
-        note(rows, given, index)
-        return layer(rows, given, index)
-
-    return noted

@@ -1,7 +1,7 @@
-"""Passes of fixed shape by the layers of `decoder.forward.families`, with half as many operations as an HF module."""
+"""A native model: passes of fixed or any shape, with half as many operations as those of a Hugging Face module."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,13 +10,27 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.model import Heads, Layer, NativeModel, Parallel, Pass, Sequential, attend
-from decoder.forward.families.registry import ALIGNED
+from decoder.forward.families.model import (
+    Heads,
+    Layer,
+    Normalise,
+    Parallel,
+    Pass,
+    Rotation,
+    Sequential,
+    attend,
+)
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.linear import Linear
 from decoder.forward.output_head import product
 from decoder.forward.protocol import Forward
 from decoder.forward.taps import LayerStates, Note, TappedNative
 from decoder.forward.windows import FULL, LIMITS, Windows
+
+ALIGNED = 8
+"""Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
+precision are fastest if the columns of each matrix begin at such multiples.
+"""
 
 
 class LayerSlots:
@@ -35,93 +49,101 @@ class LayerSlots:
         write(self._store, self._layer, self.slots, src)
 
 
-class NativeStatic:
-    """A `StaticForward` of a native model, for texts of at most `context` tokens.
-
-    It is also a `Forward`, so that rounds whose trees are too large for fixed shapes need no Hugging Face module.
+@dataclass(frozen=True, eq=False)
+class NativeModel:
+    """A model of a native family, with all its weights on one device and in one dtype, for texts of at most `context`
+    tokens. It is a `StaticForward`, and also a `Forward`, so that rounds whose trees are too large for fixed shapes
+    need no Hugging Face module.
     """
 
-    def __init__(self, model: NativeModel, context: int, plain: "NativeStatic | None" = None) -> None:
-        """`plain` is the form of which this one has other layers; None if there is no such form."""
-        self._model, self._context, self._plain = model, context, plain
-        # Rotations are complex products in place, which torch lacks in bfloat16.
-        dtype, device = model.embedding.dtype, model.embedding.device
-        self._turning = Turning(model.heads, dtype, device) if dtype is torch.bfloat16 else None
-        self._rotations: dict[int, Tensor] = {}
-        """Tables of rotations; keys are store capacities. All tables are kept, since a CUDA graph reads the table that
-        it was captured with.
+    embedding: Float[Tensor, "V X"]
+    """Input embedding: one row per token id."""
+    layers: Sequence[Layer]
+    normalise: Normalise
+    """The last norm without its affine part, which is folded into the output head."""
+    head: Linear
+    rotary: Rotation
+    turning: "Turning | None"
+    """Rotations for rows in bfloat16, which has no complex numbers; None for rows of another dtype."""
+    heads: Heads
+    windows: Windows
+    context: int
+    own: "NativeModel | None" = None
+    """The form of which this one has other layers; None if there is no such form."""
+    tables: dict[int, Tensor] = field(default_factory=dict)
+    """Tables of rotations; keys are store capacities. All tables are kept, since a CUDA graph reads the table that it
+    was captured with.
 
-        If layers have windows, the last column of a table has the positions, on which windows depend.
-        """
+    If layers have windows, the last column of a table has the positions, on which windows depend.
+    """
 
-    @property
-    def windows(self) -> Windows:
-        return self._model.windows
-
-    def for_a_compiler(self) -> "NativeStatic":
+    def for_a_compiler(self) -> "NativeModel":
         """The same model with layers that torch.compile can compile; it shares the weights and stores."""
         return self.with_layers(_fused)
 
-    def with_layers(self, changed: Callable[[Layer], Layer]) -> "NativeStatic":
+    def with_layers(self, changed: Callable[[Layer], Layer]) -> "NativeModel":
         """The same model with each layer changed by `changed`, which shares the weights; this form itself if no layer
         changes.
         """
-        layers = [*map(changed, self._model.layers)]
-        if all(after is before for after, before in zip(layers, self._model.layers, strict=True)):
+        layers = [*map(changed, self.layers)]
+        if all(after is before for after, before in zip(layers, self.layers, strict=True)):
             return self
-        return NativeStatic(replace(self._model, layers=layers), self._context, self.plain)
+        return replace(self, layers=layers, own=self.plain)
 
-    def by_size(self, forms: Mapping[int, "NativeStatic"]) -> "NativeStatic":
+    def by_size(self, forms: Mapping[int, "NativeModel"]) -> "NativeModel":
         """The same model, whose passes are computed by the layers of these forms of it. A pass has the form of the
         least number of rows that is not below its own, or else of the largest number.
         """
         if len(set(forms.values())) == 1:
             return next(iter(forms.values()))
-        models = [forms[rows]._model for rows in sorted(forms)]  # noqa: SLF001 - of the same class
-        layers = zip(*(model.layers for model in models), strict=True)
+        layers = zip(*(forms[rows].layers for rows in sorted(forms)), strict=True)
         each = [LayerBySize(dict(zip(sorted(forms), of_one, strict=True))) for of_one in layers]
-        return NativeStatic(replace(self._model, layers=each), self._context, self.plain)
+        return replace(self, layers=each, own=self.plain)
+
+    def noting(self, notes: Mapping[int, Note]) -> "NativeModel":
+        """The same model, whose passes call `notes[number]` before the layer of this number; logits have the same bits.
+        It shares the weights.
+        """
+        layers = list(self.layers)
+        for number, note in notes.items():
+            layers[number] = _noted(note, layers[number])
+        return replace(self, layers=layers, own=None)
 
     @property
-    def plain(self) -> "NativeStatic":
+    def plain(self) -> "NativeModel":
         """The same model with its own layers."""
-        return self._plain or self
+        return self.own or self
 
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return self._model.embedding.device
-
-    @property
-    def embedding(self) -> Float[Tensor, "V X"]:
-        """Input embedding: one row per token id."""
-        return self._model.embedding
+        return self.embedding.device
 
     @property
     def width(self) -> int:
         """Width of the layers' input rows."""
         return self.embedding.shape[1]
 
-    def noting(self, notes: Mapping[int, Note]) -> "NativeStatic":
-        return NativeStatic(self._model.noting(notes), self._context)
-
     def tapped(self, states: LayerStates) -> Forward:
         return TappedNative(self, states)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        if capacity not in self._rotations:
-            self._rotations[capacity] = self._table(min(capacity, self._context))
-        return self._model.store(capacity)
+        if capacity not in self.tables:
+            self.tables[capacity] = self._table(min(capacity, self.context))
+        return self._store(capacity)
+
+    def _store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+        return self.embedding.new_zeros((len(self.layers), 2, self.heads.heads, capacity, self.heads.width))
 
     def _table(self, positions: int) -> Complex[Tensor, "P 1 1 R"]:
-        rotations = self._model.rotation.at(range(positions))
+        rotations = self.rotary.at(range(positions))
         if not self.windows.sizes:
             return rotations
         column = torch.arange(positions, device=rotations.device).to(rotations.dtype)
         return torch.cat((rotations, column[:, None, None, None]), 3)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Complex[Tensor, "N 1 1 R"]:
-        return self._rotations[store.shape[3]].index_select(0, positions)
+        return self.tables[store.shape[3]].index_select(0, positions)
 
     def computed(
         self,
@@ -157,7 +179,6 @@ class NativeStatic:
         """Hidden rows after all layers; `biases` has, for each layer type, the bias on the scores of the first M
         slots.
         """
-        turning = self._turning
         visible = next(iter(biases.values())).shape[1]
         given = Pass(
             rotation=rotation,
@@ -165,16 +186,18 @@ class NativeStatic:
             keys=store[:, 0, :, :visible].unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
             biases=[biases[kind] for kind in self.windows.layers],
-            turns=TurnedRows(turning, rotation.expand(len(tokens), -1, -1, -1)) if turning else None,
+            turns=TurnedRows(self.turning, rotation.expand(len(tokens), -1, -1, -1)) if self.turning else None,
         )
-        return self._model.through(tokens, given)
+        rows = self.embedding.index_select(0, tokens)
+        for index, layer in enumerate(self.layers):
+            rows = layer(rows, given, index)
+        return rows
 
     def _output(self, hidden: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
-        head = self._model.head
-        return product(self._model.normalise(hidden), head.weight, head.bias)
+        return product(self.normalise(hidden), self.head.weight, self.head.bias)
 
     def new_cache(self, capacity: int) -> KvCache:
-        cache = KvCache(self._model.store(aligned(capacity)))
+        cache = KvCache(self._store(aligned(capacity)))
         return cache.with_positions() if self.windows.sizes else cache
 
     def forward(
@@ -206,7 +229,7 @@ class NativeStatic:
         if cache.positions is not None:
             cache.note(positions)
             biases = windowed(bias, cache.positions[first:end], cache.positions[: bias.shape[1]], self.windows)
-        rotation = self._model.rotation.at(positions)
+        rotation = self.rotary.at(positions)
         slots = torch.arange(first, end, device=store.device)
         given = torch.tensor(tokens, device=store.device)
         cache.used = end
@@ -280,6 +303,14 @@ def windowed_by_slot(
 def aligned(rows: int) -> int:
     """The number of rows, rounded up to a multiple of `ALIGNED`."""
     return -(-rows // ALIGNED) * ALIGNED
+
+
+def _noted(note: Note, layer: Layer) -> Layer:
+    def noted(rows: Tensor, given: Pass, index: int) -> Tensor:
+        note(rows, given, index)
+        return layer(rows, given, index)
+
+    return noted
 
 
 @dataclass(frozen=True)

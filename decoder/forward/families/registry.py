@@ -20,7 +20,6 @@ from decoder.forward.families.model import (
     Heads,
     Layer,
     LayerNorm,
-    NativeModel,
     Parallel,
     RmsNorm,
     Rotation,
@@ -28,6 +27,7 @@ from decoder.forward.families.model import (
     gated_silu,
     gelu,
 )
+from decoder.forward.families.native import ALIGNED, NativeModel, Turning
 from decoder.forward.kv_cache import side_by_side
 from decoder.forward.linear import HALF, Linear
 from decoder.forward.windows import FULL, SLIDING, windows_of
@@ -37,10 +37,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Names of the norms before attention and before the MLP, the same in all families."""
-ALIGNED = 8
-"""Attention kernels require that a mask's number of columns is a multiple of this number, and products in half
-precision are fastest if the columns of each matrix begin at such multiples.
-"""
 FIXED = 16.0
 """A number that every kind of GELU maps to itself exactly, in every dtype, and by which products are scaled exactly."""
 COPIES = 3
@@ -202,8 +198,10 @@ def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
     return up, Matrix(bias[:, None] * column / FIXED**2, torch.zeros_like(bias))
 
 
-def native_model(source: Source, dtype: torch.dtype) -> NativeModel:
-    """Builds the native model, in `dtype`, from the weights of `source`, which are read layer by layer."""
+def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeModel:
+    """Builds the native model, in `dtype` and for texts of `context` tokens, from the weights of `source`, which are
+    read layer by layer.
+    """
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     # Norms are folded into matrices in float32 or wider.
     folded = torch.float32 if dtype in HALF else dtype
@@ -229,14 +227,18 @@ def native_model(source: Source, dtype: torch.dtype) -> NativeModel:
         first, second, third, fourth = (part.made(dtype) for part in (attention, back, up, down))
         return Sequential(norm, heads, activation, first, second, third, fourth)
 
+    embedding = source.weights[f"{family.embedding}.weight"].detach().to(dtype)
     return NativeModel(
-        embedding=source.weights[f"{family.embedding}.weight"].detach().to(dtype),
+        embedding=embedding,
         layers=source.layers(f"{family.body}.layers", layer),
         normalise=norm,
         head=read("lm_head", family.last_norm).made(dtype),
-        rotation=rotation,
+        rotary=rotation,
+        # Rotations are complex products in place, which torch lacks in bfloat16.
+        turning=Turning(heads, dtype, embedding.device) if dtype is torch.bfloat16 else None,
         heads=heads,
         windows=windows_of(arch),
+        context=context,
     )
 
 

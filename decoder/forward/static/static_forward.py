@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoder.errors import PairError
 from decoder.forward.families.architecture import Source
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import (
     native_model,
     only_compiled,
@@ -70,7 +70,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 
     The model then uses this form for all passes, and loads its module only when the module itself is needed.
     """
-    if isinstance(model.runs_by, NativeStatic):
+    if isinstance(model.runs_by, NativeModel):
         return model.runs_by
     if not model.hf.reloadable:
         return static_forward(model)
@@ -116,8 +116,8 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 
 
 @without_gradients()
-def _read(model: "LanguageModel", source: Source) -> NativeStatic:
-    return NativeStatic(native_model(source, model.dtype), model.context)
+def _read(model: "LanguageModel", source: Source) -> NativeModel:
+    return native_model(source, model.dtype, model.context)
 
 
 def visibility(

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward
 from decoder.forward.windows import Windows
@@ -52,7 +52,7 @@ class Compiled:
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
         self.plain = plain
-        readable = plain.for_a_compiler() if isinstance(plain, NativeStatic) else plain
+        readable = plain.for_a_compiler() if isinstance(plain, NativeModel) else plain
         self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.forward.families.model import Pass
-from decoder.forward.families.native import LayerSlots, NativeStatic
+from decoder.forward.families.native import LayerSlots, NativeModel
 from decoder.heads.eagle3 import StaticHead
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import LevelPasses, Part, Side
@@ -23,7 +23,7 @@ class TappedTarget(Side):
 
     def __init__(
         self,
-        forward: NativeStatic,
+        forward: NativeModel,
         store: Float[Tensor, "L 2 H S D"],
         vocabulary: int,
         context: int,

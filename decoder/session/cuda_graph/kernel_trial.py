@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import first_line
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.output_head import has_wide_product
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
@@ -84,7 +84,7 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
     }
 
 
-def layer_kernels() -> Mapping[str, Callable[[NativeStatic], NativeStatic]]:
+def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
     """For each part of a model's layers that kernels can compute: a function that returns the same static form with the
     kernels, or the form itself if they cannot compute the part in any of its layers.
 
@@ -227,7 +227,7 @@ def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict
         parts = [*_kernels_for(pair)]
         for role, model in pair.models.items():
             form = graph_slots.forward(model)
-            if isinstance(form, NativeStatic):
+            if isinstance(form, NativeModel):
                 parts += [part_of(role, part) for part, kernel in layers.items() if _possible({1: form}, kernel)]
     except Exception:  # noqa: BLE001 - the trial fails too, and tells why
         return []
@@ -279,7 +279,7 @@ def with_layer_kernels(
         return
     for role, model in pair.models.items():
         plain = graph_slots.forward(model)
-        if not isinstance(plain, NativeStatic):
+        if not isinstance(plain, NativeModel):
             continue
         forms = dict.fromkeys(ROWS, plain)
         for part, with_kernels in candidates.items():
@@ -322,14 +322,14 @@ class _InLayers:
     """Result of the trial of a kernel in a model's layers."""
 
     verdict: str
-    faster: Mapping[int, NativeStatic]
+    faster: Mapping[int, NativeModel]
     """The form with the kernel, for each number of rows of the passes that the kernel makes faster."""
 
 
 @without_gradients()
 def _possible(
-    forms: Mapping[int, NativeStatic], with_kernels: Callable[[NativeStatic], NativeStatic]
-) -> Mapping[int, NativeStatic]:
+    forms: Mapping[int, NativeModel], with_kernels: Callable[[NativeModel], NativeModel]
+) -> Mapping[int, NativeModel]:
     """Forms of a model with a kernel in its layers, for each number of rows, without those in which the kernel can
     compute nothing.
     """
@@ -337,14 +337,14 @@ def _possible(
     return {rows: made[form] for rows, form in forms.items() if made[form] is not form}
 
 
-def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeStatic]) -> _InLayers:
+def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeModel]) -> _InLayers:
     rows = verdict.rows or tuple(possible) if verdict.used else ()
     return _InLayers(verdict.words, {each: possible[each] for each in rows})
 
 
 @without_gradients()
 def _in_layers(
-    forms: Mapping[int, NativeStatic], possible: Mapping[int, NativeStatic], graph_slots: GraphSlots, context: int
+    forms: Mapping[int, NativeModel], possible: Mapping[int, NativeModel], graph_slots: GraphSlots, context: int
 ) -> _InLayers:
     """Tries a kernel in the layers of these forms, which are for passes of these numbers of rows."""
     texts = (TEXT, LONG_TEXT) if context > LONG_TEXT else (TEXT,)

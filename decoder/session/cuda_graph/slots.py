@@ -17,7 +17,7 @@ from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
@@ -277,7 +277,7 @@ def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart |
     draft, (drafting,) = forms[1], others
     if not isinstance(draft, StaticHead):
         return Side(target, store, *sizes), side_of(pair.draft_model, draft, drafting, pair)
-    if not isinstance(target, NativeStatic):
+    if not isinstance(target, NativeModel):
         raise PairError(UNTAPPED)
     tapped = TappedTarget(target, store, *sizes, draft.head.target_layers)
     return tapped, HeadPart(draft, drafting, *sizes, tapped.states)
@@ -373,7 +373,7 @@ class GraphSlots:
         with its own layers, since kernels are tried anew.
         """
         form = self._forwards.get(model)
-        forms = {model: form.plain if isinstance(form, NativeStatic) else form} if form else {}
+        forms = {model: form.plain if isinstance(form, NativeModel) else form} if form else {}
         return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, _forwards=forms)
 
     def beside(self) -> "GraphSlots":

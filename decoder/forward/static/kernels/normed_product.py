@@ -30,7 +30,7 @@ from decoder.forward.families.model import (
     gated_silu,
     normed,
 )
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.linear import Linear
 from decoder.system.device import multiprocessors_of
 
@@ -163,7 +163,7 @@ def normed_product(
     return out
 
 
-def with_kernels(form: NativeStatic) -> NativeStatic:
+def with_kernels(form: NativeModel) -> NativeModel:
     """The same model, whose layers use the kernel where it can compute their products; it shares the weights."""
     product = partial(normed_product, multiprocessors_of(form.device).count)
     return form.with_layers(lambda layer: replace(layer, normed=product) if _computable(layer) else layer)

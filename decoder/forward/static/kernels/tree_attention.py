@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.families.model import Heads, Layer, Parallel, Pass, Sequential, attended, gelu
-from decoder.forward.families.native import LayerSlots, NativeStatic
+from decoder.forward.families.native import LayerSlots, NativeModel
 from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 
 MOST_ROWS = 256
@@ -377,7 +377,7 @@ class TreeAttention:
             gelu(product.narrow(1, 0, first), self.approximate)
 
 
-def with_kernels(form: NativeStatic) -> NativeStatic:
+def with_kernels(form: NativeModel) -> NativeModel:
     """The same model, whose layers use the kernels; it shares the weights."""
     return form.with_layers(partial(_with_kernels, multiprocessors_of(form.device)))
 

@@ -8,7 +8,7 @@ import torch
 
 from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled.model import CompiledModel
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from tests.decoder.family_models import made
 
@@ -35,13 +35,13 @@ def test_native_models_use_it_up_to_float32() -> None:
         dtype: type(LanguageModel.of_module(made("llama", dtype), "llama").runs_by)
         for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64)
     }
-    assert forms == dict.fromkeys(list(forms)[:3], CompiledModel) | {torch.float64: NativeStatic}
+    assert forms == dict.fromkeys(list(forms)[:3], CompiledModel) | {torch.float64: NativeModel}
 
 
 def test_without_it_torch_computes_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(libraries, "library_path", lambda: tmp_path / "passes-z80.so")
     assert "passes-z80.so is missing" in libraries.missing()
-    assert isinstance(LanguageModel.of_module(made("llama"), "llama").runs_by, NativeStatic)
+    assert isinstance(LanguageModel.of_module(made("llama"), "llama").runs_by, NativeModel)
 
 
 def test_a_library_of_another_source_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

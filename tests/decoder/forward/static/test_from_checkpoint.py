@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from decoder import load_pair
 from decoder.errors import PairError
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
 from decoder.forward.hf_module import HfModule, OnDemand
@@ -60,7 +60,7 @@ def test_logits_have_the_bits_of_a_form_that_was_read_from_its_module(
     made(name).save_pretrained(tmp_path)
     module = laid_out_anew(AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype).eval())
     model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, NativeStatic)
+    assert isinstance(model.runs_by, NativeModel)
     assert torch.equal(logits(model.runs_by), logits(static_forward(LanguageModel.of_module(module, "module"))))
 
 
@@ -68,7 +68,7 @@ def test_graphs_run_by_the_form_that_a_model_was_loaded_in(pair: Pair, monkeypat
     monkeypatch.setattr(HfModule, "load", lambda *_: pytest.fail("no module is needed"))
     for model in (pair.target, pair.draft_model):
         loaded = model.runs_by
-        assert isinstance(loaded, NativeStatic)
+        assert isinstance(loaded, NativeModel)
         assert static_in_place(model) is loaded
         assert model.runs_by is loaded
 
@@ -81,7 +81,7 @@ def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, t
     tiny.build(config, seed=1).save_pretrained(tmp_path)
     with Live() as live:
         model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, NativeStatic)
+    assert isinstance(model.runs_by, NativeModel)
     look = checkpoints.load_config(str(tmp_path))
     whole = weight_bytes(look, dtype)
     assert live.most <= whole * 1.1 + reading_bytes(look, dtype)
@@ -135,17 +135,17 @@ def test_a_model_that_overflows_on_its_device_is_refused(tmp_path: Path) -> None
 def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = NativeStatic._hidden
+    right = NativeModel._hidden
 
     def blind(
-        form: NativeStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, biases: Mapping[str, Tensor]
+        form: NativeModel, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, biases: Mapping[str, Tensor]
     ) -> Tensor:
         """Clears the mask, so that every row sees its siblings."""
         seeing = {kind: torch.zeros_like(bias) for kind, bias in biases.items()}
         return right(form, store, tokens, rotation, slots, seeing)
 
     probe(pair.target)
-    monkeypatch.setattr(NativeStatic, "_hidden", blind)
+    monkeypatch.setattr(NativeModel, "_hidden", blind)
     with pytest.raises(
         Exception, match="target computes different logits for a draft tree of 34 nodes than for plain text"
     ):

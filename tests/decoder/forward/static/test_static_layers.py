@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from decoder.forward.families.model import Heads
-from decoder.forward.families.native import NativeStatic, Turning, turned
+from decoder.forward.families.native import NativeModel, Turning, turned
 from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
@@ -17,9 +17,9 @@ IN_BFLOAT16 = ("neox", "neox, one after the other", "neox, odd heads", "llama", 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-def static(name: str, dtype: torch.dtype) -> NativeStatic:
+def static(name: str, dtype: torch.dtype) -> NativeModel:
     form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     return form
 
 

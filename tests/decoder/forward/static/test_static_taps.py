@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.forward.taps import LayerStates
@@ -23,9 +23,9 @@ PARENTS = [0, 0, 0, 1]
 SLOTS = 256
 
 
-def form(module: Any, name: str) -> NativeStatic:
+def form(module: Any, name: str) -> NativeModel:
     made = static_forward(LanguageModel.of_module(module, name))
-    assert isinstance(made, NativeStatic)
+    assert isinstance(made, NativeModel)
     return made
 
 

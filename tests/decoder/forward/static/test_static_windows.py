@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
@@ -29,9 +29,9 @@ FORMS: dict[str, Callable[[Any], StaticForward]] = {
 }
 
 
-def native(module: Any) -> NativeStatic:
+def native(module: Any) -> NativeModel:
     form = static_forward(LanguageModel.of_module(module, "native"))
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     return form
 
 
@@ -76,4 +76,4 @@ def test_rounds_of_the_host_take_trees_that_are_deeper_than_windows(name: str) -
 def test_layers_without_windows_have_rotations_and_nothing_else_in_their_tables(name: str) -> None:
     form = native(made(name))
     store = form.new_store(16)
-    assert form.rotation(store, torch.arange(3)).shape[3] == form._model.rotation.width // 2
+    assert form.rotation(store, torch.arange(3)).shape[3] == form.rotary.width // 2

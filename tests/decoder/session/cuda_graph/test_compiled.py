@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
@@ -151,7 +151,7 @@ def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels)
 def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a test parameter
     module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
     native = static_forward(LanguageModel.of_module(module, "neox"))
-    assert isinstance(native, NativeStatic)
+    assert isinstance(native, NativeModel)
     given, same = example(native, 5, 20), example(native, 5, 20)
     with without_gradients():
         right, found = native.computed(*given), native.for_a_compiler().computed(*same)
@@ -240,7 +240,7 @@ def test_what_is_slower_is_not(tiny_models: TinyModels) -> None:
     pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     lines = told(pair, dawdling)
     assert all(" x the time of uncompiled passes, so it is not kept" in line for line in lines)
-    assert forms(pair) == [NativeStatic, NativeStatic]
+    assert forms(pair) == [NativeModel, NativeModel]
 
 
 def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Engine) -> None:
@@ -286,7 +286,7 @@ def test_a_draft_alone_may_be_kept(slow: Engine, tiny_models: TinyModels) -> Non
     lines = told(slow, mixed)
     assert "kept" in lines[0]
     assert "not this one" in lines[1]
-    assert forms(slow) == [Compiled, NativeStatic]
+    assert forms(slow) == [Compiled, NativeModel]
     match(slow, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 20, RULES)
 
 

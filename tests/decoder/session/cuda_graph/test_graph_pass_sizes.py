@@ -12,7 +12,7 @@ from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
 from decoder.engine import Engine
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
@@ -49,13 +49,13 @@ def test_all_passes_of_a_text_s_rounds_are_listed(
     }
     draft, target = forms.values()
     session.prefill()
-    right = NativeStatic.computed
+    right = NativeModel.computed
 
-    def noted(form: NativeStatic, *given: Tensor) -> Tensor:
+    def noted(form: NativeModel, *given: Tensor) -> Tensor:
         forms[form].add(len(given[1]))
         return right(form, *given)
 
-    monkeypatch.setattr(NativeStatic, "computed", noted)
+    monkeypatch.setattr(NativeModel, "computed", noted)
     while not session.step(()).finished:
         pass
     listed = passes([tree_rule(EVERY[name])])

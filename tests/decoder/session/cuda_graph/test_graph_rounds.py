@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from decoder.engine import Engine
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import KnobName
 from decoder.methods.bestfirst import BestFirst
@@ -159,7 +159,7 @@ def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(
 def test_families_that_are_known_run_through_their_native_layers(tiny_models: TinyModels) -> None:
     pair = with_slots(tiny_models.loaded(tiny_models.pair("llama"), "float32"))
     session = graph_session(pair, [1, 2], 4, None)
-    assert isinstance(session._slot.target.forward, NativeStatic)
+    assert isinstance(session._slot.target.forward, NativeModel)
 
 
 def test_the_text_is_that_of_plain_greedy_search(tiny_models: TinyModels, recordings: Recordings) -> None:

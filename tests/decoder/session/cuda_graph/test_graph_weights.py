@@ -17,7 +17,7 @@ from decoder.bench.machine import read_bytes
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import ModuleForward, source_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
@@ -99,8 +99,8 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once_and_knows_thei
     assert prepared(pair) is None
     assert [(read_bytes(model), shape(model.hf.skeleton)) for model in models(pair)] == before
     assert all(model.hf.loaded is None for model in models(pair))
-    assert all(isinstance(graph_slots(pair).forward(model), NativeStatic) for model in models(pair))
-    assert all(isinstance(model.runs_by, NativeStatic) for model in models(pair))
+    assert all(isinstance(graph_slots(pair).forward(model), NativeModel) for model in models(pair))
+    assert all(isinstance(model.runs_by, NativeModel) for model in models(pair))
 
 
 def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, tiny_models: TinyModels) -> None:
@@ -151,7 +151,7 @@ def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
     model = LanguageModel.of_module(module, "tiny")
     before = {name: weight.clone() for name, weight in module.named_parameters()}
     form = static_in_place(model)
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     model.slim()
     assert model.hf.module is module
     assert isinstance(model.runs_by, ModuleForward)
@@ -173,7 +173,7 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
     for name, make in (("beside", static_forward), ("in place", static_in_place)):
         with Live(model.hf.module.parameters()) as live:
             form = make(model)
-        assert isinstance(form, NativeStatic)
+        assert isinstance(form, NativeModel)
         assert live.most <= live.before + room + (name == "beside") * live.before
         assert room < live.before / 2
         most[name], held[name] = live.most / live.before, live.bytes / live.before
@@ -359,17 +359,17 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
     half: Engine, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     right, form = (
-        NativeStatic.computed,
+        NativeModel.computed,
         graph_slots(half).forward(half.pair.target if role == "target" else half.pair.draft_model),
     )
 
-    def off(self: NativeStatic, *given: Any) -> Tensor:
+    def off(self: NativeModel, *given: Any) -> Tensor:
         logits = right(self, *given)
         return logits * 1.3 if self is form else logits
 
-    monkeypatch.setattr(NativeStatic, "computed", off)
+    monkeypatch.setattr(NativeModel, "computed", off)
     assert (refused(half) or "").startswith(f"the {role}'s logits differ by ")
-    monkeypatch.setattr(NativeStatic, "computed", lambda self, *given: right(self, *given) * torch.nan)
+    monkeypatch.setattr(NativeModel, "computed", lambda self, *given: right(self, *given) * torch.nan)
     assert (refused(half) or "").startswith("the target's logits differ by nan")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from decoder.engine import Engine
-from decoder.forward.families.native import NativeStatic, aligned
+from decoder.forward.families.native import NativeModel, aligned
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
 from decoder.forward.static.static_forward import static_forward
@@ -24,9 +24,9 @@ from tests.fake_cuda.pairs import on_fake_device
 PROMPT = "The tree grows"
 
 
-def host(engine: Engine, *, draft: bool = False) -> NativeStatic:
+def host(engine: Engine, *, draft: bool = False) -> NativeModel:
     form = static_forward(engine.pair.draft_model if draft else engine.pair.target)
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     return form
 
 
@@ -99,7 +99,7 @@ def test_what_the_host_asks_for_is_computed_where_the_weights_are(tiny_models: T
     with fake_cuda():
         moved = on_fake_device(engine)
         forward = graph_slots(moved).forward(moved.pair.target)
-        assert isinstance(forward, NativeStatic)
+        assert isinstance(forward, NativeModel)
         cache = forward.new_cache(20)
         assert cache.store.is_cuda
         assert forward.read(cache, [1, 2, 3]).is_cuda
@@ -115,7 +115,7 @@ def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
 
 def test_a_cache_takes_no_rotations_that_graphs_would_keep(tiny_models: TinyModels) -> None:
     forward = host(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
-    before = dict(forward._rotations)
+    before = dict(forward.tables)
     with torch.inference_mode():
         forward.new_cache(77)
-    assert forward._rotations == before
+    assert forward.tables == before

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from decoder.engine import Engine
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import kept_verdicts, kernel_trial, pass_comparison, self_test, verify
 from decoder.session.cuda_graph.kept_verdicts import KeptVerdict, VerdictFile
@@ -54,7 +54,7 @@ class Trials:
         return path
 
 
-def same_layers(form: NativeStatic) -> NativeStatic:
+def same_layers(form: NativeModel) -> NativeModel:
     return form.with_layers(lambda layer: lambda *given: layer(*given))
 
 
@@ -107,8 +107,8 @@ def test_each_trial_is_reported_and_so_is_the_test_of_rounds_with_kernels(trials
 
 def _layers(engine: Engine) -> Any:
     form = graph_slots(engine).forward(engine.pair.target)
-    assert isinstance(form, NativeStatic)
-    return form._model.layers
+    assert isinstance(form, NativeModel)
+    return form.layers
 
 
 def test_which_verdicts_are_those_of_an_earlier_start_is_told(trials: Trials) -> None:

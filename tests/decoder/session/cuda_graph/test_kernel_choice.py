@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from decoder.engine import Engine
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
@@ -179,7 +179,7 @@ def test_no_trial_takes_place_if_kernels_are_off(tiny_models: TinyModels, monkey
     assert graph_slots(tried).operators is PLAIN
 
 
-Kernels = Callable[[NativeStatic], NativeStatic]
+Kernels = Callable[[NativeModel], NativeModel]
 """See `layer_kernels`."""
 
 
@@ -218,7 +218,7 @@ def test_for_another_pair_with_the_same_target_kernels_are_tried_beside_its_own_
     assert found.in_layers
     target, slots = tried.pair.target, graph_slots(tried)
     form = slots.forward(target)
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     plain = slots.anew(target).forward(target)
     assert plain is form.plain is not form
     assert last(with_layer_kernels(tried.pair, slots.anew(target))).in_layers == found.in_layers
@@ -246,7 +246,7 @@ def by_rows(patch: pytest.MonkeyPatch, share_of: Callable[[int, int], float]) ->
     patch.setattr(kernel_trial, "compared", compared)
 
 
-def with_marked_layers(form: NativeStatic) -> NativeStatic:
+def with_marked_layers(form: NativeModel) -> NativeModel:
     """Kernels of layers whose passes end with the same large number in all rows."""
     return form.with_layers(lambda layer: lambda *given: layer(*given) * 0 + 7)
 
@@ -263,7 +263,7 @@ def test_kernels_of_layers_are_used_in_passes_of_those_sizes_alone_that_they_mak
     )
     form = graph_slots(tried).forward(tried.pair.target)
     plain = static_forward(tried.pair.target)
-    assert isinstance(plain, NativeStatic)
+    assert isinstance(plain, NativeModel)
     marked = with_marked_layers(plain).computed
     for rows in (1, 2, 8, 20, 64, 100):
         given = pass_comparison.example(form, rows, 3)
@@ -293,7 +293,7 @@ def test_a_compiler_sees_the_layers_behind_those_of_each_size(
     by_rows(monkeypatch, lambda rows, _: 0.5 if rows == 1 else 1.2)
     tried, _ = in_layers(tiny_models, monkeypatch, {"attention": with_marked_layers})
     form, plain = graph_slots(tried).forward(tried.pair.target), static_forward(tried.pair.target)
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     given = pass_comparison.example(form, 8, 3)
     with torch.no_grad():
         assert torch.allclose(form.for_a_compiler().computed(*given), plain.computed(*given), atol=1e-4)
@@ -315,7 +315,7 @@ def test_a_part_that_no_layer_has_is_not_tried(tiny_models: TinyModels, monkeypa
 def test_kernels_of_layers_that_fail_are_not_used_and_the_reason_is_told(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: NativeStatic) -> NativeStatic:
+    def fails(_: NativeModel) -> NativeModel:
         raise RuntimeError("out of resources\nmore")
 
     _, found = in_layers(tiny_models, monkeypatch, {"attention": fails})

@@ -15,7 +15,7 @@ from decoder import RunConfig, decode
 from decoder.engine import Engine
 from decoder.errors import LostDeviceError
 from decoder.events import Run
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.methods.linear import Linear
 from decoder.run import loading
 from decoder.session.cuda_graph import kept_verdicts, kernel_trial, pass_comparison, self_test
@@ -68,7 +68,7 @@ def path(played: Played) -> str:
     return run.path_reason
 
 
-def same_layers(form: NativeStatic) -> NativeStatic:
+def same_layers(form: NativeModel) -> NativeModel:
     return form.with_layers(lambda layer: lambda *given: layer(*given))
 
 

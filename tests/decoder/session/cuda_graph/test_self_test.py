@@ -10,7 +10,7 @@ import torch
 from decoder import RunConfig, methods
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.methods.auto import Auto
 from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair
@@ -109,9 +109,9 @@ def test_a_draft_of_another_width_is_tested_on_the_ids_that_it_shares_with_the_t
     loaded = tiny_models.loaded(tiny_models.pair(name), "float32")
     engine = replace(loaded, slots=GraphSlots(graphs=False))
     assert refused(engine) is None
-    slots, right = graph_slots(engine), NativeStatic.computed
+    slots, right = graph_slots(engine), NativeModel.computed
     wrong = slots.forward(engine.pair.draft_model)
-    monkeypatch.setattr(NativeStatic, "computed", lambda form, *given: right(form, *given) + (form is wrong))
+    monkeypatch.setattr(NativeModel, "computed", lambda form, *given: right(form, *given) + (form is wrong))
     assert "the draft's logits differ by 1" in (refused(engine) or "")
 
 
@@ -141,13 +141,13 @@ def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypa
 def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = NativeStatic.rotation
+    right = NativeModel.rotation
 
-    def read_back(form: NativeStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def read_back(form: NativeModel, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return right(form, store, positions.clamp(max=int(positions.max())))
 
     assert refused(replace(engine, slots=GraphSlots())) is None
-    monkeypatch.setattr(NativeStatic, "rotation", read_back)
+    monkeypatch.setattr(NativeModel, "rotation", read_back)
     assert "copies numbers to the host" in (refused(replace(engine, slots=GraphSlots())) or "")
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward, visibility
 from decoder.session.cuda_graph.kernel_trial import layer_kernels
@@ -23,7 +23,7 @@ TOLERANCES = {torch.float32: 1e-4, torch.float16: 3e-2}
 
 
 @torch.no_grad()
-def passes(form: NativeStatic) -> Iterator[tuple[Tensor, Tensor]]:
+def passes(form: NativeModel) -> Iterator[tuple[Tensor, Tensor]]:
     """Logits and store after a text of 12 tokens, and after a tree of 5 nodes behind it."""
     store = form.new_store(32)
     above = torch.tensor([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]])
@@ -61,7 +61,7 @@ def test_text_and_tree_have_the_logits_and_the_store_of_the_plain_layers(
     parts: list[str], name: str, dtype: torch.dtype
 ) -> None:
     form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     other = reduce(lambda before, part: layer_kernels()[part](before), parts, form)
     assert other is not form
     with interpreted():

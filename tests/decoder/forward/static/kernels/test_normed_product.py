@@ -11,7 +11,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated_silu, normed
-from decoder.forward.families.native import NativeStatic
+from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.linear import Linear
 from decoder.forward.static.kernels import normed_product
@@ -159,7 +159,7 @@ def test_many_rows_are_computed_by_the_plain_functions() -> None:
 )
 def test_a_model_whose_products_the_kernel_cannot_compute_keeps_its_form(name: str, dtype: torch.dtype) -> None:
     form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeStatic)
+    assert isinstance(form, NativeModel)
     assert normed_product.with_kernels(form) is form
 
 
