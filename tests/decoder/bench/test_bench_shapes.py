@@ -160,7 +160,7 @@ def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, s
     assert len(biases) >= 7
     assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
     form = static_forward(model)
-    layers = form._model.layers  # type: ignore[attr-defined]
+    layers = form.layers  # type: ignore[attr-defined]
     assert all(layer.inward.bias is not None for layer in layers)
     assert all(bool(layer.outward.weight[:, model.hf.module.config.intermediate_size].any()) for layer in layers)
 
